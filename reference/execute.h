@@ -1,0 +1,36 @@
+// Interprets a plan on the CPU for all ranks at once, in float64.
+//
+// Every rank has its own memory, and what it did not receive is poison. Buffers move by the plan's
+// exchanges, tiles read only what is resident, partial results merge and travel home. Backward is
+// the transposed plan: the same tiles, the steps reversed, gradients carried back through each
+// exchange; it uses the merged out and lse, never a step's own.
+#pragma once
+
+#include "reference/plan.h"
+#include "reference/tensor.h"
+
+namespace ringside {
+
+struct AttentionInputs {  // global arrays
+  TensorView q;           // [rows_q, num_heads, head_dim_qk]
+  TensorView k;           // [rows_k, num_kv_heads, head_dim_qk]
+  TensorView v;           // [rows_k, num_kv_heads, head_dim_v]
+  double softmax_scale = 1;
+};
+
+struct AttentionOutput {
+  Tensor out;  // [rows_q, num_heads, head_dim_v]; 0 where a row saw nothing and in padding
+  Tensor lse;  // [rows_q, num_heads, 1]; natural log, -inf there
+};
+
+struct AttentionGradients {
+  Tensor dq, dk, dv;  // shaped like q, k, v
+};
+
+AttentionOutput attention(const Plan& plan, const AttentionInputs& inputs);
+
+// The gradients of sum(dout * out), given what attention() returned.
+AttentionGradients attention_backward(const Plan& plan, const AttentionInputs& inputs,
+                                      const TensorView& dout, const AttentionOutput& saved);
+
+}  // namespace ringside

@@ -1,0 +1,49 @@
+// The definition of packed attention: dense, one sequence after another, float64.
+//
+// Everything else is checked against this file, so it knows nothing of plans, tiles or intervals:
+// only where sequences lie (PackedLayout) and which key a query may see (Mask::allows).
+//
+//   s_ij = softmax_scale * q_i . k_j   where allowed, else -inf
+//   lse_i = log sum_j exp(s_ij)        natural log; -inf where a row sees nothing
+//   out_i = sum_j exp(s_ij - lse_i) v_j                          0 where a row sees nothing
+//
+// Query head h uses kv head h / (num_heads / num_kv_heads). Padding is never read, and its rows of
+// every result are 0 (lse: -inf).
+#pragma once
+
+#include <vector>
+
+#include "reference/mask.h"
+#include "reference/packed_layout.h"
+
+namespace ringside::oracle {
+
+struct Arrays {               // all row-major
+  const double* q = nullptr;  // [rows_q, num_heads, head_dim_qk]
+  const double* k = nullptr;  // [rows_k, num_kv_heads, head_dim_qk]
+  const double* v = nullptr;  // [rows_k, num_kv_heads, head_dim_v]
+};
+
+struct Attention {
+  PackedLayout layout_q, layout_k;
+  Mask mask;
+  int num_heads = 1, num_kv_heads = 1, head_dim_qk = 1, head_dim_v = 1;
+  double softmax_scale = 1;
+};
+
+struct Result {
+  std::vector<double> out;  // [rows_q, num_heads, head_dim_v]
+  std::vector<double> lse;  // [num_heads, rows_q]
+};
+
+struct Gradients {
+  std::vector<double> dq, dk, dv;  // shaped like q, k, v
+};
+
+Result forward(const Attention& attention, const Arrays& arrays);
+
+// The gradients of sum(dout * out). `saved` is what forward returned.
+Gradients backward(const Attention& attention, const Arrays& arrays, const double* dout,
+                   const Result& saved);
+
+}  // namespace ringside::oracle

@@ -1,0 +1,29 @@
+#include "reference/partition/partition.h"
+
+#include "reference/names.h"
+
+namespace ringside {
+
+std::span<const NamedPartition> partitions() {
+  static constexpr NamedPartition kTable[] = {
+      {"contiguous", contiguous, "each sequence in cp_size runs"},
+      {"zigzag", zigzag, "each sequence in 2*cp_size chunks, rank r owns r and 2*cp_size-1-r"},
+      {"striped", striped, "each sequence dealt token by token"},
+      {"whole_pack", whole_pack, "the packed stream in cp_size runs"},
+      {"whole_pack_zigzag", whole_pack_zigzag, "the packed stream in 2*cp_size chunks, mirrored"},
+  };
+  return kTable;
+}
+
+const NamedPartition& find_partition(const std::string& name) {
+  return find_by_name("partition", partitions(), name);
+}
+
+std::vector<Shard> make_shards(PartitionFunction partition, const PackedLayout& layout,
+                               int cp_size) {
+  std::vector<Shard> shards;
+  for (int rank = 0; rank < cp_size; ++rank) shards.push_back(partition(layout, cp_size, rank));
+  return shards;
+}
+
+}  // namespace ringside

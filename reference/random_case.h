@@ -1,0 +1,112 @@
+// Random problems for the C++ tests: layouts with padding and empty sequences, masks, heads,
+// arrays.
+#pragma once
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "reference/execute.h"
+#include "reference/oracle.h"
+#include "reference/partition/partition.h"
+#include "reference/plan.h"
+#include "reference/transport/transport.h"
+
+namespace ringside::testing {
+
+class Random {
+ public:
+  explicit Random(unsigned seed) : engine_(seed) {}
+  int integer(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
+  bool coin() { return integer(0, 1) == 1; }
+  double normal() { return std::normal_distribution<double>()(engine_); }
+  template <typename T>
+  const T& choice(const std::vector<T>& from) {
+    return from[integer(0, static_cast<int>(from.size()) - 1)];
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+inline PackedLayout random_layout(Random& random, int batch) {
+  std::vector<int32_t> valid{0}, padded{0};
+  for (int s = 0; s < batch; ++s) {
+    const int length = random.coin() ? random.integer(0, 4) : random.integer(0, 40);
+    const int padding = random.coin() ? 0 : random.integer(0, 9);
+    valid.push_back(valid.back() + length);
+    padded.push_back(padded.back() + length + padding);
+  }
+  return {valid, padded};
+}
+
+inline Mask random_mask(Random& random) {
+  const auto bound = [&] { return random.coin() ? kUnbounded : random.integer(0, 9); };
+  return {bound(), bound(), random.coin() ? 0 : random.integer(1, 9),
+          random.coin() ? Align::top_left : Align::bottom_right};
+}
+
+inline Problem random_problem(Random& random) {
+  Problem problem;
+  const int batch = random.integer(0, 4);
+  problem.layout_q = random_layout(random, batch);
+  problem.layout_k = random.coin() ? problem.layout_q : random_layout(random, batch);
+  problem.mask = random_mask(random);
+  problem.num_kv_heads = random.integer(1, 3);
+  problem.num_heads = problem.num_kv_heads * random.integer(1, 3);
+  return problem;
+}
+
+inline Plan random_plan(Random& random, const Problem& problem) {
+  std::vector<std::string> partition_names, comm_names;
+  for (const auto& p : partitions()) partition_names.push_back(p.name);
+  for (const auto& t : transports()) comm_names.push_back(t.name);
+  const int cp_size = random.integer(1, 6);
+  Comm comm{random.choice(comm_names)};
+  if (comm.name == "a2a+p2p") {
+    std::vector<int> divisors;
+    for (int d = 1; d <= cp_size; ++d)
+      if (cp_size % d == 0) divisors.push_back(d);
+    comm.a2a_size = random.choice(divisors);
+  }
+  return build_plan(problem, place(problem, random.choice(partition_names), cp_size), comm);
+}
+
+// Normal values in valid rows, NaN in padding.
+inline Tensor random_tensor(Random& random, const PackedLayout& layout, int heads, int dim) {
+  Tensor x(layout.num_rows(), heads, dim, kPoison);
+  for (int s = 0; s < layout.batch(); ++s)
+    for (int pos = 0; pos < layout.len(s); ++pos)
+      for (int i = 0; i < heads * dim; ++i) x.at(layout.row_begin(s) + pos, 0)[i] = random.normal();
+  return x;
+}
+
+struct Case {
+  Problem problem;
+  double softmax_scale = 1;
+  Tensor q, k, v, dout;
+
+  Case(Random& random, const Problem& p)
+      : problem(p), softmax_scale(0.1 + 0.1 * random.integer(0, 9)) {
+    const int dim_qk = random.integer(1, 9), dim_v = random.integer(1, 9);
+    q = random_tensor(random, p.layout_q, p.num_heads, dim_qk);
+    k = random_tensor(random, p.layout_k, p.num_kv_heads, dim_qk);
+    v = random_tensor(random, p.layout_k, p.num_kv_heads, dim_v);
+    dout = random_tensor(random, p.layout_q, p.num_heads, dim_v);
+  }
+
+  AttentionInputs inputs() const { return {q, k, v, softmax_scale}; }
+  oracle::Arrays arrays() const { return {q.data.data(), k.data.data(), v.data.data()}; }
+  oracle::Attention definition() const {
+    return {problem.layout_q,
+            problem.layout_k,
+            problem.mask,
+            problem.num_heads,
+            problem.num_kv_heads,
+            q.dim,
+            v.dim,
+            softmax_scale};
+  }
+};
+
+}  // namespace ringside::testing

@@ -1,0 +1,45 @@
+#include "reference/tiles.h"
+
+#include <algorithm>
+
+namespace ringside {
+namespace {
+
+bool sees_something(const Problem& problem, const Tile& tile) {
+  const int len_q = problem.layout_q.len(tile.q.seq), len_k = problem.layout_k.len(tile.q.seq);
+  const int rows = tile.q.rows_below(len_q);
+  if (rows == 0) return false;
+  // Both ends of the visible interval only ever grow: first and last row bound what the tile sees.
+  const int lo = problem.mask.visible(tile.q.position(0), len_q, len_k).begin;
+  const int hi = problem.mask.visible(tile.q.position(rows - 1), len_q, len_k).end;
+  if (tile.k.rows_within({lo, hi}).size() == 0) return false;
+  for (int i = 0; i < rows; ++i)
+    if (visible_rows(problem, tile, i).size() > 0) return true;
+  return false;
+}
+
+}  // namespace
+
+std::vector<Tile> make_tiles(const Problem& problem, const Shard& q, const Shard& k) {
+  Shard k_by_seq = k;
+  std::stable_sort(k_by_seq.begin(), k_by_seq.end(),
+                   [](const Segment& a, const Segment& b) { return a.seq < b.seq; });
+  std::vector<Tile> tiles;
+  for (const Segment& q_segment : q) {
+    const auto same_seq = std::ranges::equal_range(k_by_seq, q_segment.seq, {}, &Segment::seq);
+    for (const Segment& k_segment : same_seq) {
+      const Tile tile{q_segment, k_segment};
+      if (sees_something(problem, tile)) tiles.push_back(tile);
+    }
+  }
+  return tiles;
+}
+
+int64_t visible_pairs(const Problem& problem, const Tile& tile) {
+  int64_t pairs = 0;
+  const int rows = tile.q.rows_below(problem.layout_q.len(tile.q.seq));
+  for (int i = 0; i < rows; ++i) pairs += visible_rows(problem, tile, i).size();
+  return pairs;
+}
+
+}  // namespace ringside

@@ -1,0 +1,18 @@
+// Pairing what is asked with what is resident: the tiles of one step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/plan.h"
+
+namespace ringside {
+
+// One tile for every pair of segments of the same sequence in which some query sees some key,
+// ordered by query row. A pair that sees nothing makes no tile.
+std::vector<Tile> make_tiles(const Problem& problem, const Shard& q, const Shard& k);
+
+// How many (query, key) pairs of one head the tile computes.
+int64_t visible_pairs(const Problem& problem, const Tile& tile);
+
+}  // namespace ringside

@@ -1,0 +1,105 @@
+#include "reference/transport/transport.h"
+
+#include <utility>
+
+#include "reference/errors.h"
+#include "reference/names.h"
+#include "reference/partition/partition.h"
+#include "reference/tiles.h"
+#include "reference/validate.h"
+
+namespace ringside {
+namespace {
+
+void p2p(Plan& plan, int) { a2a_p2p(plan, 1); }
+void a2a(Plan& plan, int) { a2a_p2p(plan, plan.cp_size()); }
+
+void check_a2a_size(const Comm& comm, int cp_size) {
+  if (comm.name != "a2a+p2p") {
+    require(comm.a2a_size == 0, "a2a_size=", comm.a2a_size, " with comm=\"", comm.name,
+            "\"; only comm=\"a2a+p2p\" takes it. Leave it out");
+    return;
+  }
+  require(comm.a2a_size >= 1 && cp_size % comm.a2a_size == 0, "a2a_size=", comm.a2a_size,
+          " does not divide cp_size=", cp_size,
+          "; comm=\"a2a+p2p\" needs groups of equal size. Pass a divisor of cp_size");
+}
+
+std::vector<Buffer> add_homes(Plan& plan, const std::vector<Shard>& shards, int num_heads) {
+  std::vector<Buffer> homes;
+  for (const Shard& shard : shards) homes.push_back({add_shard(plan, shard), {0, num_heads}});
+  return homes;
+}
+
+}  // namespace
+
+std::span<const NamedTransport> transports() {
+  static constexpr NamedTransport kTable[] = {
+      {"p2p", p2p, "K/V travel round a ring"},
+      {"all_gather", all_gather, "every rank receives all K/V at once"},
+      {"a2a", a2a, "ranks trade rows for heads"},
+      {"a2a+p2p", a2a_p2p, "a2a inside groups of a2a_size, a ring between them"},
+  };
+  return kTable;
+}
+
+Placement place(const Problem& problem, const std::string& partition, int cp_size) {
+  require(cp_size >= 1, "cp_size=", cp_size, "; expected at least 1 rank");
+  const NamedPartition& named = find_partition(partition);
+  return {make_shards(named.shard, problem.layout_q, cp_size),
+          make_shards(named.shard, problem.layout_k, cp_size), named.name};
+}
+
+Plan build_plan(const Problem& problem, const Placement& placement, const Comm& comm) {
+  check_problem(problem);
+  const int cp_size = static_cast<int>(placement.q.size());
+  require(cp_size >= 1 && placement.k.size() == placement.q.size(), "the placement has ", cp_size,
+          " query shards and ", placement.k.size(),
+          " key shards; expected one of each for every rank");
+  check_ownership("query", problem.layout_q, placement.q);
+  check_ownership("key", problem.layout_k, placement.k);
+  const NamedTransport& transport = find_by_name("comm", transports(), comm.name);
+  check_a2a_size(comm, cp_size);
+
+  Plan plan;
+  plan.problem = problem;
+  plan.partition = placement.name;
+  plan.comm = comm.name;
+  plan.shards.emplace_back();
+  plan.tile_lists.emplace_back();
+  plan.home_q = add_homes(plan, placement.q, problem.num_heads);
+  plan.home_kv = add_homes(plan, placement.k, problem.num_kv_heads);
+  plan.steps_of_rank.resize(cp_size);
+  transport.fill_steps(plan, comm.a2a_size);
+  return plan;
+}
+
+int add_shard(Plan& plan, Shard shard) {
+  if (shard.empty()) return kEmpty;
+  plan.shards.push_back(std::move(shard));
+  return static_cast<int>(plan.shards.size()) - 1;
+}
+
+int add_tiles(Plan& plan, int q_shard, int kv_shard) {
+  auto tiles = make_tiles(plan.problem, plan.shards[q_shard], plan.shards[kv_shard]);
+  if (tiles.empty()) return kEmpty;
+  plan.tile_lists.push_back(std::move(tiles));
+  return static_cast<int>(plan.tile_lists.size()) - 1;
+}
+
+Stacked stack(Plan& plan, const std::vector<Buffer>& buffers) {
+  if (buffers.size() == 1) return {buffers[0].shard, {0, plan.rows(buffers[0])}};
+  Shard all;
+  std::vector<int> row_begin{0};
+  for (const Buffer& buffer : buffers) {
+    for (const Segment& s : plan.shard(buffer)) append(all, s.seq, s.pos, s.stride, s.len);
+    row_begin.push_back(num_rows(all));
+  }
+  return {add_shard(plan, std::move(all)), std::move(row_begin)};
+}
+
+void add_message(std::vector<Message>& messages, const Message& message) {
+  if (message.rows > 0 && message.heads.size() > 0) messages.push_back(message);
+}
+
+}  // namespace ringside

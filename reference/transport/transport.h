@@ -1,0 +1,61 @@
+// Which rows are resident when. A transport is one function that fills a plan's steps.
+//
+//   p2p         K/V travel round a ring, one neighbour a step
+//   all_gather  every rank receives all K/V at once
+//   a2a         ranks trade rows for heads, compute all rows of their own heads, and trade back
+//   (Ulysses) a2a+p2p     a2a inside groups of a2a_size neighbouring ranks, a ring between the
+//   groups (USP)
+//
+// The first and third are the ends of the fourth: a2a_size = 1 and a2a_size = cp_size.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/plan.h"
+
+namespace ringside {
+
+// Who owns which rows before the first step; the name is for people.
+struct Placement {
+  std::vector<Shard> q, k;  // [cp_size]
+  std::string name = "custom";
+};
+
+struct Comm {
+  std::string name = "p2p";
+  int a2a_size = 0;  // for a2a+p2p: how many neighbouring ranks trade rows for heads
+};
+
+Placement place(const Problem& problem, const std::string& partition, int cp_size);
+Plan build_plan(const Problem& problem, const Placement& placement, const Comm& comm);
+
+struct NamedTransport {
+  const char* name;
+  void (*fill_steps)(Plan& plan, int a2a_size);
+  const char* summary;
+};
+std::span<const NamedTransport> transports();
+
+void all_gather(Plan& plan, int a2a_size);
+void a2a_p2p(Plan& plan, int a2a_size);
+
+// Tools that transports share.
+
+inline constexpr int kEmpty = 0;  // index of the empty shard and of the empty tile list
+
+int add_shard(Plan& plan, Shard shard);  // the new pool index
+int add_tiles(Plan& plan, int q_shard, int kv_shard);
+
+// Buffers laid one below the other, and the row at which each starts (one entry more: the end).
+struct Stacked {
+  int shard;
+  std::vector<int> row_begin;
+};
+Stacked stack(Plan& plan, const std::vector<Buffer>& buffers);
+
+// Appends the message unless it would carry nothing; both ends decide alike.
+void add_message(std::vector<Message>& messages, const Message& message);
+
+}  // namespace ringside

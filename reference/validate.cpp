@@ -1,0 +1,69 @@
+#include "reference/validate.h"
+
+#include "reference/errors.h"
+
+namespace ringside {
+
+void check_mask(const Mask& mask) {
+  require(mask.left >= kUnbounded && mask.right >= kUnbounded, "window_size=(", mask.left, ", ",
+          mask.right,
+          "); expected -1 (unbounded) or the number of visible neighbours on each side. "
+          "Causal is (-1, 0)");
+  require(mask.chunk >= 0, "chunk_size=", mask.chunk,
+          "; expected 0 (no chunks) or the number of tokens in a chunk");
+}
+
+void check_problem(const Problem& p) {
+  check_mask(p.mask);
+  require(p.layout_q.batch() == p.layout_k.batch(), "layout_q holds ", p.layout_q.batch(),
+          " sequences and layout_k ", p.layout_k.batch(),
+          "; a sequence attends to its own keys, so both need the same number. Add zero-length "
+          "sequences where one side has none");
+  require(p.num_heads >= 1, "num_heads=", p.num_heads, "; expected at least 1");
+  require(p.num_kv_heads >= 1 && p.num_heads % p.num_kv_heads == 0, "num_heads=", p.num_heads,
+          " and num_kv_heads=", p.num_kv_heads,
+          "; query heads must be a multiple of kv heads. Query head h uses kv head "
+          "h / (num_heads / num_kv_heads)");
+}
+
+void check_segments(const std::string& what, const PackedLayout& layout, const Shard& shard) {
+  int next_row = 0;
+  for (const Segment& s : shard) {
+    const auto where = [&] {
+      return concat(what, " segment (seq=", s.seq, ", pos=", s.pos, ", stride=", s.stride,
+                    ", row=", s.row, ", len=", s.len, ")");
+    };
+    require(0 <= s.seq && s.seq < layout.batch(), where(),
+            " names a sequence that is not among the ", layout.batch(), " of the layout");
+    require(s.stride >= 1 && s.len >= 1 && s.pos >= 0, where(),
+            "; expected stride >= 1, len >= 1 and pos >= 0. Leave empty segments out");
+    require(s.row == next_row, where(), " starts at row ", s.row, " but the rows before it end at ",
+            next_row, "; segments lie back to back in row order");
+    const int64_t last = s.pos + int64_t{s.len - 1} * s.stride;
+    require(last < layout.padded_len(s.seq), where(), " reaches position ", last, " of sequence ",
+            s.seq, ", which has ", layout.padded_len(s.seq), " rows");
+    next_row = s.row_end();
+  }
+}
+
+void check_ownership(const char* what, const PackedLayout& layout,
+                     const std::vector<Shard>& shards) {
+  std::vector<int> owner(layout.num_rows(), -1);
+  for (int rank = 0; rank < static_cast<int>(shards.size()); ++rank) {
+    check_segments(concat("rank ", rank, " ", what), layout, shards[rank]);
+    for (const Segment& s : shards[rank])
+      for (int i = 0; i < s.len; ++i) {
+        int& previous = owner[layout.row_begin(s.seq) + s.position(i)];
+        require(previous < 0, what, " position ", s.position(i), " of sequence ", s.seq,
+                " is owned by rank ", previous, " and by rank ", rank,
+                "; every row must be owned exactly once");
+        previous = rank;
+      }
+  }
+  for (int s = 0; s < layout.batch(); ++s)
+    for (int pos = 0; pos < layout.padded_len(s); ++pos)
+      require(owner[layout.row_begin(s) + pos] >= 0, what, " position ", pos, " of sequence ", s,
+              " is owned by no rank; every row, padding too, must be owned exactly once");
+}
+
+}  // namespace ringside

@@ -1,0 +1,22 @@
+// Everything a plan or an attention call can be given wrong, checked once at the door.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reference/packed_layout.h"
+#include "reference/plan.h"
+
+namespace ringside {
+
+void check_mask(const Mask& mask);
+void check_problem(const Problem& problem);
+
+// Segments inside the layout, laid out back to back; `what` begins the message.
+void check_segments(const std::string& what, const PackedLayout& layout, const Shard& shard);
+
+// Every row of the layout owned exactly once.
+void check_ownership(const char* what, const PackedLayout& layout,
+                     const std::vector<Shard>& shards);
+
+}  // namespace ringside

@@ -1,0 +1,142 @@
+#include "reference/verify.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "reference/carry.h"
+#include "reference/errors.h"
+#include "reference/tiles.h"
+#include "reference/validate.h"
+#include "reference/verify_error.h"
+
+namespace ringside {
+namespace {
+
+bool within(Range inner, Range outer) {
+  return inner.size() == 0 || (outer.begin <= inner.begin && inner.end <= outer.end);
+}
+
+void verify_buffer(const Plan& plan, const Buffer& buffer, int num_heads,
+                   const std::string& where) {
+  plan_require(0 <= buffer.shard && buffer.shard < static_cast<int>(plan.shards.size()), where,
+               " names shard ", buffer.shard, " of ", plan.shards.size());
+  plan_require(0 <= buffer.heads.begin && buffer.heads.begin <= buffer.heads.end &&
+                   buffer.heads.end <= num_heads,
+               where, " holds heads [", buffer.heads.begin, ", ", buffer.heads.end, ") of ",
+               num_heads);
+}
+
+template <typename Check>
+void as_plan_error(Check check) {
+  try {
+    check();
+  } catch (const InvalidArgument& error) {
+    throw PlanError(error.what());
+  }
+}
+
+// The tile's segment must be what the resident buffer really holds in those rows.
+void verify_rows(const Shard& resident, const Segment& s, const char* what) {
+  const auto owner = std::upper_bound(resident.begin(), resident.end(), s.row,
+                                      [](int row, const Segment& r) { return row < r.row; });
+  plan_require(s.len >= 1 && s.stride >= 1 && s.row >= 0 && owner != resident.begin(), what,
+               " rows [", s.row, ", ", s.row_end(), ") lie outside the resident buffer");
+  auto r = owner - 1;
+  for (int i = 0; i < s.len; ++i) {
+    while (r != resident.end() && s.row + i >= r->row_end()) ++r;
+    plan_require(r != resident.end(), what, " row ", s.row + i,
+                 " lies outside the resident buffer of ", num_rows(resident), " rows");
+    plan_require(r->seq == s.seq && r->position(s.row + i - r->row) == s.position(i), what, " row ",
+                 s.row + i, " holds position ", r->position(s.row + i - r->row), " of sequence ",
+                 r->seq, ", not position ", s.position(i), " of sequence ", s.seq);
+  }
+}
+
+void verify_tile(const Plan& plan, const Step& step, const Tile& tile) {
+  verify_rows(plan.shard(step.q), tile.q, "query");
+  verify_rows(plan.shard(step.kv), tile.k, "key");
+  plan_require(tile.q.seq == tile.k.seq, "queries of sequence ", tile.q.seq,
+               " meet keys of sequence ", tile.k.seq);
+  plan_require(visible_pairs(plan.problem, tile) > 0, "no query sees any key");
+}
+
+}  // namespace
+
+void verify_indices(const Plan& plan) {
+  const Problem& problem = plan.problem;
+  plan_require(
+      plan.home_q.size() == plan.home_kv.size() && plan.steps_of_rank.size() == plan.home_q.size(),
+      "the plan has ", plan.home_q.size(), " query homes, ", plan.home_kv.size(),
+      " key homes and steps for ", plan.steps_of_rank.size(), " ranks");
+  std::set<int> q_shards, kv_shards;
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const Buffer &q = plan.home_q[rank], &kv = plan.home_kv[rank];
+    verify_buffer(plan, q, problem.num_heads, concat("rank ", rank, " home"));
+    verify_buffer(plan, kv, problem.num_kv_heads, concat("rank ", rank, " home"));
+    plan_require(q.heads.size() == problem.num_heads && kv.heads.size() == problem.num_kv_heads,
+                 "rank ", rank, " must own all heads of its rows");
+    const auto& steps = plan.steps_of_rank[rank];
+    plan_require(static_cast<int>(steps.size()) == plan.num_steps(), "rank ", rank, " has ",
+                 steps.size(), " steps, rank 0 has ", plan.num_steps());
+    for (int i = 0; i < plan.num_steps(); ++i) {
+      verify_buffer(plan, steps[i].q, problem.num_heads, concat("rank ", rank, " step ", i));
+      verify_buffer(plan, steps[i].kv, problem.num_kv_heads, concat("rank ", rank, " step ", i));
+      plan_require(0 <= steps[i].tiles && steps[i].tiles < static_cast<int>(plan.tile_lists.size()),
+                   "rank ", rank, " step ", i, " names tile list ", steps[i].tiles, " of ",
+                   plan.tile_lists.size());
+      q_shards.insert(steps[i].q.shard);
+      kv_shards.insert(steps[i].kv.shard);
+    }
+  }
+  as_plan_error([&] {
+    for (const int i : q_shards) check_segments("query", problem.layout_q, plan.shards[i]);
+    for (const int i : kv_shards) check_segments("key", problem.layout_k, plan.shards[i]);
+    check_ownership("query", problem.layout_q, home_shards(plan, Operand::q));
+    check_ownership("key", problem.layout_k, home_shards(plan, Operand::kv));
+  });
+}
+
+int64_t verify_tiles(const Plan& plan) {
+  int64_t count = 0;
+  std::set<std::tuple<int, int, int>> proven;  // ranks share tile lists and buffers
+  for (int rank = 0; rank < plan.cp_size(); ++rank)
+    for (int i = 0; i < plan.num_steps(); ++i) {
+      const Step& step = plan.steps_of_rank[rank][i];
+      const auto& tiles = plan.tiles(step);
+      count += static_cast<int64_t>(tiles.size());
+      plan_require(tiles.empty() ||
+                       within(kv_heads_of(step.q.heads, plan.problem.group_size()), step.kv.heads),
+                   "rank ", rank, " step ", i, " computes heads [", step.q.heads.begin, ", ",
+                   step.q.heads.end, ") but holds only kv heads [", step.kv.heads.begin, ", ",
+                   step.kv.heads.end, ")");
+      if (!proven.insert({step.tiles, step.q.shard, step.kv.shard}).second) continue;
+      for (size_t t = 0; t < tiles.size(); ++t) try {
+          verify_tile(plan, step, tiles[t]);
+        } catch (const PlanError& error) {
+          throw PlanError(concat("rank ", rank, " step ", i, " tile ", t, ": ", error.what()));
+        }
+    }
+  return count;
+}
+
+PlanProof verify(const Plan& plan) {
+  as_plan_error([&] { check_problem(plan.problem); });
+  verify_indices(plan);
+  PlanProof proof;
+  proof.rows = int64_t{plan.problem.layout_q.num_rows()} + plan.problem.layout_k.num_rows();
+  proof.messages = verify_exchanges(plan);
+  proof.tiles = verify_tiles(plan);
+  proof.pairs = verify_coverage(plan);
+  return proof;
+}
+
+std::vector<int> global_rows(const PackedLayout& layout, const Shard& shard) {
+  std::vector<int> rows;
+  rows.reserve(num_rows(shard));
+  for (const Segment& s : shard)
+    for (int i = 0; i < s.len; ++i) rows.push_back(layout.row_begin(s.seq) + s.position(i));
+  return rows;
+}
+
+}  // namespace ringside

@@ -1,0 +1,202 @@
+// Plays the exchanges of a plan without data: channels between pairs of ranks are queues, a group
+// of messages completes when both ends of each have been posted (no message is ever buffered, which
+// is the least that any transport promises), and buffers hold row numbers instead of tokens.
+#include <algorithm>
+#include <optional>
+
+#include "reference/errors.h"
+#include "reference/verify.h"
+#include "reference/verify_error.h"
+
+namespace ringside {
+namespace {
+
+struct Sent {
+  Message message;
+  int step, shard;  // when, and what the sender's buffer held
+};
+
+std::string describe(const char* verb, int rank, int step, const Message& m) {
+  return concat("rank ", rank, " step ", step, " ", verb, " ", m.peer, ": ",
+                m.operand == Operand::q ? "q" : "kv", " rows [", m.row, ", ", m.row_end(),
+                ") heads [", m.heads.begin, ", ", m.heads.end, ")");
+}
+
+class Playback {
+ public:
+  explicit Playback(const Plan& plan)
+      : plan_(plan),
+        cp_size_(plan.cp_size()),
+        ranks_(plan.cp_size()),
+        channels_(static_cast<size_t>(cp_size_) * cp_size_),
+        rows_of_q_shard_(plan.shards.size()),
+        rows_of_kv_shard_(plan.shards.size()) {
+    for (int rank = 0; rank < cp_size_; ++rank) {
+      ranks_[rank].q = plan.home_q[rank];
+      ranks_[rank].kv = plan.home_kv[rank];
+    }
+  }
+
+  int64_t run() {
+    for (int running = cp_size_; running > 0;) {
+      bool progress = false;
+      for (int rank = 0; rank < cp_size_; ++rank) progress |= post_if_idle(rank);
+      for (int rank = 0; rank < cp_size_; ++rank) progress |= complete_if_met(rank);
+      running = static_cast<int>(std::count_if(
+          ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.step < plan_.num_steps(); }));
+      if (running > 0 && !progress) report_deadlock();
+    }
+    report_leftovers();
+    return messages_;
+  }
+
+ private:
+  struct Rank {
+    Buffer q, kv;  // resident
+    int step = 0;
+    bool posted = false;
+  };
+  struct Channel {
+    std::vector<Sent> sent;
+    size_t receives_posted = 0, received = 0;
+  };
+
+  Channel& channel(int from, int to) {
+    return channels_[static_cast<size_t>(from) * cp_size_ + to];
+  }
+  const Step& step_of(int rank) const { return plan_.steps_of_rank[rank][ranks_[rank].step]; }
+
+  bool post_if_idle(int rank) {
+    Rank& r = ranks_[rank];
+    if (r.posted || r.step == plan_.num_steps()) return false;
+    const Step& step = step_of(rank);
+    for (const Message& m : step.before.sends) {
+      const Buffer& from = m.operand == Operand::q ? r.q : r.kv;
+      check_inside(m, from, describe("sends to", rank, r.step, m));
+      channel(rank, m.peer).sent.push_back({m, r.step, from.shard});
+      ++messages_;
+    }
+    for (const Message& m : step.before.receives) {
+      const Buffer& into = m.operand == Operand::q ? step.q : step.kv;
+      check_inside(m, into, describe("receives from", rank, r.step, m));
+      ++channel(m.peer, rank).receives_posted;
+    }
+    return r.posted = true;
+  }
+
+  void check_inside(const Message& m, const Buffer& buffer, const std::string& what) const {
+    plan_require(0 <= m.peer && m.peer < cp_size_, what, ", but there are ", cp_size_, " ranks");
+    plan_require(m.rows >= 1 && m.row >= 0 && m.row_end() <= plan_.rows(buffer), what,
+                 ", but the buffer has ", plan_.rows(buffer), " rows");
+    plan_require(m.heads.size() >= 1 && buffer.heads.begin <= m.heads.begin &&
+                     m.heads.end <= buffer.heads.end,
+                 what, ", but the buffer holds heads [", buffer.heads.begin, ", ", buffer.heads.end,
+                 ")");
+  }
+
+  bool complete_if_met(int rank) {
+    Rank& r = ranks_[rank];
+    if (!r.posted || first_unmet(rank)) return false;
+    const Step& step = step_of(rank);
+    for (const Message& m : step.before.receives) take(rank, m);
+    replace(rank, Operand::q, r.q, step.q);
+    replace(rank, Operand::kv, r.kv, step.kv);
+    r.posted = false;
+    ++r.step;
+    return true;
+  }
+
+  // The first message of the rank's group whose other end has not been posted.
+  std::optional<std::string> first_unmet(int rank) {
+    const Exchange& group = step_of(rank).before;
+    for (const Message& m : group.sends)
+      if (const Channel& c = channel(rank, m.peer); c.sent.size() > c.receives_posted)
+        return describe("sends to", rank, ranks_[rank].step, m);
+    for (const Message& m : group.receives)
+      if (const Channel& c = channel(m.peer, rank); c.receives_posted > c.sent.size())
+        return describe("receives from", rank, ranks_[rank].step, m);
+    return std::nullopt;
+  }
+
+  void take(int rank, const Message& m) {
+    Channel& c = channel(m.peer, rank);
+    const Sent& sent = c.sent[c.received++];
+    const std::string what = describe("receives from", rank, ranks_[rank].step, m);
+    plan_require(sent.step == ranks_[rank].step && sent.message.operand == m.operand &&
+                     sent.message.rows == m.rows && sent.message.heads == m.heads,
+                 what,
+                 ", but what meets it is: ", describe("sends to", m.peer, sent.step, sent.message));
+    const Step& step = step_of(rank);
+    const Buffer& into = m.operand == Operand::q ? step.q : step.kv;
+    const auto& got = rows_of(m.operand, sent.shard);
+    const auto& claimed = rows_of(m.operand, into.shard);
+    for (int i = 0; i < m.rows; ++i)
+      plan_require(got[sent.message.row + i] == claimed[m.row + i], what, ": row ", m.row + i,
+                   " claims global row ", claimed[m.row + i], " but global row ",
+                   got[sent.message.row + i], " arrives");
+  }
+
+  // A buffer that is received into, or that changes, is new: every row and head must arrive once.
+  void replace(int rank, Operand operand, Buffer& resident, const Buffer& next) {
+    const Exchange& group = step_of(rank).before;
+    if (!group.moves(operand) && resident == next) return;
+    std::vector<Message> parts;
+    for (const Message& m : group.receives)
+      if (m.operand == operand) parts.push_back(m);
+    int64_t area = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      area += int64_t{parts[i].rows} * parts[i].heads.size();
+      for (size_t j = 0; j < i; ++j) {
+        const bool apart = parts[i].row_end() <= parts[j].row ||
+                           parts[j].row_end() <= parts[i].row ||
+                           parts[i].heads.end <= parts[j].heads.begin ||
+                           parts[j].heads.end <= parts[i].heads.begin;
+        plan_require(apart, describe("receives from", rank, ranks_[rank].step, parts[i]),
+                     ", onto rows that peer ", parts[j].peer, " fills too");
+      }
+    }
+    const int64_t wanted = int64_t{plan_.rows(next)} * next.heads.size();
+    plan_require(area == wanted, "rank ", rank, " step ", ranks_[rank].step, ": the resident ",
+                 operand == Operand::q ? "q" : "kv", " buffer has ", wanted,
+                 " rows x heads, of which only ", area, " arrive");
+    resident = next;
+  }
+
+  const std::vector<int>& rows_of(Operand operand, int shard) {
+    auto& cached = (operand == Operand::q ? rows_of_q_shard_ : rows_of_kv_shard_)[shard];
+    if (cached.empty())
+      cached = global_rows(operand == Operand::q ? plan_.problem.layout_q : plan_.problem.layout_k,
+                           plan_.shards[shard]);
+    return cached;
+  }
+
+  [[noreturn]] void report_deadlock() {
+    for (int rank = 0; rank < cp_size_; ++rank)
+      if (ranks_[rank].posted)
+        if (const auto unmet = first_unmet(rank))
+          throw PlanError(*unmet + ", but the other end never comes: deadlock");
+    throw PlanError("deadlock");
+  }
+
+  void report_leftovers() {
+    for (int from = 0; from < cp_size_; ++from)
+      for (int to = 0; to < cp_size_; ++to) {
+        const Channel& c = channel(from, to);
+        plan_require(c.sent.size() == c.received, "rank ", from, " sends ", c.sent.size(),
+                     " messages to rank ", to, ", which receives ", c.received);
+      }
+  }
+
+  const Plan& plan_;
+  int cp_size_;
+  std::vector<Rank> ranks_;
+  std::vector<Channel> channels_;
+  std::vector<std::vector<int>> rows_of_q_shard_, rows_of_kv_shard_;
+  int64_t messages_ = 0;
+};
+
+}  // namespace
+
+int64_t verify_exchanges(const Plan& plan) { return Playback(plan).run(); }
+
+}  // namespace ringside
