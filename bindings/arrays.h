@@ -1,0 +1,43 @@
+// Between NumPy and the library: every check of an array argument happens here, once.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reference/packed_layout.h"
+#include "reference/tensor.h"
+
+namespace ringside::bindings {
+
+namespace py = pybind11;
+
+// float64, C-contiguous; float16 and float32 are converted, other strides copied.
+using DoubleArray = py::array_t<double, py::array::c_style | py::array::forcecast>;
+
+// [batch+1] integers of any width that fit int32.
+std::vector<int32_t> integers(const py::handle& x, const char* name);
+
+// A floating [rows, heads, dim] array whose rows are the layout's.
+DoubleArray tensor(const py::handle& x, const char* name, const PackedLayout& layout);
+void require_shape(const DoubleArray& x, const char* name, int heads, int dim, const char* why);
+
+// lse is [num_heads, rows] for users, [rows, num_heads, 1] in a Tensor.
+DoubleArray lse_array(const py::handle& x, int num_heads, const PackedLayout& layout);
+Tensor rows_first(const DoubleArray& lse);
+py::array_t<double> heads_first(const Tensor& lse);
+
+TensorView view(const DoubleArray& x);
+py::array_t<double> to_array(Tensor&& x);  // [rows, heads, dim]
+py::array_t<double> to_array(std::vector<double>&& x, std::vector<py::ssize_t> shape);
+py::array_t<int32_t> to_array(const std::vector<int32_t>& x);
+
+// softmax_scale, or 1/sqrt(head_dim_qk) for None.
+double softmax_scale_or_default(const py::object& scale, int head_dim_qk);
+
+std::string shape_of(const py::array& x);
+
+}  // namespace ringside::bindings

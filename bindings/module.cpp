@@ -1,0 +1,29 @@
+#include "bindings/module.h"
+
+#include "reference/errors.h"
+#include "reference/verify.h"
+
+namespace ringside::bindings {
+
+void bind_errors(pybind11::module_& m) {
+  namespace py = pybind11;
+  py::register_exception<InvalidArgument>(m, "InvalidArgument", PyExc_ValueError).doc() =
+      "A ValueError whose message says what was got, what was expected and how to fix it.";
+  py::register_exception<Unsupported>(m, "Unsupported", PyExc_RuntimeError).doc() =
+      "Valid input that this build cannot compute; the message names the nearest supported choice.";
+  py::register_exception<PlanError>(m, "PlanError", PyExc_RuntimeError).doc() =
+      "A plan that is not right; the message names the first offending row, message or tile.";
+}
+
+}  // namespace ringside::bindings
+
+PYBIND11_MODULE(_core, m) {
+  m.doc() = "The C++ half of ringside. Import ringside instead.";
+  m.attr("__version__") = RINGSIDE_VERSION;
+  ringside::bindings::bind_errors(m);
+  ringside::bindings::bind_layout(m);
+  ringside::bindings::bind_mask(m);
+  ringside::bindings::bind_segments(m);
+  ringside::bindings::bind_plan(m);
+  ringside::bindings::bind_attention(m);
+}

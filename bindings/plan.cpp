@@ -1,0 +1,437 @@
+#include "reference/plan.h"
+
+#include <pybind11/operators.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <utility>
+
+#include "bindings/arrays.h"
+#include "bindings/module.h"
+#include "bindings/plan_views.h"
+#include "reference/carry.h"
+#include "reference/cost.h"
+#include "reference/errors.h"
+#include "reference/execute.h"
+#include "reference/partition/partition.h"
+#include "reference/plan_tables.h"
+#include "reference/transport/transport.h"
+#include "reference/verify.h"
+
+namespace ringside::bindings {
+namespace {
+
+using namespace pybind11::literals;
+using Shards = std::vector<Shard>;
+
+// --- construction
+// ----------------------------------------------------------------------------------
+
+Shards stacked(Shards shards) {  // fills in rows left at -1
+  for (Shard& shard : shards) {
+    int next = 0;
+    for (Segment& s : shard) {
+      if (s.row == -1) s.row = next;
+      next = s.row_end();
+    }
+  }
+  return shards;
+}
+
+Placement placement_from(const Problem& problem, const py::object& partition,
+                         const std::optional<Shards>& partition_k, std::optional<int> cp_size) {
+  if (py::isinstance<py::str>(partition)) {
+    require(!partition_k, "partition_k goes with your own segments only; got partition=\"",
+            partition.cast<std::string>(), "\" too. Leave partition_k out");
+    require(cp_size.has_value(), "cp_size is missing; expected the number of ranks");
+    return place(problem, partition.cast<std::string>(), *cp_size);
+  }
+  Shards q;
+  try {
+    q = stacked(partition.cast<Shards>());
+  } catch (const py::cast_error&) {
+    throw py::type_error(concat("partition is a ",
+                                py::str(py::type::of(partition)).cast<std::string>(),
+                                "; expected a name (see ringside.PARTITIONS) or a list of "
+                                "Segment for every rank"));
+  }
+  require(!cp_size || *cp_size == static_cast<int>(q.size()), "cp_size=", cp_size.value_or(0),
+          " but the partition lists segments for ", q.size(), " ranks. Leave cp_size out");
+  require(partition_k || problem.layout_q == problem.layout_k,
+          "layout_k differs from layout_q; pass partition_k, the segments of the keys, too");
+  return {q, partition_k ? stacked(*partition_k) : q};
+}
+
+std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
+                                const std::optional<PackedLayout>& layout_k, const Mask& mask,
+                                std::optional<int> cp_size, const py::object& partition,
+                                const std::optional<Shards>& partition_k, const std::string& comm,
+                                std::optional<int> a2a_size, int num_heads,
+                                std::optional<int> num_kv_heads) {
+  const Problem problem{layout_q, layout_k.value_or(layout_q), mask, num_heads,
+                        num_kv_heads.value_or(num_heads)};
+  const Placement placement = placement_from(problem, partition, partition_k, cp_size);
+  require(!a2a_size || *a2a_size >= 1, "a2a_size=", a2a_size.value_or(0),
+          "; expected a divisor of cp_size");
+  const py::gil_scoped_release release;
+  return std::make_shared<Plan>(build_plan(problem, placement, {comm, a2a_size.value_or(0)}));
+}
+
+// --- tables
+// ----------------------------------------------------------------------------------------
+
+py::dict tables_of(const Plan& plan) {
+  PlanTables tables = to_tables(plan);
+  py::dict all;
+  for (size_t i = 0; i < tables.all().size(); ++i) {
+    const Table& table = *tables.all()[i];
+    py::array_t<int32_t> cells({table.rows(), table.width()});
+    std::copy(table.cells.begin(), table.cells.end(), cells.mutable_data());
+    all[kTableNames[i]] = py::make_tuple(table.columns, cells);
+  }
+  return all;
+}
+
+std::shared_ptr<Plan> plan_from_tables(const Problem& problem, const std::string& partition,
+                                       const std::string& comm, const py::dict& all) {
+  auto plan = std::make_shared<Plan>();
+  plan->problem = problem;
+  plan->partition = partition;
+  plan->comm = comm;
+  PlanTables tables;
+  for (size_t i = 0; i < tables.all().size(); ++i) {
+    const char* name = kTableNames[i];
+    require(all.contains(name), "the table \"", name, "\" is missing");
+    Table& table = *tables.all()[i];
+    const auto cells =
+        py::array_t<int32_t, py::array::c_style | py::array::forcecast>::ensure(all[name]);
+    require(cells && cells.ndim() == 2 && cells.shape(1) == table.width(), "the table \"", name,
+            "\" must be integers of shape [rows, ", table.width(), "]");
+    table.cells.assign(cells.data(), cells.data() + cells.size());
+  }
+  const py::gil_scoped_release release;
+  from_tables(tables, *plan);
+  verify(*plan);  // whoever wrote the tables, what runs has been proved
+  return plan;
+}
+
+// --- rows
+// ------------------------------------------------------------------------------------------
+
+struct Side {  // of the query or of the key rows
+  const PackedLayout& layout;
+  const std::vector<Buffer>& homes;
+};
+
+Side side_of(const Plan& plan, const std::string& side) {
+  if (side == "q") return {plan.problem.layout_q, plan.home_q};
+  if (side == "k") return {plan.problem.layout_k, plan.home_kv};
+  throw InvalidArgument(concat("side=\"", side, "\" is unknown; expected one of \"q\", \"k\""));
+}
+
+void check_rank(const Plan& plan, int rank) {
+  require(0 <= rank && rank < plan.cp_size(), "rank=", rank, "; expected 0 to ",
+          plan.cp_size() - 1);
+}
+
+const Shard& home_shard(const Plan& plan, int rank, const std::string& side) {
+  check_rank(plan, rank);
+  return plan.shard(side_of(plan, side).homes[rank]);
+}
+
+py::array_t<int32_t> row_indices(const Plan& plan, int rank, const std::string& side) {
+  return to_array(global_rows(side_of(plan, side).layout, home_shard(plan, rank, side)));
+}
+
+py::array_t<int32_t> position_ids(const Plan& plan, int rank, const std::string& side) {
+  std::vector<int32_t> positions;
+  for (const Segment& s : home_shard(plan, rank, side))
+    for (int i = 0; i < s.len; ++i) positions.push_back(s.position(i));
+  return to_array(positions);
+}
+
+py::object shard_rows(const Plan& plan, const py::object& x, int rank, const std::string& side) {
+  const auto array = py::module_::import("numpy").attr("asarray")(x).cast<py::array>();
+  const int rows = side_of(plan, side).layout.num_rows();
+  require(array.ndim() >= 1 && array.shape(0) == rows, "the array has shape ", shape_of(array),
+          "; expected ", rows, " rows on its first axis");
+  return array[row_indices(plan, rank, side)];
+}
+
+py::object unshard_rows(const Plan& plan, const py::sequence& parts, const std::string& side) {
+  const auto np = py::module_::import("numpy");
+  require(static_cast<int>(py::len(parts)) == plan.cp_size(), "got ", py::len(parts),
+          " parts; expected one for each of the ", plan.cp_size(), " ranks");
+  const auto first = np.attr("asarray")(parts[0]).cast<py::array>();
+  require(first.ndim() >= 1, "part 0 is a scalar; expected an array of [rows, ...]");
+  py::list shape(first.attr("shape"));
+  shape[0] = side_of(plan, side).layout.num_rows();
+  py::object whole = np.attr("empty")(shape, "dtype"_a = first.dtype());
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const auto part = np.attr("asarray")(parts[rank]).cast<py::array>();
+    const auto rows = row_indices(plan, rank, side);
+    require(part.ndim() >= 1 && part.shape(0) == rows.size(), "part ", rank, " has shape ",
+            shape_of(part), "; rank ", rank, " owns ", rows.size(), " rows");
+    whole[rows] = part;
+  }
+  return whole;
+}
+
+// --- exchanges
+// -------------------------------------------------------------------------------------
+
+PerRank buffers_from(const Plan& plan, const py::sequence& arrays, int step, Operand operand) {
+  require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
+          " buffers; expected one for each of the ", plan.cp_size(), " ranks");
+  PerRank buffers;
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const Buffer& buffer = resident_before(plan, rank, step, operand);
+    const auto x = DoubleArray::ensure(arrays[rank]);
+    require(x && x.ndim() == 3 && x.shape(0) == plan.rows(buffer) &&
+                x.shape(1) == buffer.heads.size() && x.shape(2) >= 1,
+            "buffer ", rank, " has shape ", x ? shape_of(x) : "?", "; expected [",
+            plan.rows(buffer), ", ", buffer.heads.size(), ", dim]");
+    Tensor& tensor = buffers.emplace_back(plan.rows(buffer), buffer.heads.size(),
+                                          static_cast<int>(x.shape(2)), 0.0);
+    std::copy(x.data(), x.data() + x.size(), tensor.data.begin());
+    require(tensor.dim == buffers[0].dim, "buffer ", rank, " has ", tensor.dim,
+            " dimensions and buffer 0 has ", buffers[0].dim);
+  }
+  return buffers;
+}
+
+void check_step(const Plan& plan, int step) {
+  require(0 <= step && step < plan.num_steps(), "step=", step, "; expected 0 to ",
+          plan.num_steps() - 1);
+}
+
+py::list to_list(PerRank&& tensors) {
+  py::list arrays;
+  for (Tensor& tensor : tensors) arrays.append(to_array(std::move(tensor)));
+  return arrays;
+}
+
+py::list exchange(const Plan& plan, int step, const std::string& operand,
+                  const py::sequence& buffers) {
+  check_step(plan, step);
+  const Operand what = operand_from(operand);
+  return to_list(carry(plan, step, what, buffers_from(plan, buffers, step, what)));
+}
+
+py::list exchange_transposed(const Plan& plan, int step, const std::string& operand,
+                             const py::sequence& buffers) {
+  check_step(plan, step);
+  const Operand what = operand_from(operand);
+  return to_list(carry_back(plan, step, what, buffers_from(plan, buffers, step + 1, what)));
+}
+
+// --- attention
+// -------------------------------------------------------------------------------------
+
+void check_backend(const std::string& backend) {
+  if (backend == "reference") return;
+  if (backend == "cuda" || backend == "nccl")
+    throw Unsupported(concat("backend=\"", backend,
+                             "\" is not part of this build. Nearest supported: "
+                             "backend=\"reference\" (CPU, float64)"));
+  throw InvalidArgument(concat("backend=\"", backend,
+                               "\" is unknown; expected one of \"reference\", \"cuda\", \"nccl\""));
+}
+
+struct Arrays {
+  DoubleArray q, k, v;
+  double softmax_scale;
+
+  AttentionInputs inputs() const { return {view(q), view(k), view(v), softmax_scale}; }
+};
+
+Arrays check(const Plan& plan, const py::object& q, const py::object& k, const py::object& v,
+             const py::object& softmax_scale) {
+  const Problem& p = plan.problem;
+  Arrays x{tensor(q, "q", p.layout_q), tensor(k, "k", p.layout_k), tensor(v, "v", p.layout_k), 0};
+  const int dim_qk = static_cast<int>(x.q.shape(2));
+  require_shape(x.q, "q", p.num_heads, dim_qk, "the plan's num_heads");
+  require_shape(x.k, "k", p.num_kv_heads, dim_qk, "the plan's num_kv_heads, q's head dimension");
+  require_shape(x.v, "v", p.num_kv_heads, static_cast<int>(x.v.shape(2)),
+                "the plan's num_kv_heads");
+  x.softmax_scale = softmax_scale_or_default(softmax_scale, dim_qk);
+  return x;
+}
+
+py::tuple run_attention(const Plan& plan, const py::object& q, const py::object& k,
+                        const py::object& v, const py::object& softmax_scale,
+                        const std::string& backend) {
+  check_backend(backend);
+  const Arrays x = check(plan, q, k, v, softmax_scale);
+  AttentionOutput result;
+  {
+    const py::gil_scoped_release release;
+    result = attention(plan, x.inputs());
+  }
+  auto lse = heads_first(result.lse);
+  return py::make_tuple(to_array(std::move(result.out)), std::move(lse));
+}
+
+py::tuple run_attention_backward(const Plan& plan, const py::object& dout, const py::object& q,
+                                 const py::object& k, const py::object& v, const py::object& out,
+                                 const py::object& lse, const py::object& softmax_scale,
+                                 const std::string& backend) {
+  check_backend(backend);
+  const Arrays x = check(plan, q, k, v, softmax_scale);
+  const Problem& p = plan.problem;
+  const int dim_v = static_cast<int>(x.v.shape(2));
+  const DoubleArray dout_array = tensor(dout, "dout", p.layout_q);
+  const DoubleArray out_array = tensor(out, "out", p.layout_q);
+  require_shape(dout_array, "dout", p.num_heads, dim_v, "the shape of out");
+  require_shape(out_array, "out", p.num_heads, dim_v, "q's heads and v's head dimension");
+  AttentionOutput saved;
+  saved.lse = rows_first(lse_array(lse, p.num_heads, p.layout_q));
+  saved.out = Tensor(p.layout_q.num_rows(), p.num_heads, dim_v, 0.0);
+  std::copy(out_array.data(), out_array.data() + out_array.size(), saved.out.data.begin());
+  AttentionGradients g;
+  {
+    const py::gil_scoped_release release;
+    g = attention_backward(plan, x.inputs(), view(dout_array), saved);
+  }
+  return py::make_tuple(to_array(std::move(g.dq)), to_array(std::move(g.dk)),
+                        to_array(std::move(g.dv)));
+}
+
+// --- cost
+// ------------------------------------------------------------------------------------------
+
+template <typename Field>
+py::array_t<int64_t> per_step(const PlanCost& cost, Field StepCost::*field) {
+  const py::ssize_t ranks = static_cast<py::ssize_t>(cost.step_of_rank.size());
+  const py::ssize_t steps = ranks == 0 ? 0 : static_cast<py::ssize_t>(cost.step_of_rank[0].size());
+  py::array_t<int64_t> cells({ranks, steps});
+  auto cell = cells.mutable_unchecked<2>();
+  for (py::ssize_t rank = 0; rank < ranks; ++rank)
+    for (py::ssize_t step = 0; step < steps; ++step)
+      cell(rank, step) = cost.step_of_rank[rank][step].*field;
+  return cells;
+}
+
+py::array_t<int64_t> per_rank(const std::vector<int64_t>& x) {
+  return py::array_t<int64_t>(static_cast<py::ssize_t>(x.size()), x.data());
+}
+
+PlanCost cost_of(const Plan& plan, int head_dim, std::optional<int> head_dim_v,
+                 int bytes_per_element) {
+  require(head_dim >= 1 && head_dim_v.value_or(1) >= 1 && bytes_per_element >= 1,
+          "head_dim=", head_dim, ", head_dim_v=", head_dim_v.value_or(head_dim),
+          ", bytes_per_element=", bytes_per_element, "; all must be at least 1");
+  const py::gil_scoped_release release;
+  return cost(plan, {head_dim, head_dim_v.value_or(head_dim), bytes_per_element});
+}
+
+void bind_cost(py::module_& m) {
+  py::class_<PlanCost>(m, "PlanCost", R"doc(
+What a plan's forward pass costs. Arrays are int64, [cp_size, num_steps] unless said.
+)doc")
+      .def_property_readonly(
+          "pairs", [](const PlanCost& c) { return per_step(c, &StepCost::pairs); },
+          "Visible (query, key) pairs, summed over the query heads computed there.")
+      .def_property_readonly(
+          "bytes_sent", [](const PlanCost& c) { return per_step(c, &StepCost::bytes_sent); },
+          "Bytes of q, k and v sent to other ranks before the step.")
+      .def_property_readonly(
+          "bytes_received",
+          [](const PlanCost& c) { return per_step(c, &StepCost::bytes_received); },
+          "Bytes of q, k and v received from other ranks before the step.")
+      .def_property_readonly(
+          "rows_q", [](const PlanCost& c) { return per_step(c, &StepCost::rows_q); },
+          "Rows of the resident query buffer.")
+      .def_property_readonly(
+          "rows_kv", [](const PlanCost& c) { return per_step(c, &StepCost::rows_kv); },
+          "Rows of the resident K/V buffer.")
+      .def_property_readonly(
+          "result_bytes_sent", [](const PlanCost& c) { return per_rank(c.result_bytes_sent); },
+          "[cp_size] bytes of out and float32 lse sent home after the last step.")
+      .def_property_readonly(
+          "result_bytes_received",
+          [](const PlanCost& c) { return per_rank(c.result_bytes_received); },
+          "[cp_size] bytes of out and float32 lse that come home after the last step.")
+      .def_property_readonly("imbalance", &PlanCost::imbalance,
+                             "max / mean over the ranks of their pairs; 1 is perfect.");
+}
+
+}  // namespace
+
+void bind_plan(py::module_& m) {
+  bind_cost(m);
+  py::class_<Plan, std::shared_ptr<Plan>>(m, "Plan", "See ringside.Plan.")
+      .def(py::init(&make_plan), "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(),
+           "mask"_a = Mask::causal(), "cp_size"_a = py::none(), "partition"_a = "zigzag",
+           "partition_k"_a = py::none(), "comm"_a = "p2p", "a2a_size"_a = py::none(),
+           "num_heads"_a = 1, "num_kv_heads"_a = py::none())
+      .def(py::init([](const PackedLayout& layout_q, const PackedLayout& layout_k, const Mask& mask,
+                       int num_heads, int num_kv_heads, const std::string& partition,
+                       const std::string& comm, const py::dict& tables) {
+             return plan_from_tables({layout_q, layout_k, mask, num_heads, num_kv_heads}, partition,
+                                     comm, tables);
+           }),
+           "layout_q"_a, "layout_k"_a, py::kw_only(), "mask"_a, "num_heads"_a, "num_kv_heads"_a,
+           "partition"_a, "comm"_a, "tables"_a)
+      .def_property_readonly("layout_q", [](const Plan& p) { return p.problem.layout_q; })
+      .def_property_readonly("layout_k", [](const Plan& p) { return p.problem.layout_k; })
+      .def_property_readonly("mask", [](const Plan& p) { return p.problem.mask; })
+      .def_property_readonly("num_heads", [](const Plan& p) { return p.problem.num_heads; })
+      .def_property_readonly("num_kv_heads", [](const Plan& p) { return p.problem.num_kv_heads; })
+      .def_readonly("partition", &Plan::partition)
+      .def_readonly("comm", &Plan::comm)
+      .def_property_readonly("cp_size", &Plan::cp_size)
+      .def_property_readonly("num_steps", &Plan::num_steps)
+      .def(
+          "shards_q", [](const Plan& p, int rank) { return home_shard(p, rank, "q"); }, "rank"_a,
+          "The segments of q that a rank owns, in row order.")
+      .def(
+          "shards_k", [](const Plan& p, int rank) { return home_shard(p, rank, "k"); }, "rank"_a,
+          "The segments of k and v that a rank owns, in row order.")
+      .def(
+          "steps",
+          [](const std::shared_ptr<Plan>& p, int rank) {
+            check_rank(*p, rank);
+            std::vector<StepView> steps;
+            for (int i = 0; i < p->num_steps(); ++i) steps.push_back({p, rank, i});
+            return steps;
+          },
+          "rank"_a, "What a rank does, step by step.")
+      .def("row_indices", &row_indices, "rank"_a, py::kw_only(), "side"_a = "q",
+           "[rows of the rank] int32: the global row of each of its rows.")
+      .def("position_ids", &position_ids, "rank"_a, py::kw_only(), "side"_a = "q",
+           "[rows of the rank] int32: the position of each of its rows in its sequence.")
+      .def("shard", &shard_rows, "x"_a, "rank"_a, py::kw_only(), "side"_a = "q",
+           "The rows of x that a rank owns, in its order.")
+      .def("unshard", &unshard_rows, "parts"_a, py::kw_only(), "side"_a = "q",
+           "The global array from every rank's part; the inverse of shard.")
+      .def("verify", &verify, py::call_guard<py::gil_scoped_release>(), "Proves the plan.")
+      .def("cost", &cost_of, py::kw_only(), "head_dim"_a = 128, "head_dim_v"_a = py::none(),
+           "bytes_per_element"_a = 2, "Work, traffic and memory.")
+      .def("exchange", &exchange, "step"_a, "operand"_a, "buffers"_a,
+           "Moves every rank's buffer as before a step.")
+      .def("exchange_transposed", &exchange_transposed, "step"_a, "operand"_a, "buffers"_a,
+           "The transpose of exchange.")
+      .def("attention", &run_attention, "q"_a, "k"_a, "v"_a, py::kw_only(),
+           "softmax_scale"_a = py::none(), "backend"_a = "reference", "Runs the plan forward.")
+      .def("attention_backward", &run_attention_backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a,
+           "lse"_a, py::kw_only(), "softmax_scale"_a = py::none(), "backend"_a = "reference",
+           "Runs the plan backward.")
+      .def("tables", &tables_of, "The plan as int32 tables: {name: (columns, cells)}.")
+      .def(py::self == py::self);
+
+  const auto names = [](const auto& table) {
+    py::list all;
+    for (const auto& entry : table) all.append(entry.name);
+    return py::tuple(all);
+  };
+  py::dict columns;
+  PlanTables tables;
+  for (size_t i = 0; i < tables.all().size(); ++i)
+    columns[kTableNames[i]] = tables.all()[i]->columns;
+  m.attr("TABLE_COLUMNS") = columns;
+  m.attr("PARTITIONS") = names(partitions());
+  m.attr("COMMS") = names(transports());
+}
+
+}  // namespace ringside::bindings

@@ -1,0 +1,20 @@
+// What the bindings of a plan share.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "reference/plan.h"
+
+namespace ringside::bindings {
+
+struct StepView {  // a step, kept alive by its plan
+  std::shared_ptr<const Plan> plan;
+  int rank = 0, index = 0;
+
+  const Step& step() const { return plan->steps_of_rank[rank][index]; }
+};
+
+Operand operand_from(const std::string& name);
+
+}  // namespace ringside::bindings

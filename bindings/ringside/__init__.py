@@ -1,0 +1,54 @@
+"""Context-parallel packed attention, in the ring with its own definition.
+
+>>> import numpy as np, ringside as rs
+>>> layout = rs.PackedLayout.from_lengths([5, 7, 0, 3])
+>>> plan = rs.plan(layout, cp_size=4, partition="zigzag", comm="p2p")
+>>> plan.verify()
+PlanProof(rows=30, messages=9, tiles=34, pairs=49)
+>>> rng = np.random.default_rng(0)
+>>> q, k, v = rng.normal(size=(3, layout.num_rows, 1, 8))
+>>> out, lse = plan.attention(q, k, v)
+>>> bool(np.allclose(out, rs.attention(q, k, v, layout)[0], rtol=0, atol=1e-14))
+True
+"""
+
+from ringside._core import (
+    COMMS,
+    PARTITIONS,
+    InvalidArgument,
+    Mask,
+    Message,
+    PackedLayout,
+    PlanCost,
+    PlanError,
+    PlanProof,
+    Segment,
+    Step,
+    Tile,
+    Unsupported,
+    __version__,
+    attention,
+    attention_backward,
+)
+from ringside._plan import Plan, plan
+
+__all__ = [
+    "COMMS",
+    "PARTITIONS",
+    "InvalidArgument",
+    "Mask",
+    "Message",
+    "PackedLayout",
+    "Plan",
+    "PlanCost",
+    "PlanError",
+    "PlanProof",
+    "Segment",
+    "Step",
+    "Tile",
+    "Unsupported",
+    "__version__",
+    "attention",
+    "attention_backward",
+    "plan",
+]
