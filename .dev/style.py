@@ -17,8 +17,11 @@ TOP_LEVEL = {
     *("reference", "optimized", "bindings", "notebooks", "property_tests", "data", "README.md"),
     *("CMakeLists.txt", "CMakePresets.json", "dev", "pyproject.toml", "LICENSE", "CHANGELOG.md"),
 }
-ORACLE_MAY_INCLUDE = {"reference/packed_layout.h", "reference/mask.h", "reference/oracle.h"}
-LEAVES = {"host_device.h", "mask.h", "segment.h", "partial.h"}
+ORACLE_MAY_INCLUDE = {
+    *("reference/packed_layout.h", "reference/mask.h", "reference/oracle.h"),
+    "reference/attention_options.h",  # parameters and the dropout generator, no arithmetic of scores
+}
+LEAVES = {"host_device.h", "mask.h", "segment.h", "partial.h", "philox.h"}
 MAX_BYTES = 200_000
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_KERNEL_LINES = 300, 40, 120
 

@@ -1,6 +1,5 @@
 #include "bindings/arrays.h"
 
-#include <cmath>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -116,14 +115,6 @@ py::array_t<double> to_array(std::vector<double>&& x, std::vector<py::ssize_t> s
 
 py::array_t<int32_t> to_array(const std::vector<int32_t>& x) {
   return py::array_t<int32_t>(static_cast<py::ssize_t>(x.size()), x.data());
-}
-
-double softmax_scale_or_default(const py::object& scale, int head_dim_qk) {
-  if (scale.is_none()) return 1.0 / std::sqrt(static_cast<double>(head_dim_qk));
-  const double value = scale.cast<double>();
-  require(std::isfinite(value), "softmax_scale=", value,
-          "; expected a finite number, or None for 1/sqrt(head_dim_qk)");
-  return value;
 }
 
 }  // namespace ringside::bindings

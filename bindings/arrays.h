@@ -35,9 +35,6 @@ py::array_t<double> to_array(Tensor&& x);  // [rows, heads, dim]
 py::array_t<double> to_array(std::vector<double>&& x, std::vector<py::ssize_t> shape);
 py::array_t<int32_t> to_array(const std::vector<int32_t>& x);
 
-// softmax_scale, or 1/sqrt(head_dim_qk) for None.
-double softmax_scale_or_default(const py::object& scale, int head_dim_qk);
-
 std::string shape_of(const py::array& x);
 
 }  // namespace ringside::bindings

@@ -1,7 +1,9 @@
 #include <pybind11/operators.h>
+#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "bindings/arrays.h"
@@ -127,6 +129,71 @@ Transformer Engine's context parallelism wants multiples of 2*cp_size; Ringside 
 >>> import ringside as rs
 >>> rs.PackedLayout.from_lengths([5, 7, 0, 3], pad_to_multiple_of=8)
 PackedLayout(cu_seqlens=[0, 5, 12, 12, 15], cu_seqlens_padded=[0, 8, 16, 16, 24])
+)doc")
+      .def_static(
+          "from_te",
+          [](const py::object& cu_seqlens, const py::object& cu_seqlens_padded,
+             std::optional<int> num_rows) {
+            auto valid = integers(cu_seqlens, "cu_seqlens");
+            auto padded = cu_seqlens_padded.is_none()
+                              ? valid
+                              : integers(cu_seqlens_padded, "cu_seqlens_padded");
+            const int rows = num_rows.value_or(padded.empty() ? 0 : padded.back());
+            return PackedLayout::from_te(std::move(valid), std::move(padded), rows);
+          },
+          "cu_seqlens"_a, "cu_seqlens_padded"_a = py::none(), py::kw_only(),
+          "num_rows"_a = py::none(), R"doc(
+From Transformer Engine's arguments: rows behind the last offset, up to num_rows, are padding.
+
+Args:
+    cu_seqlens, cu_seqlens_padded: [batch+1] integers, as TE's cu_seqlens_q and cu_seqlens_q_padded.
+        Repeated final offsets (placeholders for a static batch size) are empty sequences.
+    num_rows: rows of q, where it has more than the offsets say; default their last entry.
+
+>>> import ringside as rs
+>>> rs.PackedLayout.from_te([0, 5, 12, 12], [0, 8, 16, 16], num_rows=20)
+PackedLayout(cu_seqlens=[0, 5, 12, 12], cu_seqlens_padded=[0, 8, 16, 20])
+)doc")
+      .def_static(
+          "from_flash",
+          [](const py::object& cu_seqlens, const py::object& seqused) {
+            auto starts = integers(cu_seqlens, "cu_seqlens");
+            if (seqused.is_none()) return PackedLayout(std::move(starts));
+            return PackedLayout::from_flash(std::move(starts), integers(seqused, "seqused"));
+          },
+          "cu_seqlens"_a, "seqused"_a = py::none(), R"doc(
+From FlashAttention 3's arguments: cu_seqlens says where rows start, seqused how many are valid.
+
+>>> import ringside as rs
+>>> rs.PackedLayout.from_flash([0, 8, 16], seqused=[5, 7])
+PackedLayout(cu_seqlens=[0, 5, 12], cu_seqlens_padded=[0, 8, 16])
+)doc")
+      .def_static(
+          "from_position_ids",
+          [](const py::object& position_ids) {
+            return PackedLayout::from_position_ids(integers(position_ids, "position_ids"));
+          },
+          "position_ids"_a, R"doc(
+From one position a row, restarting at 0 where a document begins (Hugging Face's packing).
+
+Positions cannot tell padding from tokens: rows that count on behind a document are taken as its
+tokens. Where there is padding, use from_segment_ids or give cu_seqlens_padded.
+
+>>> import ringside as rs
+>>> rs.PackedLayout.from_position_ids([0, 1, 2, 0, 1])
+PackedLayout(cu_seqlens=[0, 3, 5])
+)doc")
+      .def_static(
+          "from_segment_ids",
+          [](const py::object& segment_ids) {
+            return PackedLayout::from_segment_ids(integers(segment_ids, "segment_ids"));
+          },
+          "segment_ids"_a, R"doc(
+From one document id a row; 0 is padding (JAX's and T5's packing). A document is one run of rows.
+
+>>> import ringside as rs
+>>> rs.PackedLayout.from_segment_ids([1, 1, 0, 2, 2, 2])
+PackedLayout(cu_seqlens=[0, 2, 5], cu_seqlens_padded=[0, 3, 6])
 )doc")
       .def_property_readonly(
           "cu_seqlens", [](const PackedLayout& l) { return to_array(l.cu_seqlens()); },

@@ -24,6 +24,7 @@ PYBIND11_MODULE(_core, m) {
   ringside::bindings::bind_layout(m);
   ringside::bindings::bind_mask(m);
   ringside::bindings::bind_segments(m);
+  ringside::bindings::bind_options(m);
   ringside::bindings::bind_plan(m);
   ringside::bindings::bind_attention(m);
 }

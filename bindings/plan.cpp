@@ -8,6 +8,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
+#include "bindings/options.h"
 #include "bindings/plan_views.h"
 #include "reference/carry.h"
 #include "reference/cost.h"
@@ -240,44 +241,45 @@ void check_backend(const std::string& backend) {
 
 struct Arrays {
   DoubleArray q, k, v;
-  double softmax_scale;
+  AttentionOptions options;
 
-  AttentionInputs inputs() const { return {view(q), view(k), view(v), softmax_scale}; }
+  AttentionInputs inputs() const { return {view(q), view(k), view(v), options}; }
 };
 
 Arrays check(const Plan& plan, const py::object& q, const py::object& k, const py::object& v,
-             const py::object& softmax_scale) {
+             const OptionsArgument& options) {
   const Problem& p = plan.problem;
-  Arrays x{tensor(q, "q", p.layout_q), tensor(k, "k", p.layout_k), tensor(v, "v", p.layout_k), 0};
+  Arrays x{tensor(q, "q", p.layout_q), tensor(k, "k", p.layout_k), tensor(v, "v", p.layout_k), {}};
   const int dim_qk = static_cast<int>(x.q.shape(2));
   require_shape(x.q, "q", p.num_heads, dim_qk, "the plan's num_heads");
   require_shape(x.k, "k", p.num_kv_heads, dim_qk, "the plan's num_kv_heads, q's head dimension");
   require_shape(x.v, "v", p.num_kv_heads, static_cast<int>(x.v.shape(2)),
                 "the plan's num_kv_heads");
-  x.softmax_scale = softmax_scale_or_default(softmax_scale, dim_qk);
+  x.options = options.resolve(p.num_heads, dim_qk);
   return x;
 }
 
 py::tuple run_attention(const Plan& plan, const py::object& q, const py::object& k,
-                        const py::object& v, const py::object& softmax_scale,
+                        const py::object& v, const OptionsArgument& options,
                         const std::string& backend) {
   check_backend(backend);
-  const Arrays x = check(plan, q, k, v, softmax_scale);
+  const Arrays x = check(plan, q, k, v, options);
   AttentionOutput result;
   {
     const py::gil_scoped_release release;
     result = attention(plan, x.inputs());
   }
   auto lse = heads_first(result.lse);
-  return py::make_tuple(to_array(std::move(result.out)), std::move(lse));
+  return py::make_tuple(to_array(std::move(result.out)), std::move(lse),
+                        to_array(std::move(result.max_logit), {plan.problem.num_heads}));
 }
 
 py::tuple run_attention_backward(const Plan& plan, const py::object& dout, const py::object& q,
                                  const py::object& k, const py::object& v, const py::object& out,
-                                 const py::object& lse, const py::object& softmax_scale,
+                                 const py::object& lse, const OptionsArgument& options,
                                  const std::string& backend) {
   check_backend(backend);
-  const Arrays x = check(plan, q, k, v, softmax_scale);
+  const Arrays x = check(plan, q, k, v, options);
   const Problem& p = plan.problem;
   const int dim_v = static_cast<int>(x.v.shape(2));
   const DoubleArray dout_array = tensor(dout, "dout", p.layout_q);
@@ -293,8 +295,9 @@ py::tuple run_attention_backward(const Plan& plan, const py::object& dout, const
     const py::gil_scoped_release release;
     g = attention_backward(plan, x.inputs(), view(dout_array), saved);
   }
+  const auto sinks = static_cast<py::ssize_t>(g.dsink.size());
   return py::make_tuple(to_array(std::move(g.dq)), to_array(std::move(g.dk)),
-                        to_array(std::move(g.dv)));
+                        to_array(std::move(g.dv)), to_array(std::move(g.dsink), {sinks}));
 }
 
 // --- cost
@@ -412,11 +415,11 @@ void bind_plan(py::module_& m) {
            "Moves every rank's buffer as before a step.")
       .def("exchange_transposed", &exchange_transposed, "step"_a, "operand"_a, "buffers"_a,
            "The transpose of exchange.")
-      .def("attention", &run_attention, "q"_a, "k"_a, "v"_a, py::kw_only(),
-           "softmax_scale"_a = py::none(), "backend"_a = "reference", "Runs the plan forward.")
+      .def("attention", &run_attention, "q"_a, "k"_a, "v"_a, "options"_a, "backend"_a,
+           "(out, lse, max_logit); see ringside.Plan.attention.")
       .def("attention_backward", &run_attention_backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a,
-           "lse"_a, py::kw_only(), "softmax_scale"_a = py::none(), "backend"_a = "reference",
-           "Runs the plan backward.")
+           "lse"_a, "options"_a, "backend"_a,
+           "(dq, dk, dv, dsink); see ringside.Plan.attention_backward.")
       .def("tables", &tables_of, "The plan as int32 tables: {name: (columns, cells)}.")
       .def(py::self == py::self);
 

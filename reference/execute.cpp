@@ -1,6 +1,7 @@
 #include "reference/execute.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "reference/carry.h"
@@ -67,24 +68,35 @@ struct Resident {
   PerRank q, k, v;
 };
 
-void run_forward_step(const Plan& plan, int step_index, double softmax_scale, const Resident& x,
-                      std::vector<Partial>& partials) {
+// Returns the largest score of each head.
+std::vector<double> run_forward_step(const Plan& plan, int step_index,
+                                     const AttentionOptions& options, const Resident& x,
+                                     std::vector<Partial>& partials) {
   const auto items = forward_items(plan, step_index);
+  std::vector<double> max_of_item(items.size(), kNegInf);
   const auto run = [&](int i) {
     const auto [rank, head, rows] = items[i];
     const Step& step = plan.steps_of_rank[rank][step_index];
     const int kv_head = kv_head_of(plan, step, head);
-    const ForwardBuffers buffers{head_of(x.q[rank], head), head_of(x.k[rank], kv_head),
-                                 head_of(x.v[rank], kv_head), head_of(partials[rank].out, head),
-                                 head_of(partials[rank].lse, head)};
+    const ForwardBuffers buffers{
+        head_of(x.q[rank], head),          head_of(x.k[rank], kv_head),
+        head_of(x.v[rank], kv_head),       head_of(partials[rank].out, head),
+        head_of(partials[rank].lse, head), &max_of_item[i]};
     for (const Tile& tile : plan.tiles(step)) {
       const Interval q_rows{std::max(rows.begin - tile.q.row, 0),
                             std::min(rows.end - tile.q.row, tile.q.len)};
       if (q_rows.begin < q_rows.end)
-        tile_forward({plan.problem, tile, q_rows, softmax_scale}, buffers);
+        tile_forward({plan.problem, tile, q_rows, options, step.q.heads.begin + head}, buffers);
     }
   };
   run_items(static_cast<int>(items.size()), pairs_at_most(plan, step_index), run);
+  std::vector<double> max_logit(plan.problem.num_heads, kNegInf);
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Step& step = plan.steps_of_rank[items[i].rank][step_index];
+    double& of_head = max_logit[step.q.heads.begin + items[i].head];
+    of_head = std::max(of_head, max_of_item[i]);
+  }
+  return max_logit;
 }
 
 std::vector<Partial> empty_partials(const Plan& plan, int step, int head_dim_v) {
@@ -94,6 +106,25 @@ std::vector<Partial> empty_partials(const Plan& plan, int step, int head_dim_v) 
     partials.emplace_back(plan.rows(q), q.heads.size(), head_dim_v);
   }
   return partials;
+}
+
+// visit(row) for every valid row of a shard.
+template <typename Visit>
+void for_each_valid_row(const PackedLayout& layout, const Shard& shard, Visit visit) {
+  for (const Segment& s : shard)
+    for (int i = 0; i < s.rows_below(layout.len(s.seq)); ++i) visit(s.row + i);
+}
+
+// A sink is a partial result without a value: merged once, when everything else has been.
+void merge_sinks(const Plan& plan, const AttentionOptions& options, std::vector<Partial>& home) {
+  if (options.sinks.empty()) return;
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const std::vector<double> no_value(home[rank].out.dim, 0.0);
+    for_each_valid_row(plan.problem.layout_q, plan.shard(plan.home_q[rank]), [&](int row) {
+      for (int head = 0; head < plan.problem.num_heads; ++head)
+        home[rank].merge(row, head, no_value.data(), options.sinks[head]);
+    });
+  }
 }
 
 bool moves(const Plan& plan, int step, Operand operand) {
@@ -110,6 +141,10 @@ bool moves(const Plan& plan, int step, Operand operand) {
 
 struct QuerySide {  // everything that travels with the queries
   PerRank q, dout, lse, delta;
+};
+
+struct KeySide {
+  PerRank k, v;
 };
 
 Tensor delta_of(const TensorView& dout, const Tensor& out, const PackedLayout& layout) {
@@ -135,8 +170,16 @@ struct Gradients {
   PerRank dq, dk, dv;  // of what is resident
 };
 
-void run_backward_step(const Plan& plan, int step_index, double softmax_scale, const QuerySide& x,
-                       const PerRank& k, const PerRank& v, Gradients& g) {
+struct BackwardInputs {
+  const QuerySide& queries;
+  const KeySide& keys;
+  const AttentionOptions& options;
+};
+
+void run_backward_step(const Plan& plan, int step_index, const BackwardInputs& inputs,
+                       Gradients& g) {
+  const auto& [x, keys, options] = inputs;
+  const PerRank &k = keys.k, &v = keys.v;
   std::vector<BackwardItem> items;
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     const Step& step = plan.steps_of_rank[rank][step_index];
@@ -159,7 +202,8 @@ void run_backward_step(const Plan& plan, int step_index, double softmax_scale, c
                                   head_of(dk, 0),
                                   head_of(dv, 0)};
     for (const Tile& tile : plan.tiles(step))
-      tile_backward({plan.problem, tile, {0, tile.q.len}, softmax_scale}, buffers);
+      tile_backward({plan.problem, tile, {0, tile.q.len}, options, step.q.heads.begin + head},
+                    buffers);
   };
   run_items(static_cast<int>(items.size()), pairs_at_most(plan, step_index), run);
 
@@ -172,6 +216,21 @@ void run_backward_step(const Plan& plan, int step_index, double softmax_scale, c
     add_head(g.dk[rank], kv_head, dk);
     add_head(g.dv[rank], kv_head, dv);
   }
+}
+
+// d/dsink: the sink's own weight exp(sink - lse) takes from every value, and has none.
+std::vector<double> sink_gradients(const Plan& plan, const AttentionOptions& options,
+                                   const QuerySide& home) {
+  std::vector<double> dsink(options.sinks.size(), 0.0);
+  for (int rank = 0; rank < plan.cp_size(); ++rank)
+    for_each_valid_row(plan.problem.layout_q, plan.shard(plan.home_q[rank]), [&](int row) {
+      for (size_t head = 0; head < dsink.size(); ++head) {
+        const int h = static_cast<int>(head);
+        dsink[head] -= std::exp(options.sinks[head] - *home.lse[rank].at(row, h)) *
+                       *home.delta[rank].at(row, h);
+      }
+    });
+  return dsink;
 }
 
 PerRank zeros_like(const PerRank& x) {
@@ -190,6 +249,7 @@ AttentionOutput attention(const Plan& plan, const AttentionInputs& inputs) {
   const int dim_v = inputs.v.dim;
   std::vector<std::pair<int, std::vector<Partial>>> results;  // by the step that moved q there
   results.emplace_back(-1, empty_partials(plan, 0, dim_v));
+  std::vector<double> max_logit(plan.problem.num_heads, kNegInf);
   for (int step = 0; step < plan.num_steps(); ++step) {
     if (moves(plan, step, Operand::q)) {
       x.q = carry(plan, step, Operand::q, std::move(x.q));
@@ -197,17 +257,20 @@ AttentionOutput attention(const Plan& plan, const AttentionInputs& inputs) {
     }
     x.k = carry(plan, step, Operand::kv, std::move(x.k));
     x.v = carry(plan, step, Operand::kv, std::move(x.v));
-    run_forward_step(plan, step, inputs.softmax_scale, x, results.back().second);
+    const auto max_of_step = run_forward_step(plan, step, inputs.options, x, results.back().second);
+    for (size_t head = 0; head < max_logit.size(); ++head)
+      max_logit[head] = std::max(max_logit[head], max_of_step[head]);
   }
   for (; results.size() > 1; results.pop_back())
     carry_back_results(plan, results.back().first, results.back().second,
                        results[results.size() - 2].second);
+  merge_sinks(plan, inputs.options, results[0].second);
   PerRank out, lse;
   for (Partial& home : results[0].second) {
     out.push_back(std::move(home.out));
     lse.push_back(std::move(home.lse));
   }
-  return {unshard(layout_q, q_shards, out), unshard(layout_q, q_shards, lse)};
+  return {unshard(layout_q, q_shards, out), unshard(layout_q, q_shards, lse), std::move(max_logit)};
 }
 
 AttentionGradients attention_backward(const Plan& plan, const AttentionInputs& inputs,
@@ -220,8 +283,8 @@ AttentionGradients attention_backward(const Plan& plan, const AttentionInputs& i
                                   shard(layout_q, q_shards, dout),
                                   shard(layout_q, q_shards, saved.lse),
                                   shard(layout_q, q_shards, delta_of(dout, saved.out, layout_q))}};
-  std::vector<PerRank> k{shard(layout_k, kv_shards, inputs.k)};
-  std::vector<PerRank> v{shard(layout_k, kv_shards, inputs.v)};
+  std::vector<KeySide> keys{
+      {shard(layout_k, kv_shards, inputs.k), shard(layout_k, kv_shards, inputs.v)}};
   for (int step = 0; step < plan.num_steps(); ++step) {
     if (moves(plan, step, Operand::q)) {
       const QuerySide& x = queries.back();
@@ -229,14 +292,14 @@ AttentionGradients attention_backward(const Plan& plan, const AttentionInputs& i
                          carry(plan, step, Operand::q, x.lse),
                          carry(plan, step, Operand::q, x.delta)});
     }
-    k.push_back(carry(plan, step, Operand::kv, k.back()));
-    v.push_back(carry(plan, step, Operand::kv, v.back()));
+    keys.push_back({carry(plan, step, Operand::kv, keys.back().k),
+                    carry(plan, step, Operand::kv, keys.back().v)});
   }
 
-  Gradients g{zeros_like(queries.back().q), zeros_like(k.back()), zeros_like(v.back())};
+  auto dsink = sink_gradients(plan, inputs.options, queries.front());
+  Gradients g{zeros_like(queries.back().q), zeros_like(keys.back().k), zeros_like(keys.back().v)};
   for (int step = plan.num_steps() - 1; step >= 0; --step) {
-    run_backward_step(plan, step, inputs.softmax_scale, queries.back(), k[step + 1], v[step + 1],
-                      g);
+    run_backward_step(plan, step, {queries.back(), keys[step + 1], inputs.options}, g);
     g.dk = carry_back(plan, step, Operand::kv, std::move(g.dk));
     g.dv = carry_back(plan, step, Operand::kv, std::move(g.dv));
     if (moves(plan, step, Operand::q)) {
@@ -245,7 +308,7 @@ AttentionGradients attention_backward(const Plan& plan, const AttentionInputs& i
     }
   }
   return {unshard(layout_q, q_shards, g.dq), unshard(layout_k, kv_shards, g.dk),
-          unshard(layout_k, kv_shards, g.dv)};
+          unshard(layout_k, kv_shards, g.dv), std::move(dsink)};
 }
 
 }  // namespace ringside

@@ -6,6 +6,9 @@
 // exchange; it uses the merged out and lse, never a step's own.
 #pragma once
 
+#include <vector>
+
+#include "reference/attention_options.h"
 #include "reference/plan.h"
 #include "reference/tensor.h"
 
@@ -15,16 +18,18 @@ struct AttentionInputs {  // global arrays
   TensorView q;           // [rows_q, num_heads, head_dim_qk]
   TensorView k;           // [rows_k, num_kv_heads, head_dim_qk]
   TensorView v;           // [rows_k, num_kv_heads, head_dim_v]
-  double softmax_scale = 1;
+  AttentionOptions options;
 };
 
 struct AttentionOutput {
   Tensor out;  // [rows_q, num_heads, head_dim_v]; 0 where a row saw nothing and in padding
-  Tensor lse;  // [rows_q, num_heads, 1]; natural log, -inf there
+  Tensor lse;  // [rows_q, num_heads, 1]; natural log, sinks included, -inf there
+  std::vector<double> max_logit;  // [num_heads] the largest score; -inf where no row sees anything
 };
 
 struct AttentionGradients {
-  Tensor dq, dk, dv;  // shaped like q, k, v
+  Tensor dq, dk, dv;          // shaped like q, k, v
+  std::vector<double> dsink;  // [num_heads], or empty without sinks
 };
 
 AttentionOutput attention(const Plan& plan, const AttentionInputs& inputs);

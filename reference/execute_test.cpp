@@ -50,11 +50,13 @@ TEST_P(EveryPlan, IsProvedAndAgreesWithTheDefinition) {
     const auto got = attention(plan, c.inputs());
     expect_equal(want.out, got.out.data, "out");
     expect_equal(want.lse, heads_first(got.lse), "lse");
+    expect_equal(want.max_logit, got.max_logit, "max_logit");
     const auto want_grads = oracle::backward(c.definition(), c.arrays(), c.dout.data.data(), want);
     const auto got_grads = attention_backward(plan, c.inputs(), c.dout, got);
     expect_equal(want_grads.dq, got_grads.dq.data, "dq");
     expect_equal(want_grads.dk, got_grads.dk.data, "dk");
     expect_equal(want_grads.dv, got_grads.dv.data, "dv");
+    expect_equal(want_grads.dsink, got_grads.dsink, "dsink");
     if (HasFatalFailure()) return;
   }
 }

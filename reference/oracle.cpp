@@ -1,6 +1,9 @@
 #include "reference/oracle.h"
 
 #include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 
 namespace ringside::oracle {
@@ -55,29 +58,62 @@ struct Head {
     return Eigen::Map<V>(x + first + a.layout_q.row_begin(seq), a.layout_q.len(seq));
   }
 
+  double sink() const { return a.options.sinks.empty() ? kNegInf : a.options.sinks[head]; }
+
+  Matrix capped(const Arrays& x) const {  // softmax_scale * q.k, soft-capped
+    const Matrix s = a.options.softmax_scale * (q(x.q) * k(x.k).transpose());
+    const double cap = a.options.softcap;
+    return cap == 0 ? s : Matrix(cap * (s.array() / cap).tanh());
+  }
+
+  Matrix scores(const Arrays& x) const {
+    const int len_q = a.layout_q.len(seq), len_k = a.layout_k.len(seq);
+    Matrix s = capped(x);
+    for (int i = 0; i < len_q; ++i)
+      for (int j = 0; j < len_k; ++j)
+        s(i, j) -= a.options.alibi_slope(head) *
+                   static_cast<double>(std::abs(a.mask.aligned(i, len_q, len_k) - j));
+    return s;
+  }
+
   // exp(s - lse) where allowed, 0 elsewhere.
   Matrix probabilities(const Arrays& x, const Allowed& allowed, const Vector& lse) const {
-    const Matrix scores = a.softmax_scale * (q(x.q) * k(x.k).transpose());
-    const auto shifted = (scores.colwise() - lse).array();
-    return allowed.select(shifted.exp(), 0.0);
+    const Matrix shifted = scores(x).colwise() - lse;
+    return allowed.select(shifted.array().exp(), 0.0);
+  }
+
+  Matrix dropout() const {  // 0 where dropped, 1/(1-p) elsewhere
+    const Dropout& d = a.options.dropout;
+    Matrix kept(a.layout_q.len(seq), a.layout_k.len(seq));
+    for (int i = 0; i < kept.rows(); ++i)
+      for (int j = 0; j < kept.cols(); ++j)
+        kept(i, j) = d.p == 0 ? 1.0 : d.keeps(seq, head, i, j) / (1 - d.p);
+    return kept;
   }
 };
 
 template <typename Visit>  // visit(head, allowed) for every head of every sequence
 void for_each_head(const Attention& a, Visit visit) {
   for (int seq = 0; seq < a.layout_q.batch(); ++seq) {
-    if (a.layout_q.len(seq) == 0 || a.layout_k.len(seq) == 0) continue;
+    if (a.layout_q.len(seq) == 0) continue;
     const Allowed allowed = allowed_pairs(a, seq);
     for (int head = 0; head < a.num_heads; ++head) visit(Head{a, seq, head}, allowed);
   }
 }
 
-Vector log_sum_exp(const Matrix& scores, const Allowed& allowed) {
-  const Matrix masked = allowed.select(scores.array(), kNegInf);
+Vector log_sum_exp(const Matrix& masked) {
+  if (masked.cols() == 0) return Vector::Constant(masked.rows(), kNegInf);
   const Vector top = masked.rowwise().maxCoeff();
   const Vector finite_top = (top.array() == kNegInf).select(0.0, top);  // -inf - -inf is NaN
   const auto shifted = (masked.colwise() - finite_top).array();
   return finite_top.array() + shifted.exp().rowwise().sum().log();
+}
+
+Vector add_sink(const Vector& lse, double sink) {  // log(exp(lse) + exp(sink))
+  return lse.unaryExpr([sink](double x) {
+    const double top = std::max(x, sink);
+    return top == kNegInf ? top : top + std::log(std::exp(x - top) + std::exp(sink - top));
+  });
 }
 
 std::size_t count(const PackedLayout& layout, int heads, int dim) {
@@ -88,12 +124,16 @@ std::size_t count(const PackedLayout& layout, int heads, int dim) {
 
 Result forward(const Attention& a, const Arrays& x) {
   Result result{std::vector<double>(count(a.layout_q, a.num_heads, a.head_dim_v), 0.0),
-                std::vector<double>(count(a.layout_q, a.num_heads, 1), kNegInf)};
+                std::vector<double>(count(a.layout_q, a.num_heads, 1), kNegInf),
+                std::vector<double>(a.num_heads, kNegInf)};
   for_each_head(a, [&](const Head& head, const Allowed& allowed) {
-    const Matrix scores = a.softmax_scale * (head.q(x.q) * head.k(x.k).transpose());
-    const Vector lse = log_sum_exp(scores, allowed);
+    const Matrix masked = allowed.select(head.scores(x).array(), kNegInf);
+    const Vector lse = add_sink(log_sum_exp(masked), head.sink());
+    const Matrix p = head.probabilities(x, allowed, lse);
     head.lse(result.lse.data()) = lse;
-    head.out(result.out.data()) = head.probabilities(x, allowed, lse) * head.v(x.v);
+    head.out(result.out.data()) = p.cwiseProduct(head.dropout()) * head.v(x.v);
+    double& max_logit = result.max_logit[head.head];
+    if (masked.cols() > 0) max_logit = std::max(max_logit, masked.maxCoeff());
   });
   return result;
 }
@@ -101,20 +141,26 @@ Result forward(const Attention& a, const Arrays& x) {
 Gradients backward(const Attention& a, const Arrays& x, const double* dout, const Result& saved) {
   Gradients g{std::vector<double>(count(a.layout_q, a.num_heads, a.head_dim_qk), 0.0),
               std::vector<double>(count(a.layout_k, a.num_kv_heads, a.head_dim_qk), 0.0),
-              std::vector<double>(count(a.layout_k, a.num_kv_heads, a.head_dim_v), 0.0)};
+              std::vector<double>(count(a.layout_k, a.num_kv_heads, a.head_dim_v), 0.0),
+              std::vector<double>(a.options.sinks.size(), 0.0)};
   for_each_head(a, [&](const Head& head, const Allowed& allowed) {
-    const Matrix p = head.probabilities(x, allowed, head.lse(saved.lse.data()));
-    const Matrix dp = head.out(dout) * head.v(x.v).transpose();
+    const Vector lse = head.lse(saved.lse.data());
+    const Matrix p = head.probabilities(x, allowed, lse), kept = head.dropout();
+    const Matrix dp = kept.cwiseProduct(head.out(dout) * head.v(x.v).transpose());
     const Vector delta =
         head.out(dout).cwiseProduct(head.out(saved.out.data())).rowwise().sum();  // = sum_j p dp
-    const Matrix ds = a.softmax_scale * p.cwiseProduct(dp.colwise() - delta);
+    Matrix ds = a.options.softmax_scale * p.cwiseProduct(dp.colwise() - delta);
+    if (a.options.softcap != 0)  // the derivative of tanh is 1 - tanh^2
+      ds.array() *= 1 - (head.capped(x).array() / a.options.softcap).square();
     const auto add = [](auto into, const Matrix& term) { into += term; };
     add(rows_of(g.dq.data(), a.layout_q, head.seq, head.head, a.num_heads, a.head_dim_qk),
         ds * head.k(x.k));
     add(rows_of(g.dk.data(), a.layout_k, head.seq, head.kv_head, a.num_kv_heads, a.head_dim_qk),
         ds.transpose() * head.q(x.q));
     add(rows_of(g.dv.data(), a.layout_k, head.seq, head.kv_head, a.num_kv_heads, a.head_dim_v),
-        p.transpose() * head.out(dout));
+        p.cwiseProduct(kept).transpose() * head.out(dout));
+    if (!g.dsink.empty())
+      g.dsink[head.head] -= ((head.sink() - lse.array()).exp() * delta.array()).sum();
   });
   return g;
 }

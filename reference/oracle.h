@@ -13,6 +13,7 @@
 
 #include <vector>
 
+#include "reference/attention_options.h"
 #include "reference/mask.h"
 #include "reference/packed_layout.h"
 
@@ -28,16 +29,18 @@ struct Attention {
   PackedLayout layout_q, layout_k;
   Mask mask;
   int num_heads = 1, num_kv_heads = 1, head_dim_qk = 1, head_dim_v = 1;
-  double softmax_scale = 1;
+  AttentionOptions options;
 };
 
 struct Result {
-  std::vector<double> out;  // [rows_q, num_heads, head_dim_v]
-  std::vector<double> lse;  // [num_heads, rows_q]
+  std::vector<double> out;        // [rows_q, num_heads, head_dim_v]
+  std::vector<double> lse;        // [num_heads, rows_q]
+  std::vector<double> max_logit;  // [num_heads] the largest score; -inf where no row sees anything
 };
 
 struct Gradients {
   std::vector<double> dq, dk, dv;  // shaped like q, k, v
+  std::vector<double> dsink;       // [num_heads], or empty without sinks
 };
 
 Result forward(const Attention& attention, const Arrays& arrays);

@@ -1,6 +1,7 @@
 #include "reference/packed_layout.h"
 
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "reference/errors.h"
@@ -52,6 +53,70 @@ PackedLayout PackedLayout::from_lengths(const std::vector<int32_t>& lengths,
     padded.push_back(static_cast<int32_t>(rows));
   }
   return PackedLayout(std::move(valid), std::move(padded));
+}
+
+PackedLayout PackedLayout::from_flash(std::vector<int32_t> cu_seqlens,
+                                      const std::vector<int32_t>& seqused) {
+  require(seqused.size() + 1 == cu_seqlens.size(), "seqused has ", seqused.size(),
+          " entries and cu_seqlens has ", cu_seqlens.size(),
+          "; expected [batch] and [batch+1]. Pass one length a sequence");
+  std::vector<int32_t> valid{0};
+  for (size_t s = 0; s < seqused.size(); ++s) {
+    require(seqused[s] >= 0, "seqused[", s, "]=", seqused[s],
+            "; a length cannot be negative. Pass 0 for an empty sequence");
+    valid.push_back(valid.back() + seqused[s]);
+  }
+  return PackedLayout(std::move(valid), std::move(cu_seqlens));
+}
+
+PackedLayout PackedLayout::from_te(std::vector<int32_t> cu_seqlens,
+                                   std::vector<int32_t> cu_seqlens_padded, int num_rows) {
+  PackedLayout layout(std::move(cu_seqlens), std::move(cu_seqlens_padded));
+  require(num_rows >= layout.num_rows(), "num_rows=", num_rows, " but cu_seqlens_padded ends at ",
+          layout.num_rows(), "; the offsets must end within the rows. Pass the rows of q");
+  require(layout.batch() > 0 || num_rows == 0, "num_rows=", num_rows,
+          " but there is no sequence to own the rows. Add one of length 0");
+  layout.cu_seqlens_padded_.back() = num_rows;
+  return layout;
+}
+
+PackedLayout PackedLayout::from_position_ids(const std::vector<int32_t>& position_ids) {
+  std::vector<int32_t> ends{0};
+  const int rows = static_cast<int>(position_ids.size());
+  for (int row = 0; row < rows; ++row) {
+    const int expected = row == 0 ? 0 : position_ids[row - 1] + 1;
+    require(position_ids[row] == expected || position_ids[row] == 0, "position_ids[", row,
+            "]=", position_ids[row], "; expected ", expected,
+            " (the document goes on) or 0 (a new one). ",
+            "For other orders pass cu_seqlens to PackedLayout");
+    if (position_ids[row] == 0 && row > 0) ends.push_back(row);
+  }
+  if (rows > 0) ends.push_back(rows);
+  return PackedLayout(std::move(ends));
+}
+
+PackedLayout PackedLayout::from_segment_ids(const std::vector<int32_t>& segment_ids) {
+  std::vector<int32_t> lengths, starts;
+  std::map<int32_t, int> first_row;
+  const int rows = static_cast<int>(segment_ids.size());
+  for (int row = 0; row < rows; ++row) {
+    const int32_t id = segment_ids[row], before = row == 0 ? 0 : segment_ids[row - 1];
+    if (id != 0 && id != before) {
+      const auto [known, is_new] = first_row.try_emplace(id, row);
+      require(is_new, "segment_ids[", row, "]=", id, " already appeared in row ", known->second,
+              "; a document must be one run of rows. Sort the rows, or give each run its own id");
+      starts.push_back(row);
+      lengths.push_back(0);
+    }
+    if (id != 0) ++lengths.back();
+    if (row == 0 && id == 0) {  // an empty document owns the padding before the first
+      starts.push_back(0);
+      lengths.push_back(0);
+    }
+  }
+  starts.push_back(rows);
+  if (lengths.empty()) return PackedLayout();
+  return from_flash(std::move(starts), lengths);
 }
 
 }  // namespace ringside

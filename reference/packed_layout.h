@@ -21,6 +21,21 @@ class PackedLayout {
   // Each sequence's rows rounded up to a multiple (Transformer Engine wants 2*cp_size).
   static PackedLayout from_lengths(const std::vector<int32_t>& lengths, int pad_to_multiple_of = 1);
 
+  // FlashAttention 3: cu_seqlens says where rows start, seqused how many of them are valid.
+  static PackedLayout from_flash(std::vector<int32_t> cu_seqlens,
+                                 const std::vector<int32_t>& seqused);
+
+  // Transformer Engine: rows behind the last offset, up to num_rows, are padding of the last
+  // sequence.
+  static PackedLayout from_te(std::vector<int32_t> cu_seqlens,
+                              std::vector<int32_t> cu_seqlens_padded, int num_rows);
+
+  // One position a row, restarting at 0 where a document begins. Knows no padding.
+  static PackedLayout from_position_ids(const std::vector<int32_t>& position_ids);
+
+  // One id a row: a run of one id is a document, 0 is padding of the document before.
+  static PackedLayout from_segment_ids(const std::vector<int32_t>& segment_ids);
+
   int batch() const { return static_cast<int>(cu_seqlens_.size()) - 1; }
   int num_rows() const { return cu_seqlens_padded_.back(); }
   int num_tokens() const { return cu_seqlens_.back(); }

@@ -81,13 +81,26 @@ inline Tensor random_tensor(Random& random, const PackedLayout& layout, int head
   return x;
 }
 
+inline AttentionOptions random_options(Random& random, const Problem& problem) {
+  AttentionOptions options;
+  options.softmax_scale = 0.1 + 0.1 * random.integer(0, 9);
+  if (random.coin()) options.softcap = 0.5 + random.integer(0, 3);
+  if (random.coin()) options.dropout = {0.25 * random.integer(0, 3), 17};
+  for (int head = 0; head < problem.num_heads; ++head) {
+    options.sinks.push_back(3 * random.normal());
+    options.alibi_slopes.push_back(0.25 * random.integer(-1, 2));
+  }
+  if (random.coin()) options.sinks.clear();
+  if (random.coin()) options.alibi_slopes.clear();
+  return options;
+}
+
 struct Case {
   Problem problem;
-  double softmax_scale = 1;
+  AttentionOptions options;
   Tensor q, k, v, dout;
 
-  Case(Random& random, const Problem& p)
-      : problem(p), softmax_scale(0.1 + 0.1 * random.integer(0, 9)) {
+  Case(Random& random, const Problem& p) : problem(p), options(random_options(random, p)) {
     const int dim_qk = random.integer(1, 9), dim_v = random.integer(1, 9);
     q = random_tensor(random, p.layout_q, p.num_heads, dim_qk);
     k = random_tensor(random, p.layout_k, p.num_kv_heads, dim_qk);
@@ -95,7 +108,7 @@ struct Case {
     dout = random_tensor(random, p.layout_q, p.num_heads, dim_v);
   }
 
-  AttentionInputs inputs() const { return {q, k, v, softmax_scale}; }
+  AttentionInputs inputs() const { return {q, k, v, options}; }
   oracle::Arrays arrays() const { return {q.data.data(), k.data.data(), v.data.data()}; }
   oracle::Attention definition() const {
     return {problem.layout_q,
@@ -105,7 +118,7 @@ struct Case {
             problem.num_kv_heads,
             q.dim,
             v.dim,
-            softmax_scale};
+            options};
   }
 };
 

@@ -27,14 +27,14 @@ Rows<Scalar> rows(const HeadRows<Scalar>& x, int begin, int count) {
 class Block {
  public:
   Block(const TileTask& task, int begin, int end)
-      : q_row(task.tile.q.row + begin), size(end - begin), visible_(size) {
-    bool first = true;
+      : first(begin), q_row(task.tile.q.row + begin), size(end - begin), visible_(size) {
+    bool none_yet = true;
     for (int i = 0; i < size; ++i) {
       visible_[i] = visible_rows(task.problem, task.tile, begin + i);
       if (visible_[i].size() == 0) continue;
-      keys_.begin = first ? visible_[i].begin : std::min(keys_.begin, visible_[i].begin);
-      keys_.end = first ? visible_[i].end : std::max(keys_.end, visible_[i].end);
-      first = false;
+      keys_.begin = none_yet ? visible_[i].begin : std::min(keys_.begin, visible_[i].begin);
+      keys_.end = none_yet ? visible_[i].end : std::max(keys_.end, visible_[i].end);
+      none_yet = false;
     }
   }
 
@@ -52,7 +52,7 @@ class Block {
     return {begin, std::max(begin, end)};
   }
 
-  int q_row, size;  // rows of the resident q buffer
+  int first, q_row, size;  // the first row, counted in tile.q and in the resident buffer
 
  private:
   std::vector<Interval> visible_;
@@ -67,6 +67,50 @@ void for_each_block(const TileTask& task, Visit visit) {
     visit(Block(task, begin, std::min(begin + kBlockQ, end)));
 }
 
+using Row = Eigen::Ref<Eigen::RowVectorXd>;
+
+// What lies between q.k and the softmax, and between the softmax and v, for one query row.
+class RowModel {
+ public:
+  RowModel(const TileTask& task, int i)  // i counts in tile.q
+      : options_(task.options),
+        k_(task.tile.k),
+        seq_(task.tile.q.seq),
+        head_(task.head),
+        q_(task.tile.q.position(i)),
+        aligned_(static_cast<double>(task.problem.mask.aligned(q_, task.problem.layout_q.len(seq_),
+                                                               task.problem.layout_k.len(seq_)))) {}
+
+  // Turns softmax_scale * q.k of key rows first, first+1, ... into scores. Returns by which factor
+  // a score changes with its q.k in `slope`, if asked.
+  void finish(Row scores, int first, Row* slope) const {
+    if (options_.softcap != 0) {
+      scores = (scores / options_.softcap).array().tanh();
+      if (slope) *slope = 1 - scores.array().square();
+      scores *= options_.softcap;
+    }
+    if (const double alibi = options_.alibi_slope(head_); alibi != 0)
+      for (Eigen::Index j = 0; j < scores.size(); ++j)
+        scores(j) -= alibi * std::abs(aligned_ - k_.position(first + static_cast<int>(j)));
+  }
+
+  // Zeroes what dropout drops and divides the rest by the chance to stay.
+  void drop(Row weights, int first) const {
+    const Dropout& dropout = options_.dropout;
+    if (dropout.p == 0) return;
+    for (Eigen::Index j = 0; j < weights.size(); ++j) {
+      const int key = k_.position(first + static_cast<int>(j));
+      weights(j) = dropout.keeps(seq_, head_, q_, key) ? weights(j) / (1 - dropout.p) : 0.0;
+    }
+  }
+
+ private:
+  const AttentionOptions& options_;
+  const Segment& k_;
+  int seq_, head_, q_;
+  double aligned_;
+};
+
 // The online softmax of a block of rows: out and sum are relative to exp(top).
 struct RunningSoftmax {
   Vector top, sum;
@@ -77,20 +121,23 @@ struct RunningSoftmax {
         sum(Vector::Zero(rows)),
         out(Matrix::Zero(rows, dim)) {}
 
-  // Turns scores into exp(score - top), 0 outside `seen`, and rescales what came before.
-  void absorb(int i, Eigen::Ref<Eigen::RowVectorXd> scores, Interval seen) {
-    auto inside = scores.segment(seen.begin, seen.size()).array();
-    scores.head(seen.begin).setZero();
-    scores.tail(scores.size() - seen.end).setZero();
-    if (seen.size() == 0) return;
-    const double new_top = std::max(top(i), inside.maxCoeff());
+  // Turns the scores of row i into exp(score - top) and rescales what came before.
+  void absorb(int i, Row scores) {
+    const double new_top = std::max(top(i), scores.maxCoeff());
     const double rescale = std::exp(top(i) - new_top);
-    inside = (inside - new_top).exp();
-    sum(i) = sum(i) * rescale + inside.sum();
+    scores = (scores.array() - new_top).exp();
+    sum(i) = sum(i) * rescale + scores.sum();
     if (rescale != 1) out.row(i) *= rescale;
     top(i) = new_top;
   }
 };
+
+// Sets a row to 0 outside the interval it sees and returns what is inside.
+Row inside(Matrix& block, int i, Interval seen) {
+  block.row(i).head(seen.begin).setZero();
+  block.row(i).tail(block.cols() - seen.end).setZero();
+  return block.row(i).segment(seen.begin, seen.size());
+}
 
 void merge_row(const RunningSoftmax& softmax, int i, double* out, double* lse) {
   if (softmax.sum(i) == 0) return;  // saw nothing
@@ -100,6 +147,30 @@ void merge_row(const RunningSoftmax& softmax, int i, double* out, double* lse) {
     out[d] = w.a * out[d] + b * softmax.out(i, d);
   *lse = w.lse;
 }
+
+// One row of the backward pass between its two pairs of matrix products.
+struct RowGradient {
+  RowModel model;
+  int first;  // key row
+  double lse, delta;
+
+  // p: from softmax_scale * q.k to the weights that meet v. ds: from dout.v to the gradient of q.k.
+  void from_products(Row p, Row ds, const AttentionOptions& options) const {
+    Eigen::RowVectorXd slope = Eigen::RowVectorXd::Constant(p.size(), options.softmax_scale);
+    if (options.softcap != 0) {
+      Eigen::RowVectorXd tanh_slope(p.size());
+      Row slope_row(tanh_slope);
+      model.finish(p, first, &slope_row);
+      slope = slope.cwiseProduct(tanh_slope);
+    } else {
+      model.finish(p, first, nullptr);
+    }
+    p = (p.array() - lse).exp();
+    model.drop(ds, first);
+    ds = slope.array() * p.array() * (ds.array() - delta);
+    model.drop(p, first);
+  }
+};
 
 }  // namespace
 
@@ -111,17 +182,26 @@ void tile_forward(const TileTask& task, const ForwardBuffers& x) {
     block.for_each_key_block([&](Interval keys) {
       const int k_row = task.tile.k.row + keys.begin;
       scores.resize(block.size, keys.size());
-      scores.noalias() = task.softmax_scale * q * rows(x.k, k_row, keys.size()).transpose();
-      for (int i = 0; i < block.size; ++i) softmax.absorb(i, scores.row(i), block.seen(i, keys));
+      scores.noalias() = task.options.softmax_scale * q * rows(x.k, k_row, keys.size()).transpose();
+      for (int i = 0; i < block.size; ++i) {
+        const Interval seen = block.seen(i, keys);
+        Row row = inside(scores, i, seen);
+        if (seen.size() == 0) continue;
+        const RowModel model(task, block.first + i);
+        model.finish(row, keys.begin + seen.begin, nullptr);
+        softmax.absorb(i, row);
+        model.drop(row, keys.begin + seen.begin);
+      }
       softmax.out.noalias() += scores * rows(x.v, k_row, keys.size());
     });
+    *x.max_logit = std::max(*x.max_logit, softmax.top.maxCoeff());
     for (int i = 0; i < block.size; ++i)
       merge_row(softmax, i, x.out.row(block.q_row + i), x.lse.row(block.q_row + i));
   });
 }
 
 void tile_backward(const TileTask& task, const BackwardBuffers& x) {
-  Matrix p, ds;
+  Matrix p, ds, kept;
   for_each_block(task, [&](const Block& block) {
     const auto q = rows(x.q, block.q_row, block.size);
     const auto dout = rows(x.dout, block.q_row, block.size);
@@ -132,20 +212,13 @@ void tile_backward(const TileTask& task, const BackwardBuffers& x) {
       const auto v = rows(x.v, k_row, keys.size());
       p.resize(block.size, keys.size());
       ds.resize(block.size, keys.size());
-      p.noalias() = task.softmax_scale * q * k.transpose();
+      p.noalias() = task.options.softmax_scale * q * k.transpose();
       ds.noalias() = dout * v.transpose();
       for (int i = 0; i < block.size; ++i) {
         const Interval seen = block.seen(i, keys);
-        const double lse = *x.lse.row(block.q_row + i), delta = *x.delta.row(block.q_row + i);
-        const auto inside = [&](Matrix& m) {
-          return m.row(i).segment(seen.begin, seen.size()).array();
-        };
-        for (Matrix* m : {&p, &ds}) {
-          m->row(i).head(seen.begin).setZero();
-          m->row(i).tail(keys.size() - seen.end).setZero();
-        }
-        inside(p) = (inside(p) - lse).exp();
-        inside(ds) = task.softmax_scale * inside(p) * (inside(ds) - delta);
+        const RowGradient row{RowModel(task, block.first + i), keys.begin + seen.begin,
+                              *x.lse.row(block.q_row + i), *x.delta.row(block.q_row + i)};
+        row.from_products(inside(p, i, seen), inside(ds, i, seen), task.options);
       }
       dq.noalias() += ds * k;
       rows(x.dk, k_row, keys.size()).noalias() += ds.transpose() * q;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 
+#include "reference/attention_options.h"
 #include "reference/plan.h"
 
 namespace ringside {
@@ -27,12 +28,14 @@ struct TileTask {
   const Problem& problem;
   const Tile& tile;
   Interval q_rows;  // which rows of tile.q, counted from its first
-  double softmax_scale;
+  const AttentionOptions& options;
+  int head;  // the query head, numbered globally
 };
 
 struct ForwardBuffers {  // rows are rows of the resident buffers
   In q, k, v;
-  Out out, lse;  // merged into
+  Out out, lse;       // merged into
+  double* max_logit;  // raised to the largest score
 };
 void tile_forward(const TileTask& task, const ForwardBuffers& x);
 

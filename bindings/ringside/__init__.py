@@ -12,6 +12,7 @@ PlanProof(rows=30, messages=9, tiles=34, pairs=49)
 True
 """
 
+from ringside._attention import attention, attention_backward
 from ringside._core import (
     COMMS,
     PARTITIONS,
@@ -27,10 +28,9 @@ from ringside._core import (
     Tile,
     Unsupported,
     __version__,
-    attention,
-    attention_backward,
 )
 from ringside._plan import Plan, plan
+from ringside.flash import flash_attn_varlen_func
 
 __all__ = [
     "COMMS",
@@ -50,5 +50,6 @@ __all__ = [
     "__version__",
     "attention",
     "attention_backward",
+    "flash_attn_varlen_func",
     "plan",
 ]

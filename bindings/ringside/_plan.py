@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core, _draw, _explain, _plan_json
+from ringside._attention import Options, gradients, results
+from ringside._formats import QkvFormat, check_format, lse_to_thd, to_thd
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,20 +153,27 @@ class Plan(_core.Plan):
         v: npt.ArrayLike,
         *,
         softmax_scale: float | None = None,
+        softcap: float = 0.0,
+        sink: npt.ArrayLike | None = None,
+        alibi_slopes: npt.ArrayLike | None = None,
+        dropout_p: float = 0.0,
+        dropout_seed: int = 0,
+        qkv_format: QkvFormat = "thd",
+        return_max_logit: bool = False,
         backend: str = "reference",
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    ) -> Any:
         """Runs every rank of the plan in this process, global arrays in and out.
 
         Args:
             q: [rows_q, num_heads, head_dim_qk] float16, float32 or float64.
             k: [rows_k, num_kv_heads, head_dim_qk].
             v: [rows_k, num_kv_heads, head_dim_v].
-            softmax_scale: default 1/sqrt(head_dim_qk).
             backend: "reference" (CPU, float64).
+            The rest as for ringside.attention. A sink enters once, after all steps are merged;
+            dropout drops the same weights whatever the partition.
 
         Returns:
-            (out, lse): [rows_q, num_heads, head_dim_v] and, natural log, [num_heads, rows_q],
-            float64; 0 and -inf in padding and where a row sees nothing. Padding is never read.
+            (out, lse), or (out, lse, max_logit) with return_max_logit, as ringside.attention.
 
         Raises:
             ValueError, TypeError: arrays that do not fit the plan.
@@ -176,7 +185,19 @@ class Plan(_core.Plan):
         >>> plan.attention(q, k, v)[0].ravel().tolist()
         [1.0, 2.0]
         """
-        return super().attention(q, k, v, softmax_scale=softmax_scale, backend=backend)
+        check_format(qkv_format)
+        options = Options(
+            softmax_scale=softmax_scale,
+            softcap=softcap,
+            sink=sink,
+            alibi_slopes=alibi_slopes,
+            dropout_p=dropout_p,
+            dropout_seed=dropout_seed,
+        )
+        thd = [to_thd(x, name, qkv_format) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+        out, lse, max_logit = super().attention(*thd, options.to_core(), backend)
+        max_logit = max_logit if return_max_logit else None
+        return results(out, lse, max_logit, qkv_format, self.layout_q)
 
     def attention_backward(
         self,
@@ -188,16 +209,24 @@ class Plan(_core.Plan):
         lse: npt.ArrayLike,
         *,
         softmax_scale: float | None = None,
+        softcap: float = 0.0,
+        sink: npt.ArrayLike | None = None,
+        alibi_slopes: npt.ArrayLike | None = None,
+        dropout_p: float = 0.0,
+        dropout_seed: int = 0,
+        qkv_format: QkvFormat = "thd",
         backend: str = "reference",
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    ) -> tuple[npt.NDArray[np.float64], ...]:
         """Gradients of sum(dout * out): the transposed plan, steps reversed, exchanges transposed.
 
         Args:
             dout: shaped like out.
             out, lse: what attention() returned for the same arguments.
+            The rest as for attention().
 
         Returns:
-            (dq, dk, dv), float64, shaped like q, k, v; exactly 0 in padding.
+            (dq, dk, dv), and dsink [num_heads] where there is a sink; float64, shaped like q, k, v;
+            exactly 0 in padding.
 
         >>> import numpy as np, ringside as rs
         >>> plan = rs.plan(rs.PackedLayout([0, 2]), cp_size=2)
@@ -206,9 +235,21 @@ class Plan(_core.Plan):
         >>> plan.attention_backward(np.ones_like(out), q, k, v, out, lse)[2].ravel().tolist()
         [1.5, 0.5]
         """
-        return super().attention_backward(
-            dout, q, k, v, out, lse, softmax_scale=softmax_scale, backend=backend
+        check_format(qkv_format)
+        options = Options(
+            softmax_scale=softmax_scale,
+            softcap=softcap,
+            sink=sink,
+            alibi_slopes=alibi_slopes,
+            dropout_p=dropout_p,
+            dropout_seed=dropout_seed,
         )
+        named = ((dout, "dout"), (q, "q"), (k, "k"), (v, "v"), (out, "out"))
+        thd = [to_thd(x, name, qkv_format) for x, name in named]
+        grads = super().attention_backward(
+            *thd, lse_to_thd(lse, qkv_format), options.to_core(), backend
+        )
+        return gradients(grads, sink is not None, qkv_format, self.layout_q.num_sequences)
 
     def exchange(
         self, step: int, operand: Literal["q", "kv"], buffers: Sequence[npt.ArrayLike]

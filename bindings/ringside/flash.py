@@ -1,0 +1,88 @@
+"""Drop-in for FlashAttention's varlen function, computed by the definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ringside._attention import attention
+from ringside._core import Mask, PackedLayout
+
+
+def flash_attn_varlen_func(
+    q: npt.NDArray[Any],
+    k: npt.NDArray[Any],
+    v: npt.NDArray[Any],
+    cu_seqlens_q: npt.ArrayLike,
+    cu_seqlens_k: npt.ArrayLike,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_q: npt.ArrayLike | None = None,
+    seqused_k: npt.ArrayLike | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """FlashAttention 3's flash_attn_varlen_func, by the definition (float64 inside).
+
+    Masks are aligned bottom-right, as there: the last query stands at the last key of its sequence.
+
+    Args:
+        q: [rows_q, num_heads, head_dim_qk]; k: [rows_k, num_kv_heads, head_dim_qk]; v: [rows_k,
+            num_kv_heads, head_dim_v]; float16, float32 or float64.
+        cu_seqlens_q, cu_seqlens_k: [batch+1] integers, where each sequence's rows start.
+        max_seqlen_q, max_seqlen_k: at least the longest sequence; smaller ones are refused, where a
+            kernel would silently leave rows out.
+        seqused_q, seqused_k: [batch] valid tokens of each sequence; default all its rows.
+        softmax_scale: default 1/sqrt(head_dim_qk).
+        causal: hide keys behind the query's position.
+        window_size: (left, right), inclusive, -1 unbounded; combines with causal.
+        attention_chunk: > 0: only keys of the query's own chunk.
+        softcap: > 0: softcap * tanh(score / softcap).
+        deterministic: accepted; results are always bit-equal from run to run.
+        return_attn_probs: return (out, lse) instead of out.
+
+    Returns:
+        out [rows_q, num_heads, head_dim_v] in q's dtype; lse [num_heads, rows_q] float32.
+
+    Raises:
+        ValueError, TypeError: as ringside.attention.
+
+    Source: Dao-AILab/flash-attention, hopper/flash_attn_interface.py (the argument list).
+
+    >>> import numpy as np, ringside as rs
+    >>> q = k = np.zeros((3, 1, 2), np.float32); v = np.array([[[1]], [[3]], [[5]]], np.float32)
+    >>> rs.flash_attn_varlen_func(q, k, v, [0, 2, 3], [0, 2, 3], 2, 2, causal=True).ravel().tolist()
+    [1.0, 2.0, 5.0]
+    """
+    del deterministic  # always
+    layout_q = _layout(cu_seqlens_q, seqused_q, max_seqlen_q, "q")
+    layout_k = _layout(cu_seqlens_k, seqused_k, max_seqlen_k, "k")
+    left, right = window_size
+    if causal:
+        right = 0
+    mask = Mask(window_size=(left, right), chunk_size=attention_chunk, align="bottom_right")
+    out, lse = attention(
+        q, k, v, layout_q, layout_k, mask=mask, softmax_scale=softmax_scale, softcap=softcap
+    )
+    out = out.astype(np.asarray(q).dtype)
+    return (out, lse.astype(np.float32)) if return_attn_probs else out
+
+
+def _layout(
+    cu_seqlens: npt.ArrayLike, seqused: npt.ArrayLike | None, max_seqlen: int, name: str
+) -> PackedLayout:
+    layout = PackedLayout.from_flash(cu_seqlens, seqused)
+    longest = int(layout.padded_lengths.max(initial=0))
+    if max_seqlen < longest:
+        raise ValueError(
+            f"max_seqlen_{name}={max_seqlen} but a sequence has {longest} rows; "
+            f"pass at least the longest"
+        )
+    return layout
