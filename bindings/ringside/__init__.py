@@ -31,6 +31,7 @@ from ringside._core import (
 )
 from ringside._plan import Plan, plan
 from ringside.flash import flash_attn_varlen_func
+from ringside.micro_sequences import MicroSequenceBuffer
 
 __all__ = [
     "COMMS",
@@ -38,6 +39,7 @@ __all__ = [
     "InvalidArgument",
     "Mask",
     "Message",
+    "MicroSequenceBuffer",
     "PackedLayout",
     "Plan",
     "PlanCost",
