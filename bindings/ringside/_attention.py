@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
-from ringside._core import Mask, PackedLayout
+from ringside._core import Mask, PackedLayout, Unsupported
 from ringside._formats import (
     QkvFormat,
     batch_and_seqlen,
@@ -31,12 +31,19 @@ class Options:
     softcap: float = 0.0
     sink: npt.ArrayLike | None = None
     alibi_slopes: npt.ArrayLike | None = None
+    bias: npt.ArrayLike | None = None
     dropout_p: float = 0.0
     dropout_seed: int = 0
 
     def to_core(self) -> _core.AttentionOptions:
-        """For the C++ half, which checks them."""
-        return _core.AttentionOptions(**asdict(self))
+        """For the C++ half, which checks the rest."""
+        given = asdict(self)
+        if given.pop("bias") is not None:
+            raise Unsupported(
+                "bias adds a number of its own to every (query, key) pair, which no plan carries. "
+                "Nearest supported: alibi_slopes, a per-head bias that depends on the distance"
+            )
+        return _core.AttentionOptions(**given)
 
 
 def layout_of_dense(x: npt.ArrayLike, name: str, qkv_format: str) -> PackedLayout:
@@ -74,6 +81,7 @@ def attention(
     softcap: float = 0.0,
     sink: npt.ArrayLike | None = None,
     alibi_slopes: npt.ArrayLike | None = None,
+    bias: None = None,
     dropout_p: float = 0.0,
     dropout_seed: int = 0,
     qkv_format: QkvFormat = "thd",
@@ -97,6 +105,7 @@ def attention(
             0.0 is "off by one" softmax, learnable ones are gpt-oss's. The lse returned includes it.
         alibi_slopes: a slope, or [num_heads] of them; scores get -slope * |p - key position|, p the
             aligned position of the query (Press et al., arXiv:2108.12409).
+        bias: not supported; anything but None raises Unsupported.
         dropout_p: probability that a weight is dropped; the others are divided by 1-p. Which ones
             depends on dropout_seed and the pair's global (sequence, head, query, key) alone, so
             that every partitioning drops the same (Philox4x32-10).
@@ -116,6 +125,7 @@ def attention(
 
     Raises:
         ValueError: shapes, heads, rows or options that do not fit.
+        Unsupported: an additive bias.
         TypeError: arrays that are not floating, unknown keywords.
 
     Source: Vaswani et al., 2017, arXiv:1706.03762; the log-sum-exp as in Dao et al., 2022,
@@ -135,6 +145,7 @@ def attention(
         softcap=softcap,
         sink=sink,
         alibi_slopes=alibi_slopes,
+        bias=bias,
         dropout_p=dropout_p,
         dropout_seed=dropout_seed,
     )
@@ -158,6 +169,7 @@ def attention_backward(
     softcap: float = 0.0,
     sink: npt.ArrayLike | None = None,
     alibi_slopes: npt.ArrayLike | None = None,
+    bias: None = None,
     dropout_p: float = 0.0,
     dropout_seed: int = 0,
     qkv_format: QkvFormat = "thd",
@@ -190,6 +202,7 @@ def attention_backward(
         softcap=softcap,
         sink=sink,
         alibi_slopes=alibi_slopes,
+        bias=bias,
         dropout_p=dropout_p,
         dropout_seed=dropout_seed,
     )

@@ -156,6 +156,7 @@ class Plan(_core.Plan):
         softcap: float = 0.0,
         sink: npt.ArrayLike | None = None,
         alibi_slopes: npt.ArrayLike | None = None,
+        bias: None = None,
         dropout_p: float = 0.0,
         dropout_seed: int = 0,
         qkv_format: QkvFormat = "thd",
@@ -191,6 +192,7 @@ class Plan(_core.Plan):
             softcap=softcap,
             sink=sink,
             alibi_slopes=alibi_slopes,
+            bias=bias,
             dropout_p=dropout_p,
             dropout_seed=dropout_seed,
         )
@@ -212,6 +214,7 @@ class Plan(_core.Plan):
         softcap: float = 0.0,
         sink: npt.ArrayLike | None = None,
         alibi_slopes: npt.ArrayLike | None = None,
+        bias: None = None,
         dropout_p: float = 0.0,
         dropout_seed: int = 0,
         qkv_format: QkvFormat = "thd",
@@ -241,6 +244,7 @@ class Plan(_core.Plan):
             softcap=softcap,
             sink=sink,
             alibi_slopes=alibi_slopes,
+            bias=bias,
             dropout_p=dropout_p,
             dropout_seed=dropout_seed,
         )
