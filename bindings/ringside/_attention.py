@@ -43,6 +43,8 @@ class Options:
                 "bias adds a number of its own to every (query, key) pair, which no plan carries. "
                 "Nearest supported: alibi_slopes, a per-head bias that depends on the distance"
             )
+        if not 0 <= self.dropout_seed < 2**64:
+            raise ValueError(f"dropout_seed={self.dropout_seed}; expected 0 to 2**64-1")
         return _core.AttentionOptions(**given)
 
 
