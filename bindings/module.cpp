@@ -26,4 +26,5 @@ PYBIND11_MODULE(_core, m) {
   ringside::bindings::bind_segments(m);
   ringside::bindings::bind_plan(m);
   ringside::bindings::bind_attention(m);
+  ringside::bindings::bind_thd(m);
 }

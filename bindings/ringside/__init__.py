@@ -12,6 +12,7 @@ PlanProof(rows=30, messages=9, tiles=34, pairs=49)
 True
 """
 
+from ringside import lengths, thd
 from ringside._core import (
     COMMS,
     PARTITIONS,
@@ -50,5 +51,7 @@ __all__ = [
     "__version__",
     "attention",
     "attention_backward",
+    "lengths",
     "plan",
+    "thd",
 ]
