@@ -159,21 +159,16 @@ py::object shard_rows(const Plan& plan, const py::object& x, int rank, const std
   return array[row_indices(plan, rank, side)];
 }
 
-py::object unshard_rows(const Plan& plan, const py::sequence& parts, const std::string& side) {
-  const auto np = py::module_::import("numpy");
-  require(static_cast<int>(py::len(parts)) == plan.cp_size(), "got ", py::len(parts),
+py::object unshard_rows(const Plan& plan, const py::sequence& arrays, const std::string& side) {
+  require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
           " parts; expected one for each of the ", plan.cp_size(), " ranks");
-  const auto first = np.attr("asarray")(parts[0]).cast<py::array>();
-  require(first.ndim() >= 1, "part 0 is a scalar; expected an array of [rows, ...]");
-  py::list shape(first.attr("shape"));
-  shape[0] = side_of(plan, side).layout.num_rows();
-  py::object whole = np.attr("empty")(shape, "dtype"_a = first.dtype());
+  const auto parts = parts_of(arrays, "part");
+  py::object whole = room_for(parts, side_of(plan, side).layout.num_rows());
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
-    const auto part = np.attr("asarray")(parts[rank]).cast<py::array>();
     const auto rows = row_indices(plan, rank, side);
-    require(part.ndim() >= 1 && part.shape(0) == rows.size(), "part ", rank, " has shape ",
-            shape_of(part), "; rank ", rank, " owns ", rows.size(), " rows");
-    whole[rows] = part;
+    require(parts[rank].shape(0) == rows.size(), "part ", rank, " has shape ",
+            shape_of(parts[rank]), "; rank ", rank, " owns ", rows.size(), " rows");
+    whole[rows] = parts[rank];
   }
   return whole;
 }

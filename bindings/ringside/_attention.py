@@ -38,6 +38,12 @@ class Options:
     def to_core(self) -> _core.AttentionOptions:
         """For the C++ half, which checks the rest."""
         given = asdict(self)
+        for name in ("softmax_scale", "softcap", "dropout_p"):
+            value = given[name]
+            if value is not None and (
+                isinstance(value, str | complex) or not hasattr(value, "__float__")
+            ):
+                raise TypeError(f"{name} is a {type(value).__name__}; expected a number")
         if given.pop("bias") is not None:
             raise Unsupported(
                 "bias adds a number of its own to every (query, key) pair, which no plan carries. "

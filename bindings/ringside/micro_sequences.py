@@ -91,7 +91,12 @@ class MicroSequenceBuffer:
         self._options: dict[int, dict[str, Any]] = {}
 
     def first_document_begin(self, i: int) -> int:
-        """The row where the first document of micro-sequence i begins: its keys start there."""
+        """The row where the first document of micro-sequence i begins: its keys start there.
+
+        >>> import ringside as rs
+        >>> rs.MicroSequenceBuffer(rs.PackedLayout([0, 5, 9]), [0, 7, 9]).first_document_begin(1)
+        5
+        """
         rows = self.row_slices[i]
         starts = self.layout.cu_seqlens_padded
         if rows.start == rows.stop:
@@ -102,6 +107,10 @@ class MicroSequenceBuffer:
         """(layout of the queries, layout of the keys) of micro-sequence i.
 
         Query rows count from the start of the piece, key rows from first_document_begin(i).
+
+        >>> import ringside as rs
+        >>> rs.MicroSequenceBuffer(rs.PackedLayout([0, 5, 9]), [0, 7, 9]).layouts(1)
+        (PackedLayout(cu_seqlens=[0, 2]), PackedLayout(cu_seqlens=[0, 4]))
         """
         rows = self.row_slices[i]
         starts, ends = self.layout.cu_seqlens_padded[:-1], self.layout.cu_seqlens_padded[1:]
@@ -127,6 +136,12 @@ class MicroSequenceBuffer:
 
         Returns:
             (out, lse) of the piece.
+
+        >>> import numpy as np, ringside as rs
+        >>> buffer = rs.MicroSequenceBuffer(rs.PackedLayout([0, 4]), [0, 2, 4])
+        >>> q = k = np.zeros((2, 1, 1)); v = np.array([[[1.0]], [[3.0]]])
+        >>> [buffer.forward(i, q, k, v)[0].ravel().round(2).tolist() for i in (0, 1)]
+        [[1.0, 2.0], [1.67, 2.0]]
         """
         if i != self.frontier:
             raise ValueError(f"got micro-sequence {i}; expected {self.frontier}: forward is in order")
@@ -158,6 +173,14 @@ class MicroSequenceBuffer:
         Returns:
             (dq, dk, dv) of the piece's own rows, later pieces' contributions included, and dsink of
             this piece where there is a sink.
+
+        >>> import numpy as np, ringside as rs
+        >>> buffer = rs.MicroSequenceBuffer(rs.PackedLayout([0, 4]), [0, 2, 4])
+        >>> q = k = v = np.zeros((2, 1, 1)); dout = np.ones((2, 1, 1))
+        >>> saved = [buffer.forward(i, q, k, v) for i in (0, 1)]
+        >>> dvs = [buffer.backward(i, dout, q, *saved[i])[2] for i in (1, 0)]
+        >>> [dv.ravel().round(2).tolist() for dv in dvs]  # token 0 is seen by all, token 3 by itself
+        [[0.58, 0.25], [2.08, 1.08]]
         """
         if i != self.frontier - 1:
             raise ValueError(
