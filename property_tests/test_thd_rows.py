@@ -78,7 +78,7 @@ def test_the_worked_example_of_transformer_engine():
 def test_an_array_large_enough_for_several_threads_keeps_every_row():
     lengths = [1000, 1, 0, 70_001, 3]
     starts = cumulative(lengths)
-    x = np.arange(starts[-1] * 16, dtype=np.int64).reshape(-1, 16)
+    x = np.arange(starts[-1] * 64, dtype=np.int64).reshape(-1, 64)
     by_rank = thd.sequence_order_to_cp_rank_order(x, starts, 3)
     want = np.concatenate([x[thd.partition_indices(starts, 3, r)] for r in range(3)])
     assert np.array_equal(by_rank, want)

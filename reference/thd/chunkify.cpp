@@ -100,7 +100,7 @@ PiecePairs chunkify_p2p_below_diagonal(const PackedLayout& layout, int chunk_siz
     // Later queries may see keys of the first half only, and of these only the last chunk reaches
     // on.
     const Runs keys = kv.first_half();
-    const int last_key = std::max(std::min(keys.first.end, len) - 1, 0);
+    const int last_key = std::max(keys.first.end - 1, 0);  // if it is padding, so are the queries
     push_pair(pairs, q, keys, {last_key / chunk_size, chunk_size, len});
   });
   return pairs;

@@ -41,7 +41,8 @@ void add_causal(const Pieces& pieces, const std::vector<Token>& tokens, Pairs& p
 
 void add_full(const PiecePairs& pieces, const std::vector<Token>& q_tokens,
               const std::vector<Token>& k_tokens, Pairs& pairs) {
-  for (size_t b = 0; b + 1 < pieces.q.cu_seqlens.size(); ++b)
+  for (size_t b = 0; b + 1 < pieces.q.cu_seqlens.size(); ++b) {
+    ASSERT_EQ(tokens_in(pieces.q, b) == 0, tokens_in(pieces.kv, b) == 0) << "a one-sided pair";
     for (int i = 0; i < tokens_in(pieces.q, b); ++i)
       for (int j = 0; j < tokens_in(pieces.kv, b); ++j) {
         const Token q = q_tokens[pieces.q.cu_seqlens_padded[b] + i];
@@ -49,6 +50,7 @@ void add_full(const PiecePairs& pieces, const std::vector<Token>& q_tokens,
         ASSERT_EQ(q[0], k[0]);
         ++pairs[{q[0], q[1], k[1]}];
       }
+  }
 }
 
 Pairs wanted(const PackedLayout& layout, int chunk_size) {

@@ -14,10 +14,12 @@ namespace {
 // is slower where the rows were in the cache or will be read next.
 constexpr int64_t kBlockBytes = int64_t{1} << 18;
 
-// One core nearly exhausts its memory channel; another thread pays from about here on.
-constexpr int64_t kBytesPerThread = int64_t{1} << 23;
+// One core nearly exhausts its memory channel, and on a busy machine a helper is waited for:
+// another thread pays only from about here on, above all for the pages of a new array.
+constexpr int64_t kBytesPerThread = int64_t{1} << 25;
 
-// Rows [begin, end), counted along the concatenated copies. first[i]: where copy i begins there.
+// Rows [begin, end), counted along the concatenated copies; end may lie beyond them. first[i]:
+// where copy i begins there.
 void copy_range(const RowCopies& copies, const std::vector<int64_t>& first,
                 const RowBuffers& buffers, int64_t begin, int64_t end) {
   auto i =
@@ -57,11 +59,11 @@ void copy_rows(const RowCopies& copies, const RowBuffers& buffers) {
   if (rows == 0 || buffers.row_bytes == 0) return;
   first.pop_back();
   const int64_t block = std::max(kBlockBytes / buffers.row_bytes, int64_t{1});
-  const int64_t threads = rows * buffers.row_bytes / kBytesPerThread + 1;
+  const int64_t threads = (rows * buffers.row_bytes - 1) / kBytesPerThread + 1;
   std::atomic<int64_t> next{0};
   parallel_for(static_cast<int>(std::min(threads, int64_t{1024})), [&](int) {
     for (int64_t begin; (begin = next.fetch_add(block)) < rows;)
-      copy_range(copies, first, buffers, begin, std::min(begin + block, rows));
+      copy_range(copies, first, buffers, begin, begin + block);
   });
 }
 

@@ -72,7 +72,8 @@ TEST(PartitionIndices, AreTheRanksPartOfTheRankOrder) {
 
 TEST(CopyRows, SpreadsALargeCopyOverThreadsWithoutLosingARow) {
   testing::Random random(2);
-  const int rows = 40'001, row_bytes = 1031;  // 41 MB; no block ends where a copy does
+  const int rows = 40'001,
+            row_bytes = 2063;  // 83 MB, three threads; no block ends where a copy does
   Bytes x(static_cast<size_t>(rows) * row_bytes);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::byte>((i * 2654435761u) >> 13);
   RowCopies backwards;

@@ -122,6 +122,13 @@ TEST(P2p, ALengthThatDoesNotDivideLosesNoToken) {
   EXPECT_EQ(tokens, 7);
 }
 
+TEST(P2p, EachStepHasTheKeysOfOneRankFurtherBack) {
+  const PackedLayout layout({0, 8});
+  const int want[] = {1, 0, 3, 2};
+  for (int step = 0; step < 4; ++step)
+    EXPECT_EQ(p2p_step_metadata({layout, layout, Mask::full()}, {4, 1}, step).kv_rank, want[step]);
+}
+
 TEST(P2p, UnequalLayoutsHaveNoSections) {
   const PackedLayout q({0, 8}), k({0, 9});
   EXPECT_EQ(p2p_step_metadata({q, k, Mask::causal()}, {2, 1}, 1).section, std::string("all"));
