@@ -61,6 +61,9 @@ struct BadTable {
   int32_t value;
   std::vector<const char*> parts;
 };
+void PrintTo(const BadTable& bad, std::ostream* text) {
+  *text << kTableNames[bad.table] << "_" << bad.parts[0];
+}
 
 class BadTables : public ::testing::TestWithParam<BadTable> {};
 

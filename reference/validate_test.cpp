@@ -85,6 +85,7 @@ struct BadSegment {
   Segment segment;
   std::vector<const char*> parts;
 };
+void PrintTo(const BadSegment& bad, std::ostream* text) { *text << bad.parts[0]; }
 
 class CheckSegments : public ::testing::TestWithParam<BadSegment> {};
 

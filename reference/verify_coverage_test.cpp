@@ -64,6 +64,19 @@ TEST(VerifyCoverage, OneMissingAndOneTwiceDoNotMakeUpForEachOther) {
                           {"query 0 of sequence 0 sees key 0, which is", "computed 2 times"});
 }
 
+TEST(VerifyCoverage, EachRowOfATileMayHaveOtherTilesBesideIt) {  // counts are right, keys are not
+  const PackedLayout layout({0, 4});
+  const Problem problem{layout, layout, Mask::full(), 1, 1};
+  Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});
+  const Segment all{0, 0, 1, 0, 4}, one{0, 1, 1, 1, 1}, others{0, 2, 1, 2, 2};
+  const Segment first{0, 0, 1, 0, 1}, low{0, 0, 1, 0, 2}, high{0, 2, 1, 2, 2};
+  tiles(plan, 0, 0) = {{all, low}, {first, high}, {one, low}, {others, high}};
+  expect_error<PlanError>([&] { verify(plan); },
+                          {"query 1 of sequence 0 sees key 0", "computed 2 times"});
+  tiles(plan, 0, 0)[2].k = high;
+  EXPECT_NO_THROW(verify(plan));
+}
+
 TEST(VerifyCoverage, ATileCutShort) {
   for (const bool of_queries : {true, false}) {
     Plan plan = good_plan("p2p", Mask::full());
@@ -80,6 +93,12 @@ TEST(VerifyCoverage, AHeadThatNobodyComputes) {
   Step& step = plan.steps_of_rank[1][0];
   step.tiles = 0;
   expect_error<PlanError>([&] { verify(plan); }, {"computed 0 times for heads [1, 2)"});
+}
+
+TEST(VerifyCoverage, AHeadOfOneRankThatAnotherComputesToo) {  // heads [0, 2) and [1, 2)
+  Plan plan = good_plan("a2a");
+  plan.steps_of_rank[0][0].q.heads = plan.steps_of_rank[0][0].kv.heads = {0, 2};
+  expect_error<PlanError>([&] { verify_coverage(plan); }, {"computed 2 times for heads [1, 2)"});
 }
 
 TEST(VerifyCoverage, AHeadThatTwoRanksCompute) {  // every rank has all the keys in the end
