@@ -24,7 +24,7 @@ from ringside._random_cases import cases
 from ringside._verify import a2a_size
 
 TRACE = "man_pages"
-EXECUTOR_TOKENS, REPEATS = 16_384, 5
+EXECUTOR_TOKENS, REPEATS = 16_384, 3
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM = 8, 2, 64
 PLAN_TOKENS, PLAN_DOCUMENTS, PLAN_CP_SIZE = 131_072, 200, 64
 RANDOM_CASES = 2_000

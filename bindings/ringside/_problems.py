@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._attention import attention, attention_backward
 
 Array = npt.NDArray[np.float64]
 TENSORS = ("out", "lse", "dq", "dk", "dv")
@@ -154,8 +155,8 @@ def make_problem(geometry: Geometry, rng: np.random.Generator) -> Problem:
     v = normal(g.layout_k, g.num_kv_heads, g.head_dim_v)
     dout = normal(g.layout_q, g.num_heads, g.head_dim_v)
     layouts = (g.layout_q, g.layout_k)
-    out, lse = _core.attention(q, k, v, *layouts, mask=g.mask)
-    grads = _core.attention_backward(dout, q, k, v, out, lse, *layouts, mask=g.mask)
+    out, lse = attention(q, k, v, *layouts, mask=g.mask)
+    grads = attention_backward(dout, q, k, v, out, lse, *layouts, mask=g.mask)
     return Problem(g, q, k, v, dout, results(out, lse, grads))
 
 

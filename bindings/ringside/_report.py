@@ -114,7 +114,7 @@ def plan_cost(plan: Plan) -> None:
 def benchmarks(lines: Iterable[Line], caption: str) -> None:
     """The table of `ringside bench cpu`."""
     table = _table("ringside bench cpu", caption)
-    table.add_column("benchmark")
+    table.add_column("benchmark", no_wrap=True)
     table.add_column("seconds", justify="right")
     for name in ("reached", "goal", ""):
         table.add_column(name)
