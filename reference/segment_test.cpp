@@ -37,7 +37,7 @@ TEST(Segment, PositionsGoUpByTheStride) {
 TEST(Segment, RowsWithinAreExactlyThosePositions) {
   for_small_segments([](const Segment& s) {
     for (int begin = -3; begin <= 36; ++begin)
-      for (int end = begin; end <= 38; ++end) {
+      for (int end = -4; end <= 38; ++end) {  // also inside out: nothing
         const Interval rows = s.rows_within({begin, end});
         ASSERT_LE(rows.begin, rows.end);
         for (int i = 0, pos = s.pos; i < s.len; ++i, pos += s.stride)

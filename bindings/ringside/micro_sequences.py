@@ -144,7 +144,9 @@ class MicroSequenceBuffer:
         [[1.0, 2.0], [1.67, 2.0]]
         """
         if i != self.frontier:
-            raise ValueError(f"got micro-sequence {i}; expected {self.frontier}: forward is in order")
+            raise ValueError(
+                f"got micro-sequence {i}; expected {self.frontier}: forward is in order"
+            )
         if i == 0:  # a new sequence: its gradients start from nothing
             self.dk = self.dv = None
         rows = self.row_slices[i]
@@ -213,7 +215,7 @@ def _write(
     x = np.asarray(x)
     if x.ndim != 3 or x.shape[0] != rows.stop - rows.start:
         raise ValueError(
-            f"{name} has shape {x.shape}; expected [{rows.stop - rows.start}, heads, dim], the rows "
+            f"{name} has shape {x.shape}; expected [{rows.stop - rows.start}, heads, dim], rows "
             f"{rows.start} to {rows.stop} of the packed sequence"
         )
     if buffer is None:
