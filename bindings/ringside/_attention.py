@@ -97,8 +97,8 @@ def attention(
 ) -> Any:
     """The definition of packed attention: dense, one sequence after another, in float64.
 
-    Slow on purpose and short on purpose; everything else is checked against it. Query head h uses kv
-    head h // (num_heads // num_kv_heads).
+    Slow on purpose and short on purpose; everything else is checked against it. Query head h uses
+    kv head h // (num_heads // num_kv_heads).
 
     Args:
         q: [rows_q, num_heads, head_dim_qk] float16, float32 or float64; computed in float64.
@@ -119,16 +119,16 @@ def attention(
             that every partitioning drops the same (Philox4x32-10).
         dropout_seed: 0 to 2**64-1.
         qkv_format: "thd", or "bshd" / "sbhd" for dense batches [batch, seqlen, heads, dim] /
-            [seqlen, batch, heads, dim]: equal lengths, layouts optional (to declare padding), out in
-            the same format and lse [batch, num_heads, seqlen].
+            [seqlen, batch, heads, dim]: equal lengths, layouts optional (to declare padding), out
+            in the same format and lse [batch, num_heads, seqlen].
         return_max_logit: return the largest score of each head, too.
 
     Arrays need not be contiguous (they are copied then). Padding rows are never read.
 
     Returns:
-        (out, lse): out [rows_q, num_heads, head_dim_v] float64, lse [num_heads, rows_q] float64, the
-        natural log of the sum of exp(score). Padding rows have out 0 and lse -inf; so has a row that
-        sees nothing, except that its lse is the sink where there is one. With return_max_logit
+        (out, lse): out [rows_q, num_heads, head_dim_v] float64, lse [num_heads, rows_q] float64,
+        the natural log of the sum of exp(score). Padding rows have out 0 and lse -inf; so has a row
+        that sees nothing, except that its lse is the sink where there is one. With return_max_logit
         (out, lse, max_logit), max_logit [num_heads], -inf where no row sees anything.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,14 @@ class MicroSequenceBuffer:
     """Attention over a packed sequence that is processed piece by piece.
 
     Micro-sequence i holds rows splits[i] up to splits[i+1]. Its queries see the keys of their own
-    documents in this and all earlier micro-sequences. Forward runs in order and writes each piece's
-    keys and values into one shared buffer; backward runs in reverse, accumulates into one shared
-    gradient buffer, and hands each piece the finished gradient of its own rows.
+    documents in this and all earlier micro-sequences. Forward runs in order and writes each
+    piece's keys and values into one shared buffer; backward runs in reverse, accumulates into one
+    shared gradient buffer, and hands each piece the finished gradient of its own rows.
 
-    A document may straddle pieces: the first document of a piece then has more keys than queries and
-    is aligned bottom-right. Keys before the first document's beginning are not even passed on, so
-    their gradient stays exactly 0. Each piece is an ordinary plan, so every partition and transport
-    composes.
+    A document may straddle pieces: the first document of a piece then has more keys than queries
+    and is aligned bottom-right. Keys before the first document's beginning are not even passed
+    on, so their gradient stays exactly 0. Each piece is an ordinary plan, so every partition and
+    transport composes.
 
     Args:
         layout: of the whole packed sequence.
@@ -63,7 +64,7 @@ class MicroSequenceBuffer:
         **plan_arguments: Any,
     ) -> None:
         splits = [int(s) for s in splits]
-        rises = all(a <= b for a, b in zip(splits, splits[1:], strict=False))
+        rises = all(a <= b for a, b in pairwise(splits))
         if len(splits) < 2 or splits[0] != 0 or splits[-1] != layout.num_rows or not rises:
             raise ValueError(
                 f"splits={splits}; expected rows that rise from 0 to {layout.num_rows}, for "
@@ -72,12 +73,12 @@ class MicroSequenceBuffer:
         left, right = mask.window_size
         if right != 0:
             raise Unsupported(
-                f"{mask} lets queries see keys ahead of them, which lie in micro-sequences that are "
-                f"yet to come. Nearest supported: window_size=({left}, 0)"
+                f"{mask} lets queries see keys ahead of them, which lie in micro-sequences that "
+                f"are yet to come. Nearest supported: window_size=({left}, 0)"
             )
         self.layout = layout
         self.mask = Mask(window_size=(left, 0), chunk_size=mask.chunk_size, align="bottom_right")
-        self.row_slices = [slice(a, b) for a, b in zip(splits, splits[1:], strict=False)]
+        self.row_slices = [slice(a, b) for a, b in pairwise(splits)]
         plan_arguments.setdefault("cp_size", 1)
         self.plans = [
             Plan(*self.layouts(i), mask=self.mask, **plan_arguments)
@@ -181,12 +182,12 @@ class MicroSequenceBuffer:
         >>> q = k = v = np.zeros((2, 1, 1)); dout = np.ones((2, 1, 1))
         >>> saved = [buffer.forward(i, q, k, v) for i in (0, 1)]
         >>> dvs = [buffer.backward(i, dout, q, *saved[i])[2] for i in (1, 0)]
-        >>> [dv.ravel().round(2).tolist() for dv in dvs]  # token 0 is seen by all, token 3 by itself
+        >>> [dv.ravel().round(2).tolist() for dv in dvs]
         [[0.58, 0.25], [2.08, 1.08]]
         """
         if i != self.frontier - 1:
             raise ValueError(
-                f"got micro-sequence {i}; expected {self.frontier - 1}: backward is in reverse order"
+                f"got micro-sequence {i}; expected {self.frontier - 1}: backward is in reverse"
             )
         assert self.k is not None and self.v is not None
         if self.dk is None or self.dv is None:
