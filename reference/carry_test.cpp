@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "reference/random_case.h"
 #include "reference/test_errors.h"
+#include "reference/test_random_case.h"
 #include "reference/verify.h"
 
 namespace ringside {

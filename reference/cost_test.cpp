@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "reference/random_case.h"
+#include "reference/test_random_case.h"
 
 namespace ringside {
 namespace {

@@ -16,6 +16,7 @@ namespace ringside {
 
 using Range = Interval;  // of heads, half open, numbered globally
 
+// What the messages of a step amount to, the same on every rank that has any; none: no messages.
 enum class ExchangeKind : int8_t { none, ring_shift, all_gather, all_to_all };
 const char* name(ExchangeKind kind);
 

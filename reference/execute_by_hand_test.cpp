@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "reference/execute.h"
-#include "reference/random_case.h"
+#include "reference/test_random_case.h"
 #include "reference/tiles.h"
 #include "reference/verify.h"
 
@@ -50,10 +50,10 @@ Plan ring_of_queries(const Problem& problem, const Placement& placement) {
       made.kv = plan.home_kv[rank];
       made.tiles = add_tiles(plan, made.q.shard, made.kv.shard);
       if (step > 0) {
-        made.before.kind = ExchangeKind::ring_shift;
         const int sent = (owner + 1) % n;
         add_message(made.before.sends, {(rank + 1) % n, Operand::q, 0, rows(sent), heads});
         add_message(made.before.receives, {(rank + n - 1) % n, Operand::q, 0, rows(owner), heads});
+        if (!made.before.empty()) made.before.kind = ExchangeKind::ring_shift;
       }
       plan.steps_of_rank[rank].push_back(made);
     }

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "reference/random_case.h"
+#include "reference/test_random_case.h"
 #include "reference/verify.h"
 
 namespace ringside {

@@ -8,6 +8,8 @@
 #include <climits>
 #include <vector>
 
+#include "reference/errors.h"
+
 namespace ringside {
 namespace {
 
@@ -41,9 +43,8 @@ void for_every_case(Visit visit) {
 }
 
 std::string describe(const Mask& m, int q, int len_q, int len_k) {
-  std::string text = m.align == Align::top_left ? "top_left" : "bottom_right";
-  for (const int n : {m.left, m.right, m.chunk, q, len_q, len_k}) text += " " + std::to_string(n);
-  return text + " (left right chunk q len_q len_k)";
+  return concat("query ", q, " of ", len_q, ", ", len_k, " keys, window (", m.left, ", ", m.right,
+                "), chunk ", m.chunk, m.align == Align::top_left ? ", top-left" : ", bottom-right");
 }
 
 std::vector<int> seen_keys(const Mask& mask, int q, int len_q, int len_k) {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "reference/random_case.h"
+#include "reference/test_random_case.h"
 
 namespace ringside {
 namespace {
@@ -19,9 +19,15 @@ using Numbers = std::vector<double>;
 
 const double kLn2 = std::log(2.0);
 
+AttentionOptions scaled_by(double softmax_scale) {
+  AttentionOptions options;
+  options.softmax_scale = softmax_scale;
+  return options;
+}
+
 // One sequence, one head, dim 1, scores in bits: softmax_scale = ln 2 makes exp(score) = 2^(q*k).
 Attention in_bits(int len_q, int len_k, const Mask& mask) {
-  return {PackedLayout({0, len_q}), PackedLayout({0, len_k}), mask, 1, 1, 1, 1, kLn2};
+  return {PackedLayout({0, len_q}), PackedLayout({0, len_k}), mask, 1, 1, 1, 1, scaled_by(kLn2)};
 }
 
 void expect_near(const Numbers& want, const Numbers& got, double tolerance = 1e-13) {
@@ -86,7 +92,7 @@ TEST(Oracle, HugeScoresNeitherOverflowNorUnderflow) {
 
 TEST(Oracle, QueryHeadsOfAGroupUseOneKvHead) {  // heads 0, 1 use kv head 0; heads 2, 3 kv head 1
   const PackedLayout layout({0, 1});
-  const Attention a{layout, layout, Mask::full(), 4, 2, 1, 2, 1};
+  const Attention a{layout, layout, Mask::full(), 4, 2, 1, 2, {}};
   const Numbers q(4, 1.0), k{1, 2}, v{10, 11, 20, 21}, dout{1, 2, 3, 4, 5, 6, 7, 8};
   const Arrays x{q.data(), k.data(), v.data()};
   const auto result = oracle::forward(a, x);
@@ -98,7 +104,7 @@ TEST(Oracle, QueryHeadsOfAGroupUseOneKvHead) {  // heads 0, 1 use kv head 0; hea
 
 TEST(Oracle, LseIsHeadsByRows) {
   const PackedLayout layout({0, 2}, {0, 3});
-  const Attention a{layout, layout, Mask::causal(), 2, 2, 1, 1, 1};
+  const Attention a{layout, layout, Mask::causal(), 2, 2, 1, 1, {}};
   const Numbers q{1, 2, 3, 4, NAN, NAN}, k{1, 1, 1, 1, NAN, NAN}, v(6, 1.0);
   const auto lse = oracle::forward(a, {q.data(), k.data(), v.data()}).lse;
   expect_near({1, 3 + kLn2, kNegInf, 2, 4 + kLn2, kNegInf}, lse);
@@ -106,7 +112,7 @@ TEST(Oracle, LseIsHeadsByRows) {
 
 TEST(Oracle, SequencesWithoutQueriesOrKeysAreLegal) {
   const Attention a{
-      PackedLayout({0, 0, 2, 3}), PackedLayout({0, 2, 2, 3}), Mask::full(), 1, 1, 1, 1, 1};
+      PackedLayout({0, 0, 2, 3}), PackedLayout({0, 2, 2, 3}), Mask::full(), 1, 1, 1, 1, {}};
   const Numbers q{1, 1, 2}, k{NAN, NAN, 3}, v{NAN, NAN, 5}, dout{NAN, NAN, 7};
   const Arrays x{q.data(), k.data(), v.data()};
   const auto result = oracle::forward(a, x);
@@ -116,7 +122,7 @@ TEST(Oracle, SequencesWithoutQueriesOrKeysAreLegal) {
 }
 
 TEST(Oracle, OfNoSequenceIsNothing) {
-  const Attention a{PackedLayout(), PackedLayout(), Mask::full(), 2, 1, 4, 4, 1};
+  const Attention a{PackedLayout(), PackedLayout(), Mask::full(), 2, 1, 4, 4, {}};
   const auto result = oracle::forward(a, {});
   EXPECT_TRUE(result.out.empty() && result.lse.empty());
   EXPECT_TRUE(oracle::backward(a, {}, nullptr, result).dk.empty());

@@ -20,7 +20,7 @@ struct MergeWeights {
 template <typename T>
 RINGSIDE_HD MergeWeights<T> merge_weights(T lse_a, T lse_b) {
   const T top = lse_a > lse_b ? lse_a : lse_b;
-  if (top == -INFINITY) return {T(0), T(0), top};  // -inf - -inf would be NaN
+  if (lse_a == -INFINITY && lse_b == -INFINITY) return {T(0), T(0), lse_a};  // -inf - -inf is NaN
   const T ea = std::exp(lse_a - top), eb = std::exp(lse_b - top), sum = ea + eb;
   return {ea / sum, eb / sum, top + std::log(sum)};
 }

@@ -93,6 +93,9 @@ PlanTables to_tables(const Plan& plan) {
 void from_tables(const PlanTables& t, Plan& plan) {
   plan.shards.assign(1, {});
   plan.tile_lists.assign(1, {});
+  plan.home_q.clear();
+  plan.home_kv.clear();
+  plan.steps_of_rank.clear();
   for (int i = 0; i < t.shards.rows(); ++i) {
     const int32_t* r = t.shards.row(i);
     pooled(plan.shards, r[0], "shards").push_back({r[1], r[2], r[3], r[4], r[5]});

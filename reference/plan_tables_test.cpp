@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "reference/random_case.h"
 #include "reference/test_errors.h"
+#include "reference/test_random_case.h"
 #include "reference/verify.h"
 
 namespace ringside {

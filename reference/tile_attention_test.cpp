@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/random_case.h"
+#include "reference/test_random_case.h"
 
 namespace ringside {
 namespace {

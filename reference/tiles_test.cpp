@@ -8,7 +8,7 @@
 #include <map>
 #include <tuple>
 
-#include "reference/random_case.h"
+#include "reference/test_random_case.h"
 
 namespace ringside {
 namespace {

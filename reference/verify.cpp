@@ -27,6 +27,28 @@ void verify_buffer(const Plan& plan, const Buffer& buffer, int num_heads,
                num_heads);
 }
 
+// The kind of an exchange is a name for what its messages do: all ranks call a step the same.
+void verify_kinds(const Plan& plan) {
+  for (int step = 0; step < plan.num_steps(); ++step) {
+    ExchangeKind kind = ExchangeKind::none;
+    for (int rank = 0; rank < plan.cp_size(); ++rank) {
+      const Exchange& exchange = plan.steps_of_rank[rank][step].before;
+      plan_require((exchange.kind == ExchangeKind::none) == exchange.empty(), "rank ", rank,
+                   " step ", step, " names its exchange ", name(exchange.kind), " and has ",
+                   exchange.sends.size(), " sends and ", exchange.receives.size(), " receives");
+      if (kind == ExchangeKind::none) kind = exchange.kind;
+      plan_require(exchange.empty() || exchange.kind == kind, "rank ", rank, " step ", step,
+                   " names its exchange ", name(exchange.kind), ", another rank ", name(kind));
+      if (exchange.kind != ExchangeKind::ring_shift) continue;
+      for (const auto* messages : {&exchange.sends, &exchange.receives})
+        for (const Message& m : *messages)
+          plan_require(m.peer == messages->front().peer, "rank ", rank, " step ", step,
+                       " is a ring_shift with more than one neighbour on a side: ", m.peer, " and ",
+                       messages->front().peer);
+    }
+  }
+}
+
 template <typename Check>
 void as_plan_error(Check check) {
   try {
@@ -38,18 +60,20 @@ void as_plan_error(Check check) {
 
 // The tile's segment must be what the resident buffer really holds in those rows.
 void verify_rows(const Shard& resident, const Segment& s, const char* what) {
-  const auto owner = std::upper_bound(resident.begin(), resident.end(), s.row,
-                                      [](int row, const Segment& r) { return row < r.row; });
-  plan_require(s.len >= 1 && s.stride >= 1 && s.row >= 0 && owner != resident.begin(), what,
-               " rows [", s.row, ", ", s.row_end(), ") lie outside the resident buffer");
-  auto r = owner - 1;
+  const int rows = num_rows(resident);
+  plan_require(s.len >= 1 && s.stride >= 1, what, " segment has len=", s.len,
+               " and stride=", s.stride, "; expected at least 1");
+  plan_require(s.row >= 0 && s.row < rows && s.len <= rows - s.row, what, " rows [", s.row, ", ",
+               int64_t{s.row} + s.len, ") lie outside the resident buffer of ", rows, " rows");
+  auto r = std::upper_bound(resident.begin(), resident.end(), s.row,
+                            [](int row, const Segment& x) { return row < x.row; }) -
+           1;
   for (int i = 0; i < s.len; ++i) {
-    while (r != resident.end() && s.row + i >= r->row_end()) ++r;
-    plan_require(r != resident.end(), what, " row ", s.row + i,
-                 " lies outside the resident buffer of ", num_rows(resident), " rows");
-    plan_require(r->seq == s.seq && r->position(s.row + i - r->row) == s.position(i), what, " row ",
-                 s.row + i, " holds position ", r->position(s.row + i - r->row), " of sequence ",
-                 r->seq, ", not position ", s.position(i), " of sequence ", s.seq);
+    while (s.row + i >= r->row_end()) ++r;
+    const int held = r->position(s.row + i - r->row);
+    const int64_t claimed = s.pos + int64_t{i} * s.stride;  // unproved: may be anything
+    plan_require(r->seq == s.seq && held == claimed, what, " row ", s.row + i, " holds position ",
+                 held, " of sequence ", r->seq, ", not position ", claimed, " of sequence ", s.seq);
   }
 }
 
@@ -70,6 +94,9 @@ void verify_indices(const Plan& plan) {
       "the plan has ", plan.home_q.size(), " query homes, ", plan.home_kv.size(),
       " key homes and steps for ", plan.steps_of_rank.size(), " ranks");
   plan_require(plan.cp_size() >= 1, "the plan has no ranks");
+  plan_require(!plan.shards.empty() && plan.shards[0].empty() && !plan.tile_lists.empty() &&
+                   plan.tile_lists[0].empty(),
+               "entry 0 of the shards and of the tile lists must be there and empty");
   std::set<int> q_shards, kv_shards;
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     const Buffer &q = plan.home_q[rank], &kv = plan.home_kv[rank];
@@ -90,12 +117,21 @@ void verify_indices(const Plan& plan) {
       kv_shards.insert(steps[i].kv.shard);
     }
   }
+  verify_kinds(plan);
   as_plan_error([&] {
     for (const int i : q_shards) check_segments("query", problem.layout_q, plan.shards[i]);
     for (const int i : kv_shards) check_segments("key", problem.layout_k, plan.shards[i]);
     check_ownership("query", problem.layout_q, home_shards(plan, Operand::q));
     check_ownership("key", problem.layout_k, home_shards(plan, Operand::kv));
   });
+}
+
+void verify_pools(const Plan& plan) {
+  std::vector<bool> used(plan.tile_lists.size());
+  used[0] = true;  // the empty one
+  for (const auto& steps : plan.steps_of_rank)
+    for (const Step& step : steps) used[step.tiles] = true;
+  for (size_t i = 0; i < used.size(); ++i) plan_require(used[i], "no step computes tile list ", i);
 }
 
 int64_t verify_tiles(const Plan& plan) {
@@ -129,6 +165,7 @@ PlanProof verify(const Plan& plan) {
   proof.messages = verify_exchanges(plan);
   proof.tiles = verify_tiles(plan);
   proof.pairs = verify_coverage(plan);
+  verify_pools(plan);
   return proof;
 }
 

@@ -5,6 +5,7 @@
 //   contents    the rows each buffer claims to hold are the rows that really arrive
 //   tiles       tiles read the resident rows they name, and each sees something
 //   coverage    every visible (query, key) pair of every head is computed exactly once
+//   pools       no tile list is left over
 //
 // Raises PlanError with the first offending row, message or tile.
 #pragma once
@@ -32,6 +33,7 @@ void verify_indices(const Plan& plan);       // pools, heads, step counts
 int64_t verify_exchanges(const Plan& plan);  // messages and contents
 int64_t verify_tiles(const Plan& plan);
 int64_t verify_coverage(const Plan& plan);
+void verify_pools(const Plan& plan);
 
 // The global row (of its layout) that each row of a shard holds.
 std::vector<int> global_rows(const PackedLayout& layout, const Shard& shard);

@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "reference/random_case.h"
 #include "reference/test_errors.h"
+#include "reference/test_random_case.h"
 #include "reference/verify.h"
 
 namespace ringside {

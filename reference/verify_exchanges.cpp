@@ -18,8 +18,8 @@ struct Sent {
 
 std::string describe(const char* verb, int rank, int step, const Message& m) {
   return concat("rank ", rank, " step ", step, " ", verb, " ", m.peer, ": ",
-                m.operand == Operand::q ? "q" : "kv", " rows [", m.row, ", ", m.row_end(),
-                ") heads [", m.heads.begin, ", ", m.heads.end, ")");
+                m.operand == Operand::q ? "q" : "kv", " rows [", m.row, ", ",
+                int64_t{m.row} + m.rows, ") heads [", m.heads.begin, ", ", m.heads.end, ")");
 }
 
 class Playback {
@@ -28,7 +28,7 @@ class Playback {
       : plan_(plan),
         cp_size_(plan.cp_size()),
         ranks_(plan.cp_size()),
-        channels_(static_cast<size_t>(cp_size_) * cp_size_),
+        channels_(2 * static_cast<size_t>(cp_size_) * cp_size_),
         rows_of_q_shard_(plan.shards.size()),
         rows_of_kv_shard_(plan.shards.size()) {
     for (int rank = 0; rank < cp_size_; ++rank) {
@@ -46,7 +46,6 @@ class Playback {
           ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.step < plan_.num_steps(); }));
       if (running > 0 && !progress) report_deadlock();
     }
-    report_leftovers();
     return messages_;
   }
 
@@ -61,8 +60,10 @@ class Playback {
     size_t receives_posted = 0, received = 0;
   };
 
-  Channel& channel(int from, int to) {
-    return channels_[static_cast<size_t>(from) * cp_size_ + to];
+  // The n-th send of an operand meets the n-th receive.
+  Channel& channel(int from, int to, Operand operand) {
+    const size_t pair = static_cast<size_t>(from) * cp_size_ + to;
+    return channels_[2 * pair + (operand == Operand::q ? 0 : 1)];
   }
   const Step& step_of(int rank) const { return plan_.steps_of_rank[rank][ranks_[rank].step]; }
 
@@ -73,13 +74,13 @@ class Playback {
     for (const Message& m : step.before.sends) {
       const Buffer& from = m.operand == Operand::q ? r.q : r.kv;
       check_inside(m, from, describe("sends to", rank, r.step, m));
-      channel(rank, m.peer).sent.push_back({m, r.step, from.shard});
+      channel(rank, m.peer, m.operand).sent.push_back({m, r.step, from.shard});
       ++messages_;
     }
     for (const Message& m : step.before.receives) {
       const Buffer& into = m.operand == Operand::q ? step.q : step.kv;
       check_inside(m, into, describe("receives from", rank, r.step, m));
-      ++channel(m.peer, rank).receives_posted;
+      ++channel(m.peer, rank, m.operand).receives_posted;
     }
     return r.posted = true;
   }
@@ -110,20 +111,20 @@ class Playback {
   std::optional<std::string> first_unmet(int rank) {
     const Exchange& group = step_of(rank).before;
     for (const Message& m : group.sends)
-      if (const Channel& c = channel(rank, m.peer); c.sent.size() > c.receives_posted)
+      if (const Channel& c = channel(rank, m.peer, m.operand); c.sent.size() > c.receives_posted)
         return describe("sends to", rank, ranks_[rank].step, m);
     for (const Message& m : group.receives)
-      if (const Channel& c = channel(m.peer, rank); c.receives_posted > c.sent.size())
+      if (const Channel& c = channel(m.peer, rank, m.operand); c.receives_posted > c.sent.size())
         return describe("receives from", rank, ranks_[rank].step, m);
     return std::nullopt;
   }
 
   void take(int rank, const Message& m) {
-    Channel& c = channel(m.peer, rank);
+    Channel& c = channel(m.peer, rank, m.operand);
     const Sent& sent = c.sent[c.received++];
     const std::string what = describe("receives from", rank, ranks_[rank].step, m);
-    plan_require(sent.step == ranks_[rank].step && sent.message.operand == m.operand &&
-                     sent.message.rows == m.rows && sent.message.heads == m.heads,
+    plan_require(sent.step == ranks_[rank].step && sent.message.rows == m.rows &&
+                     sent.message.heads == m.heads,
                  what,
                  ", but what meets it is: ", describe("sends to", m.peer, sent.step, sent.message));
     const Step& step = step_of(rank);
@@ -176,15 +177,6 @@ class Playback {
         if (const auto unmet = first_unmet(rank))
           throw PlanError(*unmet + ", but the other end never comes: deadlock");
     throw PlanError("deadlock");
-  }
-
-  void report_leftovers() {
-    for (int from = 0; from < cp_size_; ++from)
-      for (int to = 0; to < cp_size_; ++to) {
-        const Channel& c = channel(from, to);
-        plan_require(c.sent.size() == c.received, "rank ", from, " sends ", c.sent.size(),
-                     " messages to rank ", to, ", which receives ", c.received);
-      }
   }
 
   const Plan& plan_;

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "reference/random_case.h"
 #include "reference/test_errors.h"
+#include "reference/test_random_case.h"
 
 namespace ringside {
 namespace {
@@ -147,8 +147,11 @@ const Corruption kCorruptions[] = {
     {"ATileShiftedByARow",
      "p2p",
      [](Plan& p) { ++tiles(p, 1, 0)[1].q.row; },
-     {"rank 1 step 0 tile 1",
-      "query row 5 holds position 3 of sequence 1, not position 2 of sequence 1"}},
+     {"rank 1 step 0 tile 1", "query rows [5, 7) lie outside the resident buffer of 6 rows"}},
+    {"ATileShiftedInsideItsBuffer",
+     "p2p",
+     [](Plan& p) { ++tiles(p, 1, 0)[0].q.row; },
+     {"rank 1 step 0 tile 0", "query row 1 holds position"}},
     {"ATileThatClaimsAnotherPosition",
      "p2p",
      [](Plan& p) { ++tiles(p, 1, 0)[0].q.pos; },
@@ -169,7 +172,7 @@ const Corruption kCorruptions[] = {
     {"ATileLongerThanItsBuffer",
      "p2p",
      [](Plan& p) { tiles(p, 1, 0)[1].k.len = 3; },
-     {"rank 1 step 0 tile 1", "key row 6 lies outside the resident buffer of 6 rows"}},
+     {"rank 1 step 0 tile 1", "key rows [4, 7) lie outside the resident buffer of 6 rows"}},
     {"ATileBeforeItsBuffer",
      "p2p",
      [](Plan& p) { tiles(p, 1, 0)[0].k.row = -1; },
@@ -177,7 +180,15 @@ const Corruption kCorruptions[] = {
     {"ATileWithoutRows",
      "p2p",
      [](Plan& p) { tiles(p, 1, 0)[0].q.len = 0; },
-     {"rank 1 step 0 tile 0", "query rows [0, 0)"}},
+     {"rank 1 step 0 tile 0", "query segment has len=0"}},
+    {"ATileListThatNobodyComputes",
+     "p2p",
+     [](Plan& p) { p.tile_lists.push_back(p.tile_lists[1]); },
+     {"no step computes tile list"}},
+    {"TilesInTheEmptyList",
+     "p2p",
+     [](Plan& p) { p.tile_lists[0] = p.tile_lists[1]; },
+     {"entry 0 of the shards and of the tile lists must be there and empty"}},
     {"ATileThatStandsStill",
      "p2p",
      [](Plan& p) { tiles(p, 1, 0)[0].q.stride = 0; },

@@ -90,6 +90,7 @@ class RingOfGroups {
       add_message(trade.receives,
                   {peer, Operand::kv, kv[other], kv[other + 1] - kv[other], kv_heads(member)});
     }
+    if (trade.empty()) trade.kind = ExchangeKind::none;
     return trade;
   }
 

@@ -14,7 +14,6 @@ void all_gather(Plan& plan, int /*a2a_size*/) {
     step.kv = {gathered.shard, heads};
     step.tiles = add_tiles(plan, step.q.shard, step.kv.shard);
     if (cp_size > 1) {
-      step.before.kind = ExchangeKind::all_gather;
       for (int peer = 0; peer < cp_size; ++peer) {
         const int rows = plan.rows(plan.home_kv[peer]);
         add_message(step.before.sends,
@@ -22,6 +21,7 @@ void all_gather(Plan& plan, int /*a2a_size*/) {
         add_message(step.before.receives,
                     {peer, Operand::kv, gathered.row_begin[peer], rows, heads});
       }
+      if (!step.before.empty()) step.before.kind = ExchangeKind::all_gather;
     }
     plan.steps_of_rank[rank].push_back(std::move(step));
   }

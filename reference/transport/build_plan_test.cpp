@@ -1,8 +1,8 @@
 // What build_plan refuses, and the tools that transports share.
 #include <gtest/gtest.h>
 
-#include "reference/random_case.h"
 #include "reference/test_errors.h"
+#include "reference/test_random_case.h"
 #include "reference/transport/transport.h"
 #include "reference/verify.h"
 

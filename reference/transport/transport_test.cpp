@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "reference/random_case.h"
 #include "reference/test_errors.h"
+#include "reference/test_random_case.h"
 
 namespace ringside {
 namespace {
