@@ -73,7 +73,9 @@ def assert_close(
     got, wanted = np.asarray(got), np.asarray(wanted)
     assert got.shape == wanted.shape, f"{name} has shape {got.shape}, but should {wanted.shape}"
     with np.errstate(invalid="ignore"):
-        wrong = ~((got == wanted) | (np.abs(got - wanted) <= tolerance * scale_of(wanted, *operands)))
+        wrong = ~(
+            (got == wanted) | (np.abs(got - wanted) <= tolerance * scale_of(wanted, *operands))
+        )
     if not wrong.any():
         return
     where = ""
@@ -95,7 +97,9 @@ def assert_same_bits(name: str, got: np.ndarray, wanted: np.ndarray) -> None:
     assert not wrong.any(), first_wrong(name, got, wanted, wrong, "")
 
 
-def assert_results_close(case: Case, got: Results, wanted: Results, arrays: Arrays) -> None:
+def assert_results_close(
+    case: Case, got: Results, wanted: Results, arrays: Arrays, *, tolerance: float = TOLERANCE
+) -> None:
     """All five results, each against the scale of what it is made of."""
     q, k, v, dout = arrays
     score = case.scale * case.head_dim * scale_of(q) * scale_of(k)
@@ -115,6 +119,7 @@ def assert_results_close(case: Case, got: Results, wanted: Results, arrays: Arra
             operands=operands,
             layout=layout,
             rows_axis=axis,
+            tolerance=tolerance,
         )
 
 

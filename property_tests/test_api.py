@@ -7,11 +7,10 @@ import types
 from importlib import resources
 
 import pytest
+import ringside as rs
 from hypothesis import given
 from hypothesis import strategies as st
 from ringside.testing import Case, strategies
-
-import ringside as rs
 
 NAMESPACE = {name: getattr(rs, name) for name in ("Mask", "PackedLayout", "Segment")}
 
@@ -42,7 +41,9 @@ def test_the_version_is_one():
 
 def test_importing_ringside_imports_no_test_or_drawing_package():
     code = "import ringside, sys; print({'hypothesis', 'matplotlib', 'jax'} & set(sys.modules))"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert printed.stdout.strip() == "set()"
 
 

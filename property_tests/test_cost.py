@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
+import ringside as rs
 from assertions import noted
 from hypothesis import given
 from hypothesis import strategies as st
 from independent import visible_pairs
 from ringside.testing import strategies
-
-import ringside as rs
 
 CASES = noted(strategies.cases())
 SIZES = {"head_dim": 6, "head_dim_v": 5, "bytes_per_element": 2}
@@ -71,9 +70,7 @@ def test_results_come_home_along_the_way_that_queries_went(case):
     for rank in range(case.cp_size):
         away = [m for step in plan.steps(rank) for m in step.sends]
         cells = sum(
-            m.rows * (m.heads[1] - m.heads[0])
-            for m in away
-            if m.operand == "q" and m.peer != rank
+            m.rows * (m.heads[1] - m.heads[0]) for m in away if m.operand == "q" and m.peer != rank
         )
         per_cell = SIZES["head_dim_v"] * SIZES["bytes_per_element"] + 4  # out and a float32 lse
         assert cost.result_bytes_received[rank] == cells * per_cell

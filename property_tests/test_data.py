@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 import ringside as rs
 
 LENGTHS = Path(__file__).parent.parent / "data" / "lengths"

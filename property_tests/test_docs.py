@@ -5,42 +5,75 @@ import inspect
 import itertools
 
 import pytest
+import ringside as rs
+from ringside import testing
 from ringside.testing import cases, strategies
 
-import ringside as rs
+STRATEGIES = "ringside.testing.strategies"
 
-# What needs no example: constants and exceptions, things that the library makes and users only read.
-READ_ONLY = {rs.Message, rs.PlanCost, rs.PlanProof, rs.Step, rs.Tile}
+# Made by the library, only read by users: no example needed.
+READ_ONLY = (rs.Message, rs.PlanCost, rs.PlanProof, rs.Step, rs.Tile, rs.thd.StepMetadata)
 
 
-def is_method(member):
-    return inspect.isroutine(member) or isinstance(member, staticmethod | classmethod)
+MODULES = {
+    "ringside": rs,
+    "ringside.thd": rs.thd,
+    "ringside.lengths": rs.lengths,
+    "ringside.testing": testing,
+    STRATEGIES: strategies,
+}
+
+
+def names_of(module):
+    """__all__, or what the module defines itself."""
+    defined = [
+        n for n, x in vars(module).items() if getattr(x, "__module__", "") == module.__name__
+    ]
+    return getattr(module, "__all__", [name for name in defined if not name.startswith("_")])
+
+
+def members_of(kind):
+    """(name, member, takes arguments) of what a class says in public."""
+    for name, member in vars(kind).items():
+        if name.startswith("_"):
+            continue
+        if inspect.isroutine(member) or isinstance(member, staticmethod | classmethod):
+            yield name, getattr(kind, name), True
+        elif isinstance(member, property):
+            yield name, member, False
 
 
 def documented_objects():
-    """(name, object, must have an example) of everything public with a docstring of its own."""
+    """(name, object, must have an example) of everything public."""
     yield "ringside", rs, True
-    yield "ringside.testing", inspect.getmodule(cases).__spec__ and __import__("ringside.testing").testing, True
-    for name in rs.__all__:
-        value = getattr(rs, name)
-        if inspect.isclass(value):
-            yield f"ringside.{name}", value, not issubclass(value, Exception) and value not in READ_ONLY
-            for attribute, member in vars(value).items():
-                if not attribute.startswith("_") and (is_method(member) or isinstance(member, property)):
-                    takes_arguments = is_method(member) and value not in READ_ONLY
-                    yield f"ringside.{name}.{attribute}", getattr(value, attribute), takes_arguments
-        elif callable(value):
-            yield f"ringside.{name}", value, True
-    for name in ("Arrays", "Case", "Results"):
-        yield f"ringside.testing.{name}", getattr(cases, name), name == "Case"
+    yield "ringside.testing", testing, True
     yield "ringside.testing.strategies", strategies, True
-    for name in strategies.__all__:
-        yield f"ringside.testing.strategies.{name}", getattr(strategies, name), True
+    yield "ringside.thd", rs.thd, False
+    yield "ringside.lengths", rs.lengths, False
+    for prefix, module in MODULES.items():
+        for name in names_of(module):
+            value = getattr(module, name)
+            if not callable(value) or (module is rs and value is rs.Plan and name == "plan"):
+                continue
+            is_class = inspect.isclass(value)
+            made_by_users = not (is_class and issubclass(value, (*READ_ONLY, Exception, tuple)))
+            yield f"{prefix}.{name}", value, made_by_users
+            for member, what, takes_arguments in members_of(value) if is_class else ():
+                yield f"{prefix}.{name}.{member}", what, takes_arguments and made_by_users
 
 
 OBJECTS = {name: (value, needs) for name, value, needs in documented_objects()}
-# Its one argument is what to_json returned; the example is there.
-WITHOUT_EXAMPLE = {"ringside.Plan.from_json"}
+# Used in the example of to_json, or of the class.
+WITHOUT_EXAMPLE = {
+    "ringside.Plan.from_json",
+    "ringside.testing.Case.arrays",
+    "ringside.testing.Case.by_definition",
+    "ringside.testing.Case.by_plan",
+    "ringside.testing.Case.largest_error",
+    "ringside.testing.Case.plan",
+    "ringside.testing.Case.replace",
+    "ringside.testing.Case.script",
+}
 
 
 def examples_of(name, value):
@@ -76,5 +109,9 @@ def test_there_are_examples_enough_to_believe_that_they_were_found():
 
 def test_the_documented_methods_include_those_written_in_cpp():
     names = set(itertools.chain(OBJECTS))
-    assert {"ringside.Mask.visible", "ringside.PackedLayout.from_lengths", "ringside.attention"} <= names
-    assert {"ringside.Plan.verify", "ringside.Plan.unshard", "ringside.plan"} <= names
+    assert {
+        "ringside.Mask.visible",
+        "ringside.PackedLayout.from_lengths",
+        "ringside.attention",
+    } <= names
+    assert {"ringside.Plan.verify", "ringside.Plan.unshard", "ringside.Plan.cost"} <= names

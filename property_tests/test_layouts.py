@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+import ringside as rs
 from assertions import valid_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from independent import split
 from ringside.testing import strategies
-
-import ringside as rs
 
 LAYOUTS = strategies.layouts()
 DTYPES = st.sampled_from(["i8", "i4", "u1", "f8", "f4", "f2", "?", "c16", "S3", "datetime64[s]"])

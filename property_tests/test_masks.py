@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+import ringside as rs
 from hypothesis import example, given
 from hypothesis import strategies as st
 from independent import dense_mask
 from ringside.testing import strategies
-
-import ringside as rs
 
 SIZES = st.integers(0, 14)
 MASKS = strategies.masks()

@@ -5,13 +5,12 @@ lse is not a by-product: with it, partial results form a commutative monoid whos
 """
 
 import numpy as np
+import ringside as rs
 from assertions import assert_close, scale_of
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from ringside.testing import Case, strategies
-
-import ringside as rs
 
 
 def merge(*parts):

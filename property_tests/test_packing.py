@@ -1,13 +1,12 @@
 """Packed documents know nothing of each other: packed equals one document at a time."""
 
 import numpy as np
+import ringside as rs
 from assertions import assert_close, noted, scale_of
 from hypothesis import given
 from hypothesis import strategies as st
 from independent import split
 from ringside.testing import Arrays, strategies
-
-import ringside as rs
 
 CASES = noted(strategies.cases())
 
@@ -18,7 +17,9 @@ def alone(case, arrays, s):
     layout_k = rs.PackedLayout([0, int(case.keys.lengths[s])])
     q, dout = (split(x, case.layout_q)[s] for x in (arrays.q, arrays.dout))
     k, v = (split(x, case.keys)[s] for x in (arrays.k, arrays.v))
-    document = case.replace(layout_q=layout_q, layout_k=layout_k, partition="zigzag", partition_k=None)
+    document = case.replace(
+        layout_q=layout_q, layout_k=layout_k, partition="zigzag", partition_k=None
+    )
     return document, Arrays(q, k, v, dout)
 
 

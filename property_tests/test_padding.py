@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+import ringside as rs
 from assertions import assert_close, assert_results_close, assert_same_bits, noted, valid_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from ringside.testing import Arrays, Case, Results, strategies
-
-import ringside as rs
 
 PADDED = strategies.layouts(padding=st.integers(0, 5))
 CASES = noted(strategies.cases(layouts_q=PADDED))
@@ -31,7 +30,9 @@ def refilled(case, arrays, fill):
 @given(case=CASES)
 def test_nan_in_all_padding_never_spreads_and_results_are_zero_there(run, case):
     arrays = case.arrays()
-    assert all(np.isnan(x[~valid_rows(y)]).all() for x, y in zip(arrays, layouts_of(case), strict=True))
+    assert all(
+        np.isnan(x[~valid_rows(y)]).all() for x, y in zip(arrays, layouts_of(case), strict=True)
+    )
     got = run(case, arrays)
     padding_q, padding_k = ~valid_rows(case.layout_q), ~valid_rows(case.keys)
     assert not any(np.isnan(x).any() for x in got)

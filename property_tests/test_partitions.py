@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+import ringside as rs
 from hypothesis import given
 from hypothesis import strategies as st
 from ringside.testing import strategies
-
-import ringside as rs
 
 
 @st.composite
@@ -83,6 +82,18 @@ def test_queries_and_keys_are_owned_alike_where_their_layouts_agree(case):
         assert len(plan.position_ids(rank, side="k")) == len(plan.row_indices(rank, side="k"))
     keys = np.concatenate(rows_of(plan, case.cp_size, "k"))
     assert sorted(keys.tolist()) == list(range(case.keys.num_rows))
+
+
+@given(strategies.cases(comms=st.just("all_gather")))
+def test_arrays_of_keys_are_sharded_by_the_layout_of_keys(case):
+    plan, x = case.plan(), np.arange(case.keys.num_rows) * 3
+    positions = np.concatenate([np.arange(0), *(np.arange(n) for n in case.keys.padded_lengths)])
+    parts = [plan.shard(x, rank, side="k") for rank in range(case.cp_size)]
+    for rank, part in enumerate(parts):
+        assert part.tolist() == x[plan.row_indices(rank, side="k")].tolist()
+        rows = plan.shard(positions, rank, side="k")
+        assert plan.position_ids(rank, side="k").tolist() == rows.tolist()
+    assert plan.unshard(parts, side="k").tolist() == x.tolist()
 
 
 def owner_in_transformer_engine(layout, cp_size):
@@ -185,7 +196,9 @@ def test_labels_are_rolled_before_they_are_sharded(placement, shift):
     """A rank's own rows do not hold the neighbours: roll globally, then shard."""
     layout, cp_size, plan = placement
     labels = plan.roll(np.arange(layout.num_rows), shift, fill_value=-100)
-    assert labels.tolist() == layout.roll(np.arange(layout.num_rows), shift, fill_value=-100).tolist()
+    assert (
+        labels.tolist() == layout.roll(np.arange(layout.num_rows), shift, fill_value=-100).tolist()
+    )
     parts = [plan.shard(labels, rank) for rank in range(cp_size)]
     assert plan.unshard(parts).tolist() == labels.tolist()
 

@@ -4,12 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+import ringside as rs
 from assertions import assert_results_close, noted
 from hypothesis import given
 from hypothesis import strategies as st
 from ringside.testing import Case, strategies
-
-import ringside as rs
 
 MASKS = {
     "full": rs.Mask.full(),
@@ -69,7 +68,7 @@ def test_one_rank_needs_no_message_and_agrees_with_the_definition(case):
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_every_partition_and_transport_agrees_on_documents_longer_than_a_block(mask):
-    """Hundreds of tokens: several blocks of queries and of keys a tile, work spread over threads."""
+    """Hundreds of tokens: many blocks of queries and keys a tile, work spread over threads."""
     layout_q = rs.PackedLayout([0, 300, 301, 301, 460], [0, 304, 306, 311, 471])
     layout_k = rs.PackedLayout([0, 290, 310, 311, 480], [0, 299, 320, 321, 490])
     case = Case(

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
+import ringside as rs
 from assertions import assert_same_bits, noted
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from independent import seeing_rows, seen_rows
 from ringside.testing import Case, Results, strategies
-
-import ringside as rs
 
 RUNS = {"definition": Case.by_definition, "plan": Case.by_plan}
 BOTH = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
@@ -66,7 +65,9 @@ EMPTY = {
         rs.PackedLayout([0, 6]), rs.PackedLayout([0, 2]), mask=rs.Mask.sliding_window(1, 0)
     ),
     "chunks before the first key": Case(
-        rs.PackedLayout([0, 7]), rs.PackedLayout([0, 2]), mask=rs.Mask.chunked(2, align="bottom_right")
+        rs.PackedLayout([0, 7]),
+        rs.PackedLayout([0, 2]),
+        mask=rs.Mask.chunked(2, align="bottom_right"),
     ),
 }
 

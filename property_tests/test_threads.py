@@ -1,13 +1,12 @@
-"""The library computes with the interpreter lock released, and threads do not disturb each other."""
+"""The library computes without the interpreter lock; threads do not disturb each other."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from ringside.testing import Case
-
 import ringside as rs
+from ringside.testing import Case
 
 CASES = [
     Case(rs.PackedLayout([0, 200 + 10 * i]), cp_size=2 + i % 3, comm=comm, num_heads=3, seed=i)
@@ -43,7 +42,7 @@ WORK = {
 
 @pytest.mark.parametrize("work", WORK.values(), ids=WORK.keys())
 def test_python_goes_on_while_the_library_computes(work):
-    """Another thread finishes a handful of turns during a call, which it cannot if the lock is held."""
+    """Another thread takes many turns during a call, which it cannot if the lock is held."""
     q, k, v, _ = LONG.arrays()
     computing, done, turns = threading.Event(), threading.Event(), []
 

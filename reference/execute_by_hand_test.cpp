@@ -40,6 +40,7 @@ Plan ring_of_queries(const Problem& problem, const Placement& placement) {
   Plan plan = build_plan(problem, placement, {"all_gather"});
   const int n = plan.cp_size();
   for (int rank = 0; rank < n; ++rank) plan.steps_of_rank[rank].clear();
+  plan.tile_lists.resize(1);
   const auto rows = [&](int owner) { return num_rows(placement.q[owner]); };
   const Range heads{0, problem.num_heads};
   for (int step = 0; step < n; ++step)

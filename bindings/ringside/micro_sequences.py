@@ -31,8 +31,8 @@ class MicroSequenceBuffer:
     Args:
         layout: of the whole packed sequence.
         splits: [micro-sequences + 1] rows, rising from 0 to layout.num_rows.
-        mask: what a query sees in its document. Keys ahead of the query would lie in pieces that are
-            yet to come, so right must be 0.
+        mask: what a query sees in its document. Keys ahead of the query would lie in pieces that
+            are yet to come, so right must be 0.
         plan_arguments: cp_size, partition, comm, a2a_size, num_heads, num_kv_heads, as for
             ringside.plan; default one rank.
 
