@@ -170,7 +170,7 @@ def fuzz(
     examples: Annotated[int, typer.Option(help="How many random cases.", min=1)] = 200,
     seed: Annotated[int, typer.Option(help="Other seeds draw other cases.")] = 0,
     json_file: Annotated[
-        Optional[Path],  # noqa: UP007, UP045  typer evaluates it on Python 3.10
+        Optional[Path],  # noqa: UP045  typer evaluates it on Python 3.10
         typer.Option("--json", help="Where to write the result."),
     ] = None,
     kind: Annotated[
@@ -180,15 +180,16 @@ def fuzz(
         str, typer.Option(help="Of the inputs: float64, float32, float16, bfloat16.")
     ] = "float32",
     backward: Annotated[
-        Optional[str],  # noqa: UP007, UP045
+        Optional[str],  # noqa: UP045
         typer.Option(help="Its gradients; default its attribute `backward`, if any."),
     ] = None,
 ) -> None:
     """Fuzz an implementation of your own against the definition.
 
     Prints the smallest case that disagrees, which keys the wrong row really read, and a script that
-    repeats it. An implementation refuses a case by raising NotImplementedError or ringside.Unsupported;
-    an attribute `cases`, a Hypothesis strategy, says which cases it claims at all.
+    repeats it. An implementation refuses a case by raising NotImplementedError or
+    ringside.Unsupported; an attribute `cases`, a Hypothesis strategy, says which cases it claims at
+    all.
 
     Example: ringside fuzz --implementation mypackage.attention:varlen --examples 1000
     """

@@ -12,7 +12,7 @@ import numpy as np
 import ringside as rs
 from ringside.testing import trace
 from ringside.testing._running import Misuse, Runner
-from ringside.testing.cases import Array, Case
+from ringside.testing.cases import Array
 from ringside.testing.tolerance import Precision
 
 MAX_LINES = 6
@@ -51,6 +51,12 @@ class Disagreement(AssertionError):
 @dataclasses.dataclass
 class Finding:
     """The first wrong number of a result.
+
+    >>> from ringside.testing import Finding
+    >>> print(Finding("lse", 3, 12, 0, False, 0.5, 0.25, 1e-6, reads=["read key 7"]))
+    lse is wrong at row 12 of document 3, head 0:
+      got 0.5, expected 0.25, tolerance 1e-06
+      this row read key 7
 
     Args:
         tensor: "out", "lse", "dq", "dk", "dv" or "dsink".
@@ -140,7 +146,7 @@ def disagreement(
     return Disagreement(runner, tell)
 
 
-def _first_wrong(tensor: str, error: Array, wrong: Array) -> tuple[int, int, tuple[int, ...]]:
+def _first_wrong(tensor: str, error: Array, wrong: Any) -> tuple[int, int, tuple[int, ...]]:
     """The first row and head with a wrong number, and the worst number there."""
     if tensor == "dsink":
         head = int(np.argmax(wrong))
@@ -193,10 +199,12 @@ def _unexplained(finding: Finding, readings: list[trace.Reading]) -> str:
         return "should be exactly that: no token lies there, and nobody may write to it"
     if finding.tensor in ("dq", "dk", "dv"):
         return "reads the right rows with the right weights; the gradient's own arithmetic is off"
-    return "reads the right keys with the right weights; only this number is off, or NaN got in"
+    if np.isnan(finding.got):
+        return "reads the right keys with the right weights, but 0 times the NaN of padding got in"
+    return "reads the right keys with the right weights; only this number is off"
 
 
-def owner(plan: rs.Plan, row: int, side: str) -> int:
+def owner(plan: rs.Plan, row: int, side: Any) -> int:
     """The rank that owns a global row.
 
     >>> owner(rs.plan(rs.PackedLayout([0, 4]), cp_size=2), 1, "q")

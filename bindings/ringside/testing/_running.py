@@ -60,7 +60,7 @@ def _float64(x: Any, name: str, shape: tuple[int, ...]) -> Array:
     return x
 
 
-def _call(fn: Callable[..., Any], guarded: Sequence[Guarded], *arguments: Any, **kw: Any) -> Any:
+def _call(fn: Any, guarded: Sequence[Guarded], *arguments: Any, **kw: Any) -> Any:
     """Exceptions other than refusals become Misuse."""
     try:
         result = fn(*arguments, **kw)
@@ -135,7 +135,7 @@ class ContextParallelRunner:
         self.plan = case.plan()
 
     def _shards(self, name: str, x: Array) -> list[Guarded]:
-        side = "k" if name in "kv" else "q"
+        side: Any = "k" if name in "kv" else "q"
         return [
             Guarded(self.plan.shard(x, rank, side=side), f"{name}s[{rank}]", self.case.dtype)
             for rank in range(self.case.cp_size)

@@ -21,6 +21,10 @@ __all__ = ["Demands", "Disagreement", "Report", "check_attention", "check_contex
 class Demands:
     """What is asked of an implementation besides the right numbers.
 
+    >>> from ringside.testing import Demands
+    >>> Demands(runs=2, merge="bfloat16").padding
+    'zero'
+
     Args:
         padding: "zero": rows without a token are exactly 0 in out and all gradients, and -inf in
             lse. "any": out and lse may hold anything there (FlashAttention 3 leaves garbage).
@@ -36,15 +40,14 @@ class Demands:
     merge: str | None = None
     merges: int | None = None
 
-    def precision(self, case: Case, steps: int) -> Precision:
-        """The types of the error model, for inputs of this case."""
-        merges = steps if self.merges is None else self.merges
-        return Precision(case.dtype, self.accumulate, self.merge, merges)
-
 
 @dataclasses.dataclass(frozen=True)
 class Report:
     """A comparison that went well.
+
+    >>> from ringside.testing import Report
+    >>> Report({"out": 0.25, "lse": 0.5}).largest_ratio
+    0.5
 
     Args:
         ratios: the largest error of each result as a fraction of its tolerance, at most 1.
@@ -67,19 +70,20 @@ def check_attention(
 ) -> Report:
     """Compares your attention with the definition, forward and, where you have it, backward.
 
-    fn has the signature of ringside.attention: it is called as fn(q, k, v, layout_q=..., layout_k=...,
-    mask=..., softmax_scale=..., **options) with NumPy arrays of the case's dtype, and returns out or
-    (out, lse). options are only those that the case sets (softcap, sink, ...). backward, or else an
-    attribute `backward` of fn, has that of ringside.attention_backward and returns (dq, dk, dv), and
-    dsink where there is a sink. ringside.testing.adapters wraps functions of torch or JAX arrays and
-    differentiates them.
+    fn has the signature of ringside.attention: it is called as fn(q, k, v, layout_q=...,
+    layout_k=..., mask=..., softmax_scale=..., **options) with NumPy arrays of the case's dtype, and
+    returns out or (out, lse). options are only those that the case sets (softcap, sink, ...).
+    backward, or else an attribute `backward` of fn, has that of ringside.attention_backward and
+    returns (dq, dk, dv), and dsink where there is a sink. ringside.testing.adapters wraps functions
+    of torch or JAX arrays and differentiates them.
 
-    Padding rows, and rows around each array, hold NaN; inputs must not be written to. What comes back
-    must be within the tolerance that ringside.testing.tolerance derives, and exactly 0 where nothing
-    is seen.
+    Padding rows, and rows around each array, hold NaN; inputs must not be written to. What comes
+    back must be within the tolerance that ringside.testing.tolerance derives, and exactly 0 where
+    nothing is seen.
 
     Args:
-        fn: your function. It may raise ringside.Unsupported or NotImplementedError, which pass through.
+        fn: your function. It may raise ringside.Unsupported or NotImplementedError, which pass
+            through.
         case: the problem.
         backward: the gradients of sum(dout * out), for a random dout.
         demands: what else is asked.
@@ -88,8 +92,8 @@ def check_attention(
         How large the errors are, as fractions of what rounding explains.
 
     Raises:
-        Disagreement: an AssertionError that says where, by how much, which keys the row really read,
-            and how to repeat it.
+        Disagreement: an AssertionError that says where, by how much, which keys the row really
+            read, and how to repeat it.
 
     >>> import ringside as rs
     >>> from ringside.testing import Case, check_attention
@@ -136,7 +140,8 @@ def _check(runner: Runner, demands: Demands) -> Report:
     case = runner.case
     arrays = case.arrays()
     steps = 0 if runner.plan is None else runner.plan.num_steps
-    precision = demands.precision(case, steps)
+    merges = steps if demands.merges is None else demands.merges
+    precision = Precision(case.dtype, demands.accumulate, demands.merge, merges)
     try:
         got = _run(runner, arrays)
         for _ in range(demands.runs - 1):

@@ -1,6 +1,7 @@
 """Floating types by name: how they round, and arrays of them.
 
-Values travel as float64 wherever a type has to be emulated: every value of the smaller types is one.
+Values travel as float64 wherever a type has to be emulated: every value of the smaller types is
+one.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ short sequences, no padding, the full mask, one rank, one head.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -166,7 +167,7 @@ def segments(draw: DrawFn, *, layout: rs.PackedLayout, cp_size: int) -> list[lis
         for first in range(min(stride, rows)):
             count = -(-(rows - first) // stride)
             cuts = sorted(draw(st.sets(st.integers(1, count), max_size=3)) | {0, count})
-            for begin, end in zip(cuts, cuts[1:], strict=False):
+            for begin, end in itertools.pairwise(cuts):
                 pieces.append(rs.Segment(seq, first + begin * stride, end - begin, stride))
     owners = draw(st.lists(st.integers(0, cp_size - 1), min_size=len(pieces), max_size=len(pieces)))
     shards: list[list[rs.Segment]] = [[] for _ in range(cp_size)]
@@ -209,7 +210,7 @@ def a2a_sizes(*, comm: str, cp_size: int) -> SearchStrategy[int | None]:
 @st.composite
 def _keys(draw: DrawFn, layout_q: rs.PackedLayout) -> rs.PackedLayout | None:
     """None (as layout_q), or another layout of as many sequences."""
-    if draw(st.booleans()):
+    if not draw(st.booleans()):
         return None
     batch = layout_q.num_sequences
     same_number = lengths(min_sequences=batch, max_sequences=batch)

@@ -1,9 +1,9 @@
 """Which keys a row really read: the values are replaced by codes, and the output tells.
 
 An output row is a weighted sum of value rows. With values that are 1 in one row and 0 elsewhere the
-sum is that row's weight; with codes in a block of rows, whether any weight in the block is off. So a
-search that splits wrong blocks finds the wrong keys in a few runs, whatever head_dim_v. q and k stay
-as they are, except that padding, NaN otherwise, gets numbers: reading it shows.
+sum is that row's weight; with codes in a block of rows, whether any weight in the block is off. So
+a search that splits wrong blocks finds the wrong keys in a few runs, whatever head_dim_v. q and k
+stay as they are, except that padding, NaN otherwise, gets numbers: reading it shows.
 
 The gradient of v is a weighted sum of rows of dout, with the same weights: codes in dout tell which
 queries reached a key.
@@ -135,7 +135,8 @@ def in_words(
         where, position, valid = place(layout, reading.row)
         name = f"{what} {position}" if valid else f"padding at position {position}"
         name += "" if where == document and valid else f" of document {where}"
-        weights = f"(weight {reading.got:.3g}, should be {reading.expected:.3g})"
+        digits = 3 if abs(reading.got - reading.expected) > 0.01 * abs(reading.expected) else 12
+        weights = f"(weight {reading.got:.{digits}g}, should be {reading.expected:.{digits}g})"
         if np.isnan(reading.got):
             continue
         if reading.expected == 0:

@@ -1,10 +1,10 @@
 """A gallery of silent faults: what public implementations compute by their metadata, and the cure.
 
 Each entry of GALLERY is a NumPy model with the protocol of check_context_parallel, and a twin that
-differs in one rule and is right. Nothing in the models is made to fail: the arithmetic is the peers',
-and what kept the fault unseen is in the docstrings. "By its metadata" is meant literally: the models
-were derived from source code and public reports; no GPU run of the peers stands behind them unless
-the issue says so.
+differs in one rule and is right. Nothing in the models is made to fail: the arithmetic is the
+peers', and what kept the fault unseen is in the docstrings. "By its metadata" is meant literally:
+the models were derived from source code and public reports; no GPU run of the peers stands behind
+them unless the issue says so.
 
     ringside fuzz --kind context-parallel --implementation ringside.testing.faults:W2
 
@@ -89,9 +89,9 @@ W1 = Model(
     """Top-left kernel, bottom-right windows.
 
     Two calls attend to chunks r and 2*cp_size-1-r. Their window, and the keys they may see, are
-    computed for a bottom-right diagonal; the wrapper of the fused kernel is not told so, and for the
-    mask "padding" it assumes top-left. Causal masks are bottom-right by name and stay right, and all
-    fused context-parallel window configurations under test were causal.""",
+    computed for a bottom-right diagonal; the wrapper of the fused kernel is not told so, and for
+    the mask "padding" it assumes top-left. Causal masks are bottom-right by name and stay right,
+    and all fused context-parallel window configurations under test were causal.""",
     "TransformerEngine pull request 2829 (THD all-gather; the calls omit bottom_right_diagonal)",
     all_gather,
     (
@@ -105,9 +105,9 @@ W2 = Model(
     "W2",
     """One window for all sequences.
 
-    A right window makes a call see keys behind its chunk, which moves the bottom-right diagonal; the
-    window is shifted back by a number computed from max_seqlen. In a sequence that is shorter, or
-    ends in padding, the diagonal moved by less: rows lose keys on the right and gain some on the
+    A right window makes a call see keys behind its chunk, which moves the bottom-right diagonal;
+    the window is shifted back by a number computed from max_seqlen. In a sequence that is shorter,
+    or ends in padding, the diagonal moved by less: rows lose keys on the right and gain some on the
     left. No scalar can undo a shift that differs from sequence to sequence.""",
     "TransformerEngine pull request 2829 (get_kv_seq_info_after_all_gather, FlashAttention 3)",
     all_gather,
@@ -149,8 +149,8 @@ W5 = Model(
     """Causal cross-attention by the keys' chunks.
 
     The gate for causal cross-attention compares max_seqlen_q with max_seqlen_kv, not sequence with
-    sequence. Where only the maxima agree, the calls see keys up to the end of the keys' chunk under a
-    bottom-right diagonal: neither top-left nor bottom-right causal of the document.""",
+    sequence. Where only the maxima agree, the calls see keys up to the end of the keys' chunk under
+    a bottom-right diagonal: neither top-left nor bottom-right causal of the document.""",
     "TransformerEngine main d0067d0 (its gate); issue 1915 asks for the combination",
     all_gather,
     (
@@ -179,9 +179,9 @@ W7 = Model(
     """Nothing merged with nothing.
 
     Steps' lse are merged by max + log1p(exp(min - max)). Two steps in which a row sees no key are
-    -inf twice, and -inf - -inf is NaN; out is guarded where it is 0, lse is not, and a later step in
-    which the row does see keys is weighed with NaN. Full and causal masks reach it in padding only;
-    windows and attention chunks, as soon as a ring has them, in real rows.""",
+    -inf twice, and -inf - -inf is NaN; out is guarded where it is 0, lse is not, and a later step
+    in which the row does see keys is weighed with NaN. Full and causal masks reach it in padding
+    only; windows and attention chunks, as soon as a ring has them, in real rows.""",
     "TransformerEngine main d0067d0 (thd_second_half_lse_correction and its PyTorch twin)",
     _ring.ring_by_positions,
     (_ring.merge_elementwise, _ring.merge_all),

@@ -1,8 +1,8 @@
 """The all-gather transport: K and V whole on every rank, two kernel calls for a rank's two chunks.
 
 A call describes chunk c of every sequence by prefix sums and ONE window, under a diagonal that the
-kernel derives from the lengths (bottom-right: the last query stands at the last key). Position is not
-a value anywhere, so it has to come out of lengths, chunk number, window and flag together. The
+kernel derives from the lengths (bottom-right: the last query stands at the last key). Position is
+not a value anywhere, so it has to come out of lengths, chunk number, window and flag together. The
 functions of Rules are the four places where it can go wrong.
 """
 

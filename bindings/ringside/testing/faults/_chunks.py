@@ -1,8 +1,8 @@
-"""Attention chunks over the ring: prefix sums rewritten so that each chunk is a sequence of its own.
+"""Attention chunks over the ring: prefix sums in which each chunk is a sequence of its own.
 
-A rank holds two halves of h tokens of every sequence: [r h, (r+1) h) and [(2 cp-1-r) h, (2 cp-r) h).
-On the diagonal they are cut at multiples of the chunk size; a chunk that the first half begins and
-the second half ends is one piece, causal in local order. Off the diagonal at most one chunk of a
+A rank r holds two halves of h tokens of every sequence, from r*h and from (2*cp-1-r)*h on. On the
+diagonal they are cut at multiples of the chunk size; a chunk that the first half begins and the
+second half ends is one piece, causal in local order. Off the diagonal at most one chunk of a
 sequence meets both ranks' rows, and it needs no mask.
 """
 

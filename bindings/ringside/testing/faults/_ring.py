@@ -1,13 +1,13 @@
 """The ring transport: KV travels, each step's partial result is merged into the rank's own.
 
-`ring` is the peers' (sections: diagonal, lower, upper, all). `ring_by_positions` sees each step's rows
-at their positions and so takes any mask; what it lends itself to is the merge.
+`ring` is the peers' (sections: diagonal, lower, upper, all). `ring_by_positions` sees each step's
+rows at their positions and so takes any mask; what it lends itself to is the merge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def ring_by_positions(
     return results
 
 
-def _visible(plan: rs.Plan, rank: int, source: int) -> Array:
+def _visible(plan: rs.Plan, rank: int, source: int) -> Any:
     """[rows of rank, rows of source]"""
     sides = ((plan.layout_q, rank, "q"), (plan.layout_k, source, "k"))
     (seq_q, pos_q), (seq_k, pos_k) = (_documents(plan, *side) for side in sides)
@@ -170,7 +170,7 @@ def _visible(plan: rs.Plan, rank: int, source: int) -> Array:
     return seen
 
 
-def _documents(plan: rs.Plan, layout: rs.PackedLayout, rank: int, side: str) -> tuple[Array, Array]:
+def _documents(plan: rs.Plan, layout: rs.PackedLayout, rank: int, side: Any) -> tuple[Any, Any]:
     """The document and position of every row of a rank."""
     rows = plan.row_indices(rank, side=side)
     documents = np.searchsorted(layout.cu_seqlens_padded, rows, side="right") - 1

@@ -28,7 +28,7 @@ class Piece(NamedTuple):
     align: str = "bottom_right"
 
     def visible(self) -> npt.NDArray[np.bool_]:
-        """[len_q, len_k]: i + d - left <= j <= i + d + right, where bottom_right has d = len_k - len_q."""
+        """[len_q, len_k]: i+d-left <= j <= i+d+right, d = len_k - len_q if bottom_right, else 0."""
         shift = self.len_k - self.len_q if self.align == "bottom_right" else 0
         distance = np.arange(self.len_k)[None, :] - np.arange(self.len_q)[:, None] - shift
         seen = np.ones(distance.shape, bool)
