@@ -67,8 +67,9 @@ def test_small_planted_errors_are_caught(store, planted):
     case = Case(rs.PackedLayout([0, 60]), head_dim=16, head_dim_v=16, dtype=store)
     sums = "float64" if store == "float64" else "float32"
     check_attention(Plain(store, sums), case)
-    with pytest.raises(Disagreement, match="weighed key 0"):
+    with pytest.raises(Disagreement, match="weighed key 0") as failure:
         check_attention(Plain(store, sums, planted=planted), case)
+    assert f"check_attention(Plain(store='{store}', sums='{sums}', " in failure.value.script
 
 
 @settings(max_examples=15)

@@ -99,8 +99,10 @@ class Subject:
 
 def cases_for(fn: Callable[..., Any], kind: Kind, dtype: str) -> Any:
     """A strategy: what fn.cases says, or else anything of the dtype."""
-    from hypothesis import strategies as st
-
+    try:
+        from hypothesis import strategies as st
+    except ModuleNotFoundError as error:
+        raise ValueError("no Hypothesis to draw cases with: pip install hypothesis") from error
     from ringside.testing import strategies
 
     own = getattr(fn, "cases", None)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -143,8 +143,7 @@ class _Model:
         self.case, self.arrays, self.truth = case, arrays, truth
         self.u, self.w, self.m, self.tiny = precision.roundoffs()
         self.merges = precision.merges
-        zeros: Any = (None if x is None else np.zeros_like(x) for x in truth)
-        self.result = Results(*zeros)
+        self.result = Results(*(np.zeros_like(x) for x in truth))
         self.kept = _dropped_weights(case, arrays) if case.dropout_p else None
 
     def blocks(self) -> Iterator[_Rows]:
@@ -171,7 +170,7 @@ class _Model:
     def finish(self) -> Results:
         """Rounding of the stored results comes last, once for all heads of a group."""
         for bound, true in zip(self.result, self.truth, strict=True):
-            if bound is not None and true is not None and bound is not self.result.lse:
+            if bound is not self.result.lse:
                 bound += np.where(bound > 0, self.w * np.abs(true) + self.tiny, 0.0)
         self.result.lse[np.isneginf(self.truth.lse)] = 0.0
         return self.result
@@ -236,7 +235,7 @@ class _Model:
         error += noise * x.w * (np.abs(dout) @ np.abs(v).T)
         error += 2 * self.u * (np.abs(pdp) + x.p * np.abs(d)) + self.w * size
         error += self.tiny * (x.p > 0)
-        if self.result.dsink is not None:
+        if self.case.sink is not None:
             self._sink(rows, x, np.abs(d), d_error)
         return size * x.slope, error * x.slope + size * (x.slope_error + 4 * self.u)
 
@@ -245,7 +244,6 @@ class _Model:
         logit = abs(_per_head(self.case.sink, rows.head))
         relative = x.lse_error + (growth(self.case.layout_q.num_rows) + 8 + 2 * logit) * self.u
         relative = relative + self.merges * self.m
-        assert self.result.dsink is not None
         self.result.dsink[rows.head] += (p * (d * relative + d_error)).sum()
 
     def _gradients(self, rows: _Rows, x: _Softmax, ds: Array, ds_error: Array) -> None:
