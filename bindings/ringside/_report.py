@@ -17,6 +17,7 @@ from ringside._problems import TENSORS, NamedMask, mask_from
 
 if TYPE_CHECKING:
     from ringside._bench import Line
+    from ringside._bench_thd import Result
     from ringside._plan import Plan
     from ringside._verify import Verification
 
@@ -121,6 +122,17 @@ def benchmarks(lines: Iterable[Line], caption: str) -> None:
     for line in lines:
         verdict = _verdict(line.ok, bad="missed")
         table.add_row(line.benchmark, f"{line.seconds:.3f}", line.reached, line.goal, verdict)
+    console().print(table)
+
+
+def row_movers(results: Iterable[Result]) -> None:
+    """The table of `ringside bench thd`."""
+    table = _table("ringside bench thd", "medians of calls that took turns; results compared first")
+    for name in ("operation", "cp", "MiB", "ms", "NumPy ms", "times as fast"):
+        table.add_column(name, justify="left" if name == "operation" else "right")
+    for r in results:
+        numbers = (f"{r.mebibytes:.0f}", f"{r.ringside_ms:.2f}", f"{r.numpy_ms:.2f}")
+        table.add_row(r.operation, str(r.cp_size), *numbers, f"{r.speedup:.2f}")
     console().print(table)
 
 

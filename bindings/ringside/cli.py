@@ -7,6 +7,7 @@ a disagreement with the definition, 2 wrong arguments.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
 import sys
@@ -16,8 +17,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ringside import _bench, _core, _report
+from ringside import _bench, _bench_thd, _core, _report
 from ringside import lengths as _lengths
+from ringside._fuzz import fuzz
 from ringside._plan import Plan
 from ringside._problems import MASKS
 from ringside._problems import mask_from as _mask_from
@@ -36,6 +38,7 @@ bench_app = typer.Typer(
     no_args_is_help=True, help="Measure; nothing is timed before it is checked."
 )
 app.add_typer(bench_app, name="bench")
+app.command()(fuzz)
 
 _MASK_HELP = f"{', '.join(MASKS)}, window:LEFT,RIGHT or chunked:N."
 LengthsOption = Annotated[
@@ -177,6 +180,18 @@ def cpu(
     rows = [line.to_dict() for line in lines]
     _write_json(json_path, {"ringside": _core.__version__, **_bench.machine(), "results": rows})
     _write_csv(csv_path, rows)
+
+
+@bench_app.command()
+def thd(json_path: JsonOption = None) -> None:
+    """The peers' row movers against a NumPy fancy-index copy of the same bytes.
+
+    Example: ringside bench thd --json build/bench_thd.json
+    """
+    results = _bench_thd.bench()
+    _report.row_movers(results)
+    rows = [{**dataclasses.asdict(r), "speedup": r.speedup} for r in results]
+    _write_json(json_path, {"ringside": _core.__version__, **_bench.machine(), "results": rows})
 
 
 def _verify_random(seed: int, numbers: range, json_path: Path | None) -> None:

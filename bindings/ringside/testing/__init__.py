@@ -1,14 +1,42 @@
 """Random cases of packed attention, to fuzz Ringside or an implementation of your own.
 
->>> from ringside.testing import Case
 >>> import ringside as rs
->>> Case(rs.PackedLayout([0, 2]), cp_size=2).largest_error() < 1e-12
-True
+>>> from ringside.testing import Case, check_attention
+>>> case = Case(rs.PackedLayout([0, 3, 5]), dtype="float32")
+>>> def mine(q, k, v, *, layout_q, layout_k, mask, softmax_scale):
+...     return rs.attention(q, k, v, layout_q, layout_k, mask=rs.Mask.full())[0]
+>>> check_attention(mine, case)  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+ringside.testing._report.Disagreement: ...mine disagrees with the definition
+out is wrong at row 0 of document 0, head 0:
+...
+  this row read key 1 (weight ..., should be 0)
+...
 
-`from ringside.testing import strategies` gives Hypothesis strategies that draw such cases; it needs
-the package hypothesis, this module does not.
+`check_context_parallel` does the same for all ranks of a context-parallel one. From here on:
+
+* `strategies` draws such cases with Hypothesis; `ringside fuzz` does it from the command line,
+* `adapters` wraps functions of torch and JAX arrays,
+* `tolerance` derives how large an error rounding explains,
+* `faults` is a gallery of known silent faults, each caught.
+
+strategies and faults need the package hypothesis, this module does not.
 """
 
+from ringside.testing._report import Disagreement, Finding
 from ringside.testing.cases import Arrays, Case, Results
+from ringside.testing.check import Demands, Report, check_attention, check_context_parallel
+from ringside.testing.tolerance import Precision
 
-__all__ = ["Arrays", "Case", "Results"]
+__all__ = [
+    "Arrays",
+    "Case",
+    "Demands",
+    "Disagreement",
+    "Finding",
+    "Precision",
+    "Report",
+    "Results",
+    "check_attention",
+    "check_context_parallel",
+]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import ringside as rs
+from ringside.testing.dtypes import round_to
 
 Array = npt.NDArray[np.float64]
 
@@ -34,6 +35,8 @@ class Results(NamedTuple):
     dq: Array
     dk: Array
     dv: Array
+    dsink: Array = np.zeros(0)
+    """[num_heads], empty without a sink"""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -50,6 +53,8 @@ class Case:
         head_dim: of q and k.
         head_dim_v: of v and out.
         softmax_scale: None for 1/sqrt(head_dim).
+        dtype: "float64", "float32", "float16", "bfloat16": what the arrays' values are rounded to.
+        softcap, sink, alibi_slopes, dropout_p, dropout_seed: as for ringside.attention.
         seed: of the random arrays.
 
     >>> import ringside as rs
@@ -75,6 +80,12 @@ class Case:
     head_dim: int = 4
     head_dim_v: int = 4
     softmax_scale: float | None = None
+    dtype: str = "float64"
+    softcap: float = 0.0
+    sink: float | tuple[float, ...] | None = None
+    alibi_slopes: float | tuple[float, ...] | None = None
+    dropout_p: float = 0.0
+    dropout_seed: int = 0
     seed: int = 0
 
     @property
@@ -86,6 +97,15 @@ class Case:
     def scale(self) -> float:
         """softmax_scale with its default filled in."""
         return self.head_dim**-0.5 if self.softmax_scale is None else self.softmax_scale
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keywords for ringside.attention: softmax_scale, and what differs from its default."""
+        names = ("softcap", "sink", "alibi_slopes", "dropout_p", "dropout_seed")
+        given = {name: getattr(self, name) for name in names}
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        changed = {name: x for name, x in given.items() if x != defaults[name]}
+        return {"softmax_scale": self.softmax_scale, **changed}
 
     def replace(self, **changes: object) -> Case:
         """This case with other settings."""
@@ -107,14 +127,14 @@ class Case:
         )
 
     def arrays(self) -> Arrays:
-        """Random normal values in the valid rows, NaN in all padding rows."""
+        """Random normal values of the dtype in the valid rows, NaN in all padding rows."""
         rng = np.random.default_rng(self.seed)
 
         def normal(layout: rs.PackedLayout, heads: int, dim: int) -> Array:
             sequences = [rng.normal(size=(n, heads, dim)) for n in layout.lengths]
             if not sequences:
                 return np.zeros((0, heads, dim))
-            return layout.pack(sequences, fill_value=np.nan)
+            return round_to(layout.pack(sequences, fill_value=np.nan), self.dtype)
 
         return Arrays(
             normal(self.layout_q, self.num_heads, self.head_dim),
@@ -126,7 +146,7 @@ class Case:
     def by_definition(self, arrays: Arrays | None = None) -> Results:
         """Forward and backward with ringside.attention, the dense definition."""
         q, k, v, dout = arrays or self.arrays()
-        settings = {"mask": self.mask, "softmax_scale": self.softmax_scale}
+        settings = {"mask": self.mask, **self.options}
         layouts = (self.layout_q, self.layout_k)
         out, lse = rs.attention(q, k, v, *layouts, **settings)
         gradients = rs.attention_backward(dout, q, k, v, out, lse, *layouts, **settings)
@@ -136,10 +156,8 @@ class Case:
         """Forward and backward by the plan, all ranks in this process."""
         q, k, v, dout = arrays or self.arrays()
         plan = self.plan()
-        out, lse = plan.attention(q, k, v, softmax_scale=self.softmax_scale)
-        gradients = plan.attention_backward(
-            dout, q, k, v, out, lse, softmax_scale=self.softmax_scale
-        )
+        out, lse = plan.attention(q, k, v, **self.options)
+        gradients = plan.attention_backward(dout, q, k, v, out, lse, **self.options)
         return Results(out, lse, *gradients)
 
     def largest_error(self) -> float:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 import ringside as rs
+from ringside.testing._option_strategies import dtypes, options, sinks
 from ringside.testing.cases import Case
 
 __all__ = [
@@ -29,12 +30,16 @@ __all__ = [
     "cases",
     "comms",
     "cp_sizes",
+    "dtypes",
     "heads",
     "layouts",
     "lengths",
     "masks",
+    "options",
     "partitions",
+    "plans",
     "segments",
+    "sinks",
     "softmax_scales",
 ]
 
@@ -205,7 +210,7 @@ def a2a_sizes(*, comm: str, cp_size: int) -> SearchStrategy[int | None]:
 @st.composite
 def _keys(draw: DrawFn, layout_q: rs.PackedLayout) -> rs.PackedLayout | None:
     """None (as layout_q), or another layout of as many sequences."""
-    if draw(st.booleans()):
+    if not draw(st.booleans()):
         return None
     batch = layout_q.num_sequences
     same_number = lengths(min_sequences=batch, max_sequences=batch)
@@ -230,6 +235,8 @@ def cases(
     heads: SearchStrategy[tuple[int, int]] | None = None,
     head_dims: SearchStrategy[int] | None = None,
     softmax_scales: SearchStrategy[float | None] | None = None,
+    dtypes: SearchStrategy[str] | None = None,
+    options: Callable[[int], SearchStrategy[dict[str, Any]]] | None = None,
 ) -> Case:
     """Whole cases: a problem, a plan for it, arrays.
 
@@ -240,6 +247,9 @@ def cases(
         masks, cp_sizes, comms, heads, softmax_scales: default any.
         partitions: names; default any name, or segments of its own.
         head_dims: of q and k and, drawn once more, of v; default 1 to 6.
+        dtypes: of the inputs; default "float64" only, the type of the definition.
+        options: a function from the number of heads to a strategy for more keywords of Case, such
+            as strategies.options; default none, plain attention.
 
     >>> same = lambda layout_q: st.none()
     >>> cases(layouts_k=same, cp_sizes=st.just(2)).example()  # doctest: +SKIP
@@ -271,5 +281,16 @@ def cases(
         head_dim=draw(head_dims),
         head_dim_v=draw(head_dims),
         softmax_scale=draw(_any_scales() if softmax_scales is None else softmax_scales),
+        dtype="float64" if dtypes is None else draw(dtypes),
+        **({} if options is None else draw(options(num_heads))),
         seed=draw(st.integers(0, 2**32 - 1)),
     )
+
+
+def plans(**restrictions: Any) -> SearchStrategy[rs.Plan]:
+    """Plans; takes the arguments of cases().
+
+    >>> plans(cp_sizes=st.just(2)).example()  # doctest: +SKIP
+    <Plan zigzag over p2p, cp_size=2, steps=2, rows=0, Mask.causal(align="top_left")>
+    """
+    return cases(**restrictions).map(Case.plan)

@@ -1,0 +1,231 @@
+"""What a disagreement says: where, by how much, what the row really read, how to repeat it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import ringside as rs
+from ringside.testing import trace
+from ringside.testing._running import Misuse, Runner
+from ringside.testing.cases import Array
+from ringside.testing.tolerance import Precision
+
+MAX_LINES = 6
+
+
+class Disagreement(AssertionError):
+    """An implementation that is not what the definition says; str() is the whole report.
+
+    The report is made when it is first asked for: tracing runs the implementation some more times,
+    which a search for smaller cases need not wait for.
+
+    Attributes:
+        case: the problem.
+        script: Python that repeats it.
+    """
+
+    def __init__(self, runner: Runner, tell: Callable[[], tuple[str, Finding | None]]) -> None:
+        super().__init__()
+        self.case, self.script = runner.case, script_of(runner)
+        self._tell, self._subject = tell, name_of(runner.fn)
+
+    @functools.cached_property
+    def _told(self) -> tuple[str, Finding | None]:
+        return self._tell()
+
+    @property
+    def finding(self) -> Finding | None:
+        """Where and what, or None where no row is to blame."""
+        return self._told[1]
+
+    def __str__(self) -> str:
+        """Where, what, why, and how to repeat it."""
+        return f"{self._subject} {self._told[0]}\n\nTo repeat:\n{self.script}"
+
+
+@dataclasses.dataclass
+class Finding:
+    """The first wrong number of a result.
+
+    >>> from ringside.testing import Finding
+    >>> print(Finding("lse", 3, 12, 0, False, 0.5, 0.25, 1e-6, reads=["read key 7"]))
+    lse is wrong at row 12 of document 3, head 0:
+      got 0.5, expected 0.25, tolerance 1e-06
+      this row read key 7
+
+    Args:
+        tensor: "out", "lse", "dq", "dk", "dv" or "dsink".
+        document, position, head: where; the head is a kv head for dk and dv.
+        padding: whether no token lies there.
+        got, expected, tolerance: the number, the definition's, and what rounding explains.
+        rank, step: whose row it is, the first step that holds the wrong keys; None outside plans.
+        reads: what the row did that it should not, in words.
+    """
+
+    tensor: str
+    document: int
+    position: int
+    head: int
+    padding: bool
+    got: float
+    expected: float
+    tolerance: float
+    rank: int | None = None
+    step: int | None = None
+    reads: list[str] = dataclasses.field(default_factory=list)
+
+    def __str__(self) -> str:
+        """Two to ten lines."""
+        place = "padding row" if self.padding else "row"
+        where = f"{place} {self.position} of document {self.document}, head {self.head}"
+        where = f"head {self.head}" if self.tensor == "dsink" else where
+        where += "" if self.rank is None else f", rank {self.rank}"
+        where += "" if self.step is None else f", step {self.step}"
+        lines = [
+            f"{self.tensor} is wrong at {where}:",
+            f"  got {self.got:.9g}, expected {self.expected:.9g}, tolerance {self.tolerance:.2g}",
+        ]
+        return "\n".join(lines + [f"  this row {line}" for line in self.reads])
+
+
+def name_of(fn: Any) -> str:
+    """module:function, as `ringside fuzz --implementation` takes it."""
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "name", None) or type(fn).__qualname__
+    return f"{getattr(fn, '__module__', '__main__')}:{name}"
+
+
+def script_of(runner: Runner) -> str:
+    """Python that repeats a check."""
+    module, name = name_of(runner.fn).split(":")
+    made = repr(runner.fn)  # an object whose repr is its constructor call
+    call = made if made.startswith(f"{name}(") else name
+    given = getattr(runner.fn, "backward", None)
+    backward = runner.backward_fn
+    extra, imports = "", ""
+    if backward is not None and backward is not given and backward != given:
+        other_module, other = name_of(backward).split(":")
+        imports = f"from {other_module} import {other}\n"
+        extra = f", backward={other}"
+    return (
+        "from ringside import Mask, PackedLayout, Segment\n"
+        f"from ringside.testing import Case, {runner.check}\n"
+        f"from {module} import {name.split('.')[0]}\n{imports}"
+        f"case = {runner.case!r}\n"
+        f"print({runner.check}({call}, case{extra}))"
+    )
+
+
+def misuse(runner: Runner, what: str) -> Disagreement:
+    """For a function that did something no row is to blame for."""
+    return Disagreement(runner, lambda: (what, None))
+
+
+def disagreement(
+    runner: Runner, precision: Precision, tensor: str, numbers: tuple[Array, Array, Array, Array]
+) -> Disagreement:
+    """For a wrong number; numbers are got, expected, tolerance and error, like the tensor."""
+
+    def tell() -> tuple[str, Finding]:
+        got, expected, tolerance, error = numbers
+        row, head, index = _first_wrong(tensor, error, error > tolerance)
+        values = (float(got[index]), float(expected[index]), float(tolerance[index]))
+        layout = runner.case.keys if tensor in ("dk", "dv") else runner.case.layout_q
+        document, position, valid = (0, 0, True) if tensor == "dsink" else trace.place(layout, row)
+        finding = Finding(tensor, document, position, head, not valid, *values)
+        if tensor != "dsink":
+            _explain(runner, precision, finding, row)
+        wrong = int((error > tolerance).sum())
+        count = f"  {wrong} of {error.size} numbers of {tensor} are wrong"
+        return f"disagrees with the definition\n{finding}\n{count}", finding
+
+    return Disagreement(runner, tell)
+
+
+def _first_wrong(tensor: str, error: Array, wrong: Any) -> tuple[int, int, tuple[int, ...]]:
+    """The first row and head with a wrong number, and the worst number there."""
+    if tensor == "dsink":
+        head = int(np.argmax(wrong))
+        return 0, head, (head,)
+    if tensor == "lse":
+        row, head = (int(i) for i in np.argwhere(wrong.T)[0])
+        return row, head, (head, row)
+    row, head, _ = (int(i) for i in np.argwhere(wrong)[0])
+    dim = int(np.argmax(np.where(wrong[row, head], error[row, head], -1.0)))
+    return row, head, (row, head, dim)
+
+
+def _explain(runner: Runner, precision: Precision, finding: Finding, row: int) -> None:
+    """Adds what tracing tells, and rank and step."""
+    by_key = finding.tensor in ("dk", "dv")
+    try:
+        search = trace.trace_queries if by_key else trace.trace_keys
+        readings = search(runner, precision, row, finding.head)
+    except (Misuse, rs.Unsupported, NotImplementedError) as error:
+        finding.reads.append(f"could not be traced: {error}")
+        return
+    case = runner.case
+    layout, what = (case.layout_q, "query") if by_key else (case.keys, "key")
+    lines = trace.in_words(readings, layout, finding.document, what)
+    if not lines:
+        lines = [_unexplained(finding, readings)]
+    finding.reads += lines[:MAX_LINES]
+    if len(lines) > MAX_LINES:
+        finding.reads.append(f"did as much to {len(lines) - MAX_LINES} more")
+    if runner.plan is not None:
+        side = "k" if by_key else "q"
+        finding.rank = owner(runner.plan, row, side)
+        changed = [x.row for x in readings if x.expected == 0 or x.got == 0] or [
+            x.row for x in readings
+        ]
+        finding.step = step_of(runner.plan, finding.rank, changed) if not by_key else None
+
+
+def _unexplained(finding: Finding, readings: list[trace.Reading]) -> str:
+    if np.isneginf(finding.expected) and not finding.padding:
+        return (
+            "sees no key; two partial results that saw none must merge to none (-inf), not to NaN"
+        )
+    if readings:
+        return (
+            "is NaN even where padding holds numbers: it read outside of its arrays, or made "
+            "something of nothing (merged two partial results that saw no key)"
+        )
+    if finding.padding:
+        return "should be exactly that: no token lies there, and nobody may write to it"
+    if finding.tensor in ("dq", "dk", "dv"):
+        return "reads the right rows with the right weights; the gradient's own arithmetic is off"
+    if np.isnan(finding.got):
+        return "reads the right keys with the right weights, but 0 times the NaN of padding got in"
+    return "reads the right keys with the right weights; only this number is off"
+
+
+def owner(plan: rs.Plan, row: int, side: Any) -> int:
+    """The rank that owns a global row.
+
+    >>> owner(rs.plan(rs.PackedLayout([0, 4]), cp_size=2), 1, "q")
+    1
+    """
+    ranks = range(plan.cp_size)
+    return next(rank for rank in ranks if row in plan.row_indices(rank, side=side))
+
+
+def step_of(plan: rs.Plan, rank: int, key_rows: list[int]) -> int | None:
+    """The first step in which a rank holds one of these rows of k.
+
+    >>> step_of(rs.plan(rs.PackedLayout([0, 4]), cp_size=2), 0, [1])
+    1
+    """
+    places = {trace.place(plan.layout_k, row)[:2] for row in key_rows}
+    for number, step in enumerate(plan.steps(rank)):
+        for segment in step.kv:
+            positions = range(
+                segment.pos, segment.pos + segment.len * segment.stride, segment.stride
+            )
+            if any(seq == segment.seq and pos in positions for seq, pos in places):
+                return number
+    return None

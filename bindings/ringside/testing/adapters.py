@@ -1,0 +1,264 @@
+"""Attention of torch and JAX under the protocol of check_attention, and wrappers for your own.
+
+`TorchFunction` and `JaxFunction` take a function of the library's tensors with the signature of
+ringside.attention, hand it tensors, and get its gradients by automatic differentiation:
+
+>>> from ringside.testing import Case, adapters, check_attention
+>>> import ringside as rs
+>>> case = Case(rs.PackedLayout([0, 3, 5], [0, 4, 6]), dtype="float32")
+>>> if adapters.jax_dot_product.missing is None:
+...     ratio = check_attention(adapters.jax_dot_product, case).largest_ratio
+... else:
+...     ratio = 0.0
+>>> ratio < 1
+True
+
+    ringside fuzz --implementation ringside.testing.adapters:torch_sdpa
+
+Three ready ones: torch_sdpa and jax_dot_product go through the documents one by one, torch_flex
+takes the whole pack with a document mask. What none of them promises is done around them: padding
+is replaced by zeros before (0 times NaN is NaN), and rows that see nothing are set to 0 after.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import ringside as rs
+
+__all__ = [
+    "JaxFunction",
+    "TorchForward",
+    "TorchFunction",
+    "jax_dot_product",
+    "torch_flex",
+    "torch_sdpa",
+]
+
+Rows = tuple[slice, slice]
+
+
+class _Function:
+    """What both libraries' wrappers share: a name, and a reason where the library is absent."""
+
+    library = ""
+
+    def __init__(self, fn: Callable[..., Any], name: str | None = None) -> None:
+        self.fn = fn
+        self.name = name or fn.__name__
+
+    @functools.cached_property
+    def missing(self) -> str | None:
+        """Why it cannot run, or None."""
+        try:
+            importlib.import_module(self.library)
+        except (ImportError, OSError) as error:
+            return f"{self.library} cannot be imported: {error}"
+        return None
+
+    def _import(self) -> Any:
+        if self.missing is not None:
+            raise NotImplementedError(self.missing)
+        return importlib.import_module(self.library)
+
+
+class TorchFunction(_Function):
+    """A function of torch tensors, differentiated by torch.autograd.
+
+    Args:
+        fn: fn(q, k, v, layout_q=, layout_k=, mask=, softmax_scale=, ...) -> out or (out, lse).
+        name: what reports call it; default its own.
+    """
+
+    library = "torch"
+
+    def __call__(self, q: Any, k: Any, v: Any, **keywords: Any) -> Any:
+        """NumPy arrays in and out."""
+        torch = self._import()
+        with torch.no_grad():
+            returned = self.fn(*(_tensor(torch, x) for x in (q, k, v)), **keywords)
+        results = returned if isinstance(returned, tuple) else (returned,)
+        arrays = tuple(_from_tensor(torch, x) for x in results)
+        return arrays if isinstance(returned, tuple) else arrays[0]
+
+    def backward(self, dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, **kw: Any) -> Any:
+        """(dq, dk, dv) of sum(dout * out); runs forward once more."""
+        del out, lse
+        torch = self._import()
+        leaves = [_tensor(torch, x).requires_grad_() for x in (q, k, v)]
+        returned = self.fn(*leaves, **kw)
+        result = returned[0] if isinstance(returned, tuple) else returned
+        seed = torch.nan_to_num(_tensor(torch, dout))
+        if not result.requires_grad:  # no token at all
+            return tuple(np.zeros(np.shape(x)) for x in (q, k, v))
+        grads = torch.autograd.grad(result, leaves, seed, allow_unused=True)
+        pairs = zip(grads, leaves, strict=True)
+        return tuple(_from_tensor(torch, torch.zeros_like(x) if g is None else g) for g, x in pairs)
+
+
+class TorchForward(TorchFunction):
+    """A TorchFunction of which gradients are not asked, because it has none on this device."""
+
+    backward = None  # type: ignore[assignment]
+
+
+class JaxFunction(_Function):
+    """A function of JAX arrays, differentiated by jax.vjp; arguments as for TorchFunction."""
+
+    library = "jax"
+
+    def __call__(self, q: Any, k: Any, v: Any, **keywords: Any) -> Any:
+        """NumPy arrays in and out."""
+        jax = self._import()
+        if q.dtype == np.float64 and not jax.config.jax_enable_x64:
+            raise NotImplementedError("JAX has no float64 unless jax_enable_x64 is set")
+        jnp = jax.numpy
+        returned = self.fn(*(jnp.asarray(x) for x in (q, k, v)), **keywords)
+        if isinstance(returned, tuple):
+            return tuple(np.asarray(x) for x in returned)
+        return np.asarray(returned)
+
+    def backward(self, dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, **kw: Any) -> Any:
+        """(dq, dk, dv) of sum(dout * out); runs forward once more."""
+        del out, lse
+        jax = self._import()
+
+        def out_of(*operands: Any) -> Any:
+            returned = self.fn(*operands, **kw)
+            return returned[0] if isinstance(returned, tuple) else returned
+
+        result, pull = jax.vjp(out_of, *(jax.numpy.asarray(x) for x in (q, k, v)))
+        seed = jax.numpy.nan_to_num(jax.numpy.asarray(dout)).astype(result.dtype)
+        return tuple(np.asarray(x) for x in pull(seed))
+
+
+def _tensor(torch: Any, x: Any) -> Any:
+    """bfloat16 by way of float32: torch does not know ml_dtypes."""
+    if str(x.dtype) == "bfloat16":
+        return torch.from_numpy(x.astype(np.float32)).to(torch.bfloat16)
+    return torch.from_numpy(np.array(x))
+
+
+def _from_tensor(torch: Any, x: Any) -> npt.NDArray[Any]:
+    x = x.detach()
+    return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
+
+
+def _documents(layout_q: rs.PackedLayout, layout_k: rs.PackedLayout) -> Iterator[Rows]:
+    """The valid rows of each document that has queries and keys."""
+    starts = zip(
+        layout_q.cu_seqlens_padded.tolist(), layout_k.cu_seqlens_padded.tolist(), strict=True
+    )
+    lengths = zip(layout_q.lengths.tolist(), layout_k.lengths.tolist(), strict=True)
+    for (begin_q, begin_k), (n_q, n_k) in zip(starts, lengths, strict=False):
+        if n_q and n_k:
+            yield slice(begin_q, begin_q + n_q), slice(begin_k, begin_k + n_k)
+
+
+def _places(layout: rs.PackedLayout) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The document and position of each row; document -1 in padding."""
+    document = np.full(layout.num_rows, -1)
+    position = np.zeros(layout.num_rows, dtype=np.int64)
+    for s, (begin, n) in enumerate(zip(layout.cu_seqlens_padded[:-1], layout.lengths, strict=True)):
+        document[begin : begin + n] = s
+        position[begin : begin + n] = np.arange(n)
+    return document, position
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    """Nothing is silently ignored."""
+    if options:
+        raise NotImplementedError(f"no {', '.join(sorted(options))} here")
+
+
+def _sdpa(
+    q: Any, k: Any, v: Any, *, layout_q: Any, layout_k: Any, mask: Any, **options: Any
+) -> Any:
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    scale = options.pop("softmax_scale")
+    _refuse(options)
+    out = q.new_zeros((*q.shape[:2], v.shape[2]))
+    for rows, keys in _documents(layout_q, layout_k):
+        visible = torch.from_numpy(mask.to_dense(rows.stop - rows.start, keys.stop - keys.start))
+        batch = (x.transpose(0, 1)[None] for x in (q[rows], k[keys], v[keys]))
+        grouped = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
+        result = scaled_dot_product_attention(*batch, attn_mask=visible, scale=scale, **grouped)
+        seen = visible.any(dim=1)[:, None, None]
+        out[rows] = torch.where(seen, result[0].transpose(0, 1), 0.0)
+    return out
+
+
+def _flex(
+    q: Any, k: Any, v: Any, *, layout_q: Any, layout_k: Any, mask: Any, **options: Any
+) -> Any:
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    scale, softcap = options.pop("softmax_scale"), options.pop("softcap", 0.0)
+    _refuse(options)
+    if not len(q) or not len(k):
+        return q.new_zeros((*q.shape[:2], v.shape[2]))
+    seen = torch.from_numpy(pack_mask(layout_q, layout_k, mask))
+    blocks = create_block_mask(
+        lambda b, h, i, j: seen[i, j], None, None, len(q), len(k), device="cpu"
+    )
+    valid = torch.from_numpy(_places(layout_k)[0] >= 0)[:, None, None]
+    k, v = (torch.where(valid, x, 0.0) for x in (k, v))
+    out = flex_attention(
+        *(x.transpose(0, 1)[None] for x in (q, k, v)),
+        score_mod=(lambda s, b, h, i, j: softcap * torch.tanh(s / softcap)) if softcap else None,
+        block_mask=blocks,
+        scale=scale,
+        enable_gqa=q.shape[1] != k.shape[1],
+    )
+    return torch.where(seen.any(dim=1)[:, None, None], out[0].transpose(0, 1), 0.0)
+
+
+def pack_mask(
+    layout_q: rs.PackedLayout, layout_k: rs.PackedLayout, mask: rs.Mask
+) -> npt.NDArray[np.bool_]:
+    """[rows_q, rows_k]: the mask of the whole pack, documents and padding included.
+
+    >>> pack_mask(rs.PackedLayout([0, 1, 2]), rs.PackedLayout([0, 1, 2]), rs.Mask.full()).tolist()
+    [[True, False], [False, True]]
+    """
+    seen = np.zeros((layout_q.num_rows, layout_k.num_rows), bool)
+    for rows, keys in _documents(layout_q, layout_k):
+        seen[rows, keys] = mask.to_dense(rows.stop - rows.start, keys.stop - keys.start)
+    return seen
+
+
+def _jax(q: Any, k: Any, v: Any, *, layout_q: Any, layout_k: Any, mask: Any, **options: Any) -> Any:
+    import jax
+
+    dot_product_attention: Any = jax.nn.dot_product_attention
+    scale = options.pop("softmax_scale")
+    _refuse(options)
+    if q.shape[2] != v.shape[2]:
+        raise NotImplementedError("head_dim_v must be head_dim here")
+    out = jax.numpy.zeros((*q.shape[:2], v.shape[2]), q.dtype)
+    for rows, keys in _documents(layout_q, layout_k):
+        visible = mask.to_dense(rows.stop - rows.start, keys.stop - keys.start)
+        batch = (x[None] for x in (q[rows], k[keys], v[keys]))
+        result = dot_product_attention(*batch, mask=visible[None, None], scale=scale)[0]
+        seen = visible.any(axis=1)[:, None, None]
+        out = out.at[rows].set(jax.numpy.where(seen, result, 0.0))
+    return out
+
+
+torch_sdpa = TorchFunction(_sdpa, "torch_sdpa")
+"""torch.nn.functional.scaled_dot_product_attention, document by document."""
+
+torch_flex = TorchForward(_flex, "torch_flex")
+"""FlexAttention on the whole pack, with a document mask; it has no backward pass on CPUs."""
+
+jax_dot_product = JaxFunction(_jax, "jax_dot_product")
+"""jax.nn.dot_product_attention, document by document."""

@@ -1,0 +1,294 @@
+"""How far from the definition an honest implementation may be: derived from its types, not picked.
+
+The model. u is the roundoff of the sums, w that of stored results (and of operands of the second
+matrix product), m that of partial results that are merged, M the number of merges. How much n
+additions amplify u is g(n) = min(n, 6 sqrt(n)): n at the very worst, 6 sqrt(n) with all but 4e-8
+probability (Higham & Mary, 2019, doi:10.1137/18M1226312, lambda = 6). To first order, row i has
+
+    score    e_ij  = u ((g(d)+2) |scale| sum|q||k| + 2|s_ij| + 2 max|s_i| + 4)   product, max, exp
+    sum      r_i   = sum_j p_ij e_ij + (g(n)+2) u + M m (2|lse_i| + 4)           n visible keys
+    out      sum_j p_ij |v_j| (e_ij + r_i + w + (g(n)+3) u) + w |out_i|
+    lse      r_i + u (|lse_i| + 4)
+    p        P_ij  = e_ij + err(lse_i) + 3u                               as backward recomputes it
+    dv       sum_i p_ij |dout_i| (P_ij + w + (g(n)+2) u + M m) + w |dv_j|
+    ds       p_ij (P_ij |dp - D| + (g(dv)+1) u sum|dout||v| + err(D_i) + w |dp - D|)
+    err(D)   sum |dout| err(out_i) + (g(dv)+1) u sum |dout||out|
+    dq       |scale| sum_j (err(ds_ij) + ((g(n)+2) u + M m) |ds_ij|) |k_j| + w |dq_i|; dk alike
+
+Where e_ij is not small, exp(e)-1 stands for it. Rounding below the smallest number of a type adds
+its absolute term. Softcap, ALiBi, dropout and sinks add theirs. What is never rounded has bound 0:
+padding, and rows that see nothing, must be exact. Plain NumPy comes to 0.05 to 0.5 of the bound in
+the middle and 0.8 at most (property_tests/test_kit_tolerance.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import ringside as rs
+from ringside.testing.cases import Arrays, Case, Results
+from ringside.testing.dtypes import float_of
+
+Array = npt.NDArray[np.float64]
+Numbers = Array | float
+
+CONFIDENCE = 6.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """Which types an implementation computes in.
+
+    Args:
+        dtype: of operands and results, and of p and ds where they enter a matrix product.
+        accumulate: of scores and sums; None for float32, or dtype where that is wider.
+        merge: of partial results; None for accumulate.
+        merges: how many partial results are merged into one; 0 where nothing is split.
+
+    >>> from ringside.testing import Precision
+    >>> Precision("bfloat16").accumulate_name, Precision("float64").accumulate_name
+    ('float32', 'float64')
+    """
+
+    dtype: str = "float64"
+    accumulate: str | None = None
+    merge: str | None = None
+    merges: int = 0
+
+    @property
+    def accumulate_name(self) -> str:
+        """With the default filled in."""
+        return self.accumulate or ("float64" if self.dtype == "float64" else "float32")
+
+    def roundoffs(self) -> tuple[float, float, float, float]:
+        """u, w, m of the model, and the absolute error of the coarsest type.
+
+        >>> from ringside.testing import Precision
+        >>> Precision("bfloat16").roundoffs()[1]
+        0.00390625
+        """
+        store, sums = float_of(self.dtype), float_of(self.accumulate_name)
+        merge = float_of(self.merge or self.accumulate_name)
+        return sums.roundoff, store.roundoff, merge.roundoff, max(store.tiny, sums.tiny, merge.tiny)
+
+
+def growth(n: int) -> float:
+    """How much n additions may amplify the roundoff: g(n) of the model.
+
+    >>> growth(10), growth(10_000)
+    (10, 600.0)
+    """
+    return min(n, CONFIDENCE * n**0.5)
+
+
+class _Rows(NamedTuple):
+    """One document and head, of which all is needed, and where it lies."""
+
+    q_rows: slice
+    k_rows: slice
+    document: int
+    head: int
+    kv_head: int
+
+
+class _Softmax(NamedTuple):
+    """Per pair, and its bounds; [n_q, n_k] unless said otherwise."""
+
+    p: Array
+    """without dropout"""
+    w: Array
+    """with dropout"""
+    e: Array
+    """relative error of exp(score - max)"""
+    slope: Array
+    """d(capped score)/d(score)"""
+    slope_error: Array
+    r: Array
+    """[n_q, 1] relative error of the sum"""
+    lse_error: Array
+    """[n_q, 1]"""
+
+
+def bounds(
+    case: Case, arrays: Arrays, truth: Results, precision: Precision | None = None
+) -> Results:
+    """The largest errors that rounding explains, one for each number of the results.
+
+    Args:
+        case: gives masks, layouts and options.
+        arrays: the inputs; NaN in padding is not looked at.
+        truth: by the definition.
+        precision: default Precision(case.dtype).
+
+    >>> import ringside as rs
+    >>> case = Case(rs.PackedLayout([0, 3], [0, 4]), dtype="float32")
+    >>> bounds(case, case.arrays(), case.by_definition()).out.max(axis=(1, 2)) < 1e-5
+    array([ True,  True,  True,  True])
+    """
+    model = _Model(case, arrays, truth, precision or Precision(case.dtype))
+    for rows in model.blocks():
+        model.add(rows)
+    return model.finish()
+
+
+class _Model:
+    """Adds up the bounds, document by document and head by head."""
+
+    def __init__(self, case: Case, arrays: Arrays, truth: Results, precision: Precision) -> None:
+        self.case, self.arrays, self.truth = case, arrays, truth
+        self.u, self.w, self.m, self.tiny = precision.roundoffs()
+        self.merges = precision.merges
+        self.result = Results(*(np.zeros_like(x) for x in truth))
+        self.kept = _dropped_weights(case, arrays) if case.dropout_p else None
+
+    def blocks(self) -> Iterator[_Rows]:
+        """Every document with every query head."""
+        case, group = self.case, self.case.num_heads // self.case.num_kv_heads
+        starts_q, starts_k = case.layout_q.cu_seqlens_padded, case.keys.cu_seqlens_padded
+        for s, (n_q, n_k) in enumerate(zip(case.layout_q.lengths, case.keys.lengths, strict=True)):
+            for head in range(case.num_heads if n_q and n_k else 0):
+                yield _Rows(
+                    slice(starts_q[s], starts_q[s] + n_q),
+                    slice(starts_k[s], starts_k[s] + n_k),
+                    s,
+                    head,
+                    head // group,
+                )
+
+    def add(self, rows: _Rows) -> None:
+        """One document and head."""
+        softmax = self._softmax(rows)
+        self._forward(rows, softmax)
+        ds, ds_error = self._ds(rows, softmax)
+        self._gradients(rows, softmax, ds, ds_error)
+
+    def finish(self) -> Results:
+        """Rounding of the stored results comes last, once for all heads of a group."""
+        for bound, true in zip(self.result, self.truth, strict=True):
+            if bound is not self.result.lse:
+                bound += np.where(bound > 0, self.w * np.abs(true) + self.tiny, 0.0)
+        self.result.lse[np.isneginf(self.truth.lse)] = 0.0
+        return self.result
+
+    def _softmax(self, rows: _Rows) -> _Softmax:
+        case, u = self.case, self.u
+        q = self.arrays.q[rows.q_rows, rows.head]
+        k = self.arrays.k[rows.k_rows, rows.kv_head]
+        size = abs(case.scale) * (np.abs(q) @ np.abs(k).T)
+        s, e = case.scale * (q @ k.T), u * (growth(case.head_dim) + 2) * size
+        slope, slope_error = np.ones_like(s), np.zeros_like(s)
+        if case.softcap:
+            t = np.tanh(s / case.softcap)
+            slope = 1 - t * t
+            slope_error = 2 * np.abs(t) * (e / case.softcap + 4 * u)
+            s = case.softcap * t
+            e = e + 4 * u * np.abs(s)
+        bias = _alibi(case, rows, s.shape)
+        s, e = s + bias, e + 2 * u * np.abs(bias)
+        visible = case.mask.to_dense(*s.shape)
+        s = np.where(visible, s, -np.inf)
+        lse = self.truth.lse[rows.head, rows.q_rows][:, None]
+        p = np.exp(np.where(visible, s - np.where(np.isneginf(lse), 0.0, lse), -np.inf))
+        e = np.where(visible, e + 2 * u * np.abs(np.where(visible, s, 0.0)), 0.0)
+        return self._with_sums(rows, p, e, (s, lse, slope, slope_error))
+
+    def _with_sums(
+        self, rows: _Rows, p: Array, e: Array, scores: tuple[Array, Array, Array, Array]
+    ) -> _Softmax:
+        s, lse, slope, slope_error = scores
+        u, sink = self.u, _per_head(self.case.sink, rows.head)
+        top = np.where(p > 0, np.abs(s), 0.0).max(axis=1, keepdims=True)
+        top = top if self.case.sink is None else np.maximum(top, abs(sink))
+        e = np.where(p > 0, e + u * (2 * top + 4), 0.0)
+        size = np.where(np.isneginf(lse), 0.0, np.abs(lse))
+        sums = (growth(p.shape[1]) + 2) * u + self.merges * self.m * (2 * size + 4)
+        if self.case.sink is not None:
+            sums = sums + u * (4 * top + 4)
+        r = (p * e).sum(axis=1, keepdims=True) + sums
+        w = p if self.kept is None else self.kept[rows.head, rows.q_rows, : p.shape[1]]
+        return _Softmax(p, w, e, slope, slope_error, r, r + u * (size + 4))
+
+    def _forward(self, rows: _Rows, x: _Softmax) -> None:
+        v = np.abs(self.arrays.v[rows.k_rows, rows.kv_head])
+        relative = _grown(x.e + x.r + self.w + (growth(x.p.shape[1]) + 3) * self.u)
+        seen = (x.p > 0).astype(float)
+        self.result.out[rows.q_rows, rows.head] = (x.w * relative) @ v + self.tiny * (seen @ v)
+        self.result.lse[rows.head, rows.q_rows] = x.lse_error[:, 0]
+
+    def _ds(self, rows: _Rows, x: _Softmax) -> tuple[Array, Array]:
+        """|ds| and its error."""
+        dout = self.arrays.dout[rows.q_rows, rows.head]
+        v = self.arrays.v[rows.k_rows, rows.kv_head]
+        out = self.truth.out[rows.q_rows, rows.head]
+        noise = (growth(v.shape[1]) + 1) * self.u
+        out_error = self.result.out[rows.q_rows, rows.head] + self.w * np.abs(out)
+        d = (dout * out).sum(axis=1, keepdims=True)
+        d_error = (np.abs(dout) * (out_error + noise * np.abs(out))).sum(axis=1, keepdims=True)
+        pdp = x.w * (dout @ v.T)  # p times dp, dropped where p is
+        size = np.abs(pdp - x.p * d)
+        error = _grown(x.e + x.lse_error + 3 * self.u) * size + x.p * d_error
+        error += noise * x.w * (np.abs(dout) @ np.abs(v).T)
+        error += 2 * self.u * (np.abs(pdp) + x.p * np.abs(d)) + self.w * size
+        error += self.tiny * (x.p > 0)
+        if self.case.sink is not None:
+            self._sink(rows, x, np.abs(d), d_error)
+        return size * x.slope, error * x.slope + size * (x.slope_error + 4 * self.u)
+
+    def _sink(self, rows: _Rows, x: _Softmax, d: Array, d_error: Array) -> None:
+        p = np.clip(1 - x.p.sum(axis=1, keepdims=True), 0, 1)
+        logit = abs(_per_head(self.case.sink, rows.head))
+        relative = x.lse_error + (growth(self.case.layout_q.num_rows) + 8 + 2 * logit) * self.u
+        relative = relative + self.merges * self.m
+        self.result.dsink[rows.head] += (p * (d * relative + d_error)).sum()
+
+    def _gradients(self, rows: _Rows, x: _Softmax, ds: Array, ds_error: Array) -> None:
+        case, group = self.case, self.case.num_heads // self.case.num_kv_heads
+        dout = np.abs(self.arrays.dout[rows.q_rows, rows.head])
+        q = np.abs(self.arrays.q[rows.q_rows, rows.head])
+        k = np.abs(self.arrays.k[rows.k_rows, rows.kv_head])
+        merging = self.merges * self.m
+        by_key = (growth(len(q) * group) + 2) * self.u + merging
+        by_query = (growth(len(k)) + 2) * self.u + merging
+        relative = _grown(x.e + x.lse_error + 3 * self.u) + self.w + by_key
+        weights = x.w * relative + self.tiny * (x.p > 0)
+        scale, result = abs(case.scale), self.result
+        result.dv[rows.k_rows, rows.kv_head] += weights.T @ dout
+        result.dk[rows.k_rows, rows.kv_head] += scale * ((ds_error + by_key * ds).T @ q)
+        result.dq[rows.q_rows, rows.head] += scale * ((ds_error + by_query * ds) @ k)
+
+
+def _grown(e: Array) -> Array:
+    """exp(e) - 1, for relative errors of exponentials; more than e^50 means nothing."""
+    return np.expm1(np.minimum(e, 50.0))
+
+
+def _per_head(option: object, head: int) -> float:
+    """A number for all heads, or one of [num_heads]; 0 for None."""
+    values = np.ravel(np.asarray(0.0 if option is None else option, dtype=np.float64))
+    return float(values[head] if values.size > 1 else values[0])
+
+
+def _alibi(case: Case, rows: _Rows, shape: tuple[int, ...]) -> Numbers:
+    slope = _per_head(case.alibi_slopes, rows.head)
+    if slope == 0:
+        return 0.0
+    shift = shape[1] - shape[0] if case.mask.align == "bottom_right" else 0
+    distance = np.arange(shape[0])[:, None] + shift - np.arange(shape[1])[None, :]
+    return -slope * np.abs(distance)
+
+
+def _dropped_weights(case: Case, arrays: Arrays) -> Array:
+    """[num_heads, rows_q, longest] the definition's weights: what it makes of one-hot values."""
+    longest = int(case.keys.lengths.max(initial=1))
+    one_hot = np.zeros((case.keys.num_rows, case.num_kv_heads, longest))
+    for start, n in zip(case.keys.cu_seqlens_padded[:-1], case.keys.lengths, strict=True):
+        one_hot[np.arange(start, start + n), :, np.arange(n)] = 1.0
+    out, _ = rs.attention(
+        arrays.q, arrays.k, one_hot, case.layout_q, case.layout_k, mask=case.mask, **case.options
+    )
+    return out.swapaxes(0, 1)

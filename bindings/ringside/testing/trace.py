@@ -1,0 +1,148 @@
+"""Which keys a row really read: the values are replaced by codes, and the output tells.
+
+An output row is a weighted sum of value rows. With values that are 1 in one row and 0 elsewhere the
+sum is that row's weight; with codes in a block of rows, whether any weight in the block is off. So
+a search that splits wrong blocks finds the wrong keys in a few runs, whatever head_dim_v. q and k
+stay as they are, except that padding, NaN otherwise, gets numbers: reading it shows.
+
+The gradient of v is a weighted sum of rows of dout, with the same weights: codes in dout tell which
+queries reached a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import ringside as rs
+from ringside.testing._running import Runner
+from ringside.testing.cases import Arrays, Case
+from ringside.testing.dtypes import round_to
+from ringside.testing.tolerance import Precision, bounds
+
+Array = npt.NDArray[np.float64]
+Probe = Callable[[Array], tuple[Array, Array, Array]]
+MAX_RUNS = 200
+
+
+class Reading(NamedTuple):
+    """A row and the weight it got, where that is not the definition's."""
+
+    row: int
+    got: float
+    expected: float
+
+
+def place(layout: rs.PackedLayout, row: int) -> tuple[int, int, bool]:
+    """The document of a row, its position there, and whether a token lies there.
+
+    >>> place(rs.PackedLayout([0, 2, 3], [0, 4, 6]), 5)
+    (1, 1, False)
+    """
+    document = int(np.searchsorted(layout.cu_seqlens_padded, row, side="right")) - 1
+    position = row - int(layout.cu_seqlens_padded[document])
+    return document, position, bool(position < layout.lengths[document])
+
+
+def without_nan(case: Case, arrays: Arrays) -> Arrays:
+    """Numbers of the dtype in padding instead of NaN."""
+    rng = np.random.default_rng(case.seed + 1)
+    filled = (np.where(np.isnan(x), rng.normal(size=x.shape), x) for x in arrays)
+    return Arrays(*(round_to(x, case.dtype) for x in filled))
+
+
+def trace_keys(runner: Runner, precision: Precision, row: int, head: int) -> list[Reading]:
+    """The keys whose weight in an output row is not the definition's, by row of k."""
+    case = runner.case
+    arrays = without_nan(case, case.arrays())
+
+    def probe(codes: Array) -> tuple[Array, Array, Array]:
+        coded = arrays._replace(v=_for_heads(codes, case.num_kv_heads))
+        truth = case.by_definition(coded)
+        bound = bounds(case, coded, truth, precision)
+        return runner.forward(coded).out[row, head], truth.out[row, head], bound.out[row, head]
+
+    return _search(probe, case.keys.num_rows, case.head_dim_v, case)
+
+
+def trace_queries(runner: Runner, precision: Precision, row: int, head: int) -> list[Reading]:
+    """The queries whose weight in a row of dv is not the definition's, by row of q."""
+    case = runner.case
+    arrays = without_nan(case, case.arrays())
+    forward = runner.forward(arrays)
+
+    def probe(codes: Array) -> tuple[Array, Array, Array]:
+        coded = arrays._replace(dout=_for_heads(codes, case.num_heads))
+        truth = case.by_definition(coded)
+        bound = bounds(case, coded, truth, precision)
+        return (
+            runner.backward(coded, forward)[2][row, head],
+            truth.dv[row, head],
+            bound.dv[row, head],
+        )
+
+    return _search(probe, case.layout_q.num_rows, case.head_dim_v, case)
+
+
+def _for_heads(codes: Array, heads: int) -> Array:
+    return np.ascontiguousarray(
+        np.broadcast_to(codes[:, None, :], (len(codes), heads, codes.shape[1]))
+    )
+
+
+def _search(probe: Probe, rows: int, width: int, case: Case) -> list[Reading]:
+    """Splits blocks that come out wrong until single rows are left."""
+    rng = np.random.default_rng(case.seed)
+    found, blocks = [], [np.arange(rows)] if rows else []
+    for _ in range(MAX_RUNS):
+        if not blocks:
+            break
+        now, blocks = blocks[:width], blocks[width:]
+        codes = np.zeros((rows, width))
+        for column, block in enumerate(now):
+            alone = len(block) == 1
+            codes[block, column] = 1.0 if alone else rng.uniform(1, 2, size=len(block))
+        got, expected, bound = probe(round_to(codes, case.dtype))
+        for column, block in enumerate(now):
+            if abs(got[column] - expected[column]) <= bound[column]:
+                continue
+            if len(block) == 1:
+                found.append(Reading(int(block[0]), float(got[column]), float(expected[column])))
+            else:
+                blocks += np.array_split(block, min(len(block), max(2, width)))
+    return sorted(found)
+
+
+def in_words(
+    readings: list[Reading], layout: rs.PackedLayout, document: int, what: str
+) -> list[str]:
+    """What a row did that it should not: read, did not read, weighed.
+
+    Args:
+        readings: from trace_keys or trace_queries.
+        layout: of the rows that were read.
+        document: of the row that read; others are named.
+        what: "key" or "query".
+
+    >>> in_words([Reading(2, 0.5, 0.0)], rs.PackedLayout([0, 2, 3]), 0, "key")
+    ['read key 0 of document 1 (weight 0.5, should be 0)']
+    """
+    lines, weighed = [], []
+    for reading in readings:
+        where, position, valid = place(layout, reading.row)
+        name = f"{what} {position}" if valid else f"padding at position {position}"
+        name += "" if where == document and valid else f" of document {where}"
+        digits = 3 if abs(reading.got - reading.expected) > 0.01 * abs(reading.expected) else 12
+        weights = f"(weight {reading.got:.{digits}g}, should be {reading.expected:.{digits}g})"
+        if np.isnan(reading.got):
+            continue
+        if reading.expected == 0:
+            lines.append(f"read {name} {weights}")
+        elif abs(reading.got) < 1e-3 * abs(reading.expected):
+            lines.append(f"did not read {name} {weights}")
+        else:
+            weighed.append(f"weighed {name} {weights}")
+    return lines or weighed

@@ -1,0 +1,112 @@
+"""Real code in the ring: torch's SDPA and FlexAttention, JAX's dot_product_attention."""
+
+import warnings
+
+import numpy as np
+import pytest
+import ringside as rs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ringside.testing import Case, Disagreement, adapters, check_attention, strategies
+
+DTYPES = ["float32", "bfloat16", "float16"]
+LENGTHS = st.lists(st.sampled_from([0, 1, 3, 4]), min_size=1, max_size=3)
+"""Few lengths: JAX compiles for each."""
+
+
+def cases(dtype, **how):
+    return strategies.cases(
+        layouts_q=strategies.layouts(lengths=LENGTHS),
+        layouts_k=lambda _: st.none(),
+        dtypes=st.just(dtype),
+        cp_sizes=st.just(1),
+        partitions=st.just("zigzag"),
+        comms=st.just("p2p"),
+        heads=st.sampled_from([(1, 1), (4, 2)]),
+        **how,
+    )
+
+
+def skip_where_missing(adapter):
+    if adapter.missing is not None:
+        pytest.skip(adapter.missing)
+
+
+def largest_ratio(adapter, strategy, examples):
+    ratios = [0.0]
+
+    @settings(max_examples=examples)
+    @given(strategy)
+    def check(case):
+        ratios.append(check_attention(adapter, case).largest_ratio)
+
+    check()
+    return max(ratios)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_jax_agrees(dtype):
+    skip_where_missing(adapters.jax_dot_product)
+    strategy = cases(dtype, head_dims=st.just(4))
+    assert 0 < largest_ratio(adapters.jax_dot_product, strategy, 6) < 0.9
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "float64"])
+def test_torch_sdpa_agrees(dtype):
+    skip_where_missing(adapters.torch_sdpa)
+    assert 0 < largest_ratio(adapters.torch_sdpa, cases(dtype), 30) < 0.9
+
+
+def test_torch_flex_attention_agrees():
+    skip_where_missing(adapters.torch_flex)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that it is not compiled
+        ratio = largest_ratio(adapters.torch_flex, cases("float32", head_dims=st.just(4)), 6)
+    assert 0 < ratio < 0.9
+
+
+def test_jax_itself_gives_a_row_that_sees_nothing_the_mean_of_the_values():
+    """Why the adapter sets such rows to 0: without that it is caught."""
+    skip_where_missing(adapters.jax_dot_product)
+
+    def bare(q, k, v, *, layout_q, layout_k, mask, softmax_scale):
+        import jax
+
+        dense = mask.to_dense(len(q), len(k))[None, None]
+        return jax.nn.dot_product_attention(q[None], k[None], v[None], mask=dense)[0]
+
+    layouts = {"layout_k": rs.PackedLayout([0, 1]), "mask": rs.Mask.causal(align="bottom_right")}
+    case = Case(rs.PackedLayout([0, 2]), dtype="float32", **layouts)
+    check_attention(adapters.jax_dot_product, case)
+    with pytest.raises(Disagreement, match="row 0 of document 0") as failure:
+        check_attention(adapters.JaxFunction(bare), case)
+    assert failure.value.finding.reads == ["read key 0 (weight 1, should be 0)"]
+
+
+def test_options_are_refused_not_ignored():
+    skip_where_missing(adapters.jax_dot_product)
+    case = Case(rs.PackedLayout([0, 2]), dtype="float32", sink=1.0, softcap=5.0)
+    with pytest.raises(NotImplementedError, match="no sink, softcap here"):
+        check_attention(adapters.jax_dot_product, case)
+
+
+def test_jax_refuses_float64_unless_enabled():
+    skip_where_missing(adapters.jax_dot_product)
+    with pytest.raises(NotImplementedError, match="jax_enable_x64"):
+        check_attention(adapters.jax_dot_product, Case(rs.PackedLayout([0, 2])))
+
+
+def test_an_absent_library_is_a_refusal_with_a_reason():
+    class Absent(adapters.TorchFunction):
+        library = "no_such_library"
+
+    fn = Absent(lambda q, k, v: q, "absent")
+    assert "no_such_library cannot be imported" in fn.missing
+    with pytest.raises(NotImplementedError, match="no_such_library"):
+        check_attention(fn, Case(rs.PackedLayout([0, 2])))
+
+
+def test_the_mask_of_the_pack_is_block_diagonal():
+    layout = rs.PackedLayout([0, 1, 3], [0, 2, 4])
+    seen = adapters.pack_mask(layout, layout, rs.Mask.causal())
+    assert np.argwhere(seen).tolist() == [[0, 0], [2, 2], [3, 2], [3, 3]]
