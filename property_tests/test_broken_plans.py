@@ -160,7 +160,7 @@ BROKEN = [
     (own_twice, "owned by rank"),
     (misname_rows, "holds position 0 of sequence 0, not position 1"),
     (see_nothing, "no query sees any key"),
-    (leave_the_buffer, "lies outside the resident buffer"),
+    (leave_the_buffer, "lie outside the resident buffer"),
     (head_nobody_has, "holds heads"),
     (skip_a_head, "computed 0 times|arrive"),
 ]

@@ -75,6 +75,6 @@ def test_a_dense_batch_is_a_pack_of_equal_lengths(qkv_format, case, batch, seqle
         np.testing.assert_allclose(out, dense(wanted.out), rtol=0, atol=1e-12)
         by_batch = wanted.lse.reshape(case.num_heads, batch, seqlen).swapaxes(0, 1)
         np.testing.assert_allclose(lse, by_batch, rtol=1e-12, atol=1e-12)
-        for got, x in zip(gradients, wanted[2:], strict=True):
+        for got, x in zip(gradients, wanted[2:5], strict=True):
             assert got.shape == dense(x).shape
             np.testing.assert_allclose(got, dense(x), rtol=0, atol=1e-9)  # sums of large products

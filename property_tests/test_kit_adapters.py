@@ -92,8 +92,14 @@ def test_options_are_refused_not_ignored():
 
 def test_jax_refuses_float64_unless_enabled():
     skip_where_missing(adapters.jax_dot_product)
-    with pytest.raises(NotImplementedError, match="jax_enable_x64"):
-        check_attention(adapters.jax_dot_product, Case(rs.PackedLayout([0, 2])))
+    jax = pytest.importorskip("jax")
+    enabled = jax.config.jax_enable_x64  # other tests of the same process may have enabled it
+    jax.config.update("jax_enable_x64", False)
+    try:
+        with pytest.raises(NotImplementedError, match="jax_enable_x64"):
+            check_attention(adapters.jax_dot_product, Case(rs.PackedLayout([0, 2])))
+    finally:
+        jax.config.update("jax_enable_x64", enabled)
 
 
 def test_an_absent_library_is_a_refusal_with_a_reason():

@@ -65,7 +65,7 @@ def test_pieces_give_what_the_whole_gives(case_and_splits):
     buffer = make_buffer(case, splits)
     for _ in range(2):  # the buffer serves the next sequence, too
         ours = run(buffer, arrays, softmax_scale=case.softmax_scale)
-        assert_same(ours[:5], case.by_definition(arrays))
+        assert_same(ours[:5], case.by_definition(arrays)[:5])
         assert buffer.frontier == 0
 
 
@@ -96,7 +96,7 @@ def test_a_dropped_prefix_is_never_read_and_its_gradient_is_exactly_zero():
     dq, dk, dv = buffer.backward(1, dout[7:], q[7:], out, lse)
     assert not buffer.dk[:7].any() and not buffer.dv[:7].any()
     alone = Case(rs.PackedLayout([0, 4, 5, 15]), num_heads=4, num_kv_heads=2)
-    truth = alone.by_definition((q[7:], k[7:], v[7:], dout[7:]))
+    truth = alone.by_definition((q[7:], k[7:], v[7:], dout[7:]))[:5]
     assert_same((out, lse, dq, dk, dv), truth)
 
 

@@ -27,28 +27,6 @@ void verify_buffer(const Plan& plan, const Buffer& buffer, int num_heads,
                num_heads);
 }
 
-// The kind of an exchange is a name for what its messages do: all ranks call a step the same.
-void verify_kinds(const Plan& plan) {
-  for (int step = 0; step < plan.num_steps(); ++step) {
-    ExchangeKind kind = ExchangeKind::none;
-    for (int rank = 0; rank < plan.cp_size(); ++rank) {
-      const Exchange& exchange = plan.steps_of_rank[rank][step].before;
-      plan_require((exchange.kind == ExchangeKind::none) == exchange.empty(), "rank ", rank,
-                   " step ", step, " names its exchange ", name(exchange.kind), " and has ",
-                   exchange.sends.size(), " sends and ", exchange.receives.size(), " receives");
-      if (kind == ExchangeKind::none) kind = exchange.kind;
-      plan_require(exchange.empty() || exchange.kind == kind, "rank ", rank, " step ", step,
-                   " names its exchange ", name(exchange.kind), ", another rank ", name(kind));
-      if (exchange.kind != ExchangeKind::ring_shift) continue;
-      for (const auto* messages : {&exchange.sends, &exchange.receives})
-        for (const Message& m : *messages)
-          plan_require(m.peer == messages->front().peer, "rank ", rank, " step ", step,
-                       " is a ring_shift with more than one neighbour on a side: ", m.peer, " and ",
-                       messages->front().peer);
-    }
-  }
-}
-
 template <typename Check>
 void as_plan_error(Check check) {
   try {
@@ -117,13 +95,33 @@ void verify_indices(const Plan& plan) {
       kv_shards.insert(steps[i].kv.shard);
     }
   }
-  verify_kinds(plan);
   as_plan_error([&] {
     for (const int i : q_shards) check_segments("query", problem.layout_q, plan.shards[i]);
     for (const int i : kv_shards) check_segments("key", problem.layout_k, plan.shards[i]);
     check_ownership("query", problem.layout_q, home_shards(plan, Operand::q));
     check_ownership("key", problem.layout_k, home_shards(plan, Operand::kv));
   });
+}
+
+void verify_kinds(const Plan& plan) {
+  for (int step = 0; step < plan.num_steps(); ++step) {
+    ExchangeKind kind = ExchangeKind::none;
+    for (int rank = 0; rank < plan.cp_size(); ++rank) {
+      const Exchange& exchange = plan.steps_of_rank[rank][step].before;
+      plan_require((exchange.kind == ExchangeKind::none) == exchange.empty(), "rank ", rank,
+                   " step ", step, " names its exchange ", name(exchange.kind), " and has ",
+                   exchange.sends.size(), " sends and ", exchange.receives.size(), " receives");
+      if (kind == ExchangeKind::none) kind = exchange.kind;
+      plan_require(exchange.empty() || exchange.kind == kind, "rank ", rank, " step ", step,
+                   " names its exchange ", name(exchange.kind), ", another rank ", name(kind));
+      if (exchange.kind != ExchangeKind::ring_shift) continue;
+      for (const auto* messages : {&exchange.sends, &exchange.receives})
+        for (const Message& m : *messages)
+          plan_require(m.peer == messages->front().peer, "rank ", rank, " step ", step,
+                       " is a ring_shift with more than one neighbour on a side: ", m.peer, " and ",
+                       messages->front().peer);
+    }
+  }
 }
 
 void verify_pools(const Plan& plan) {
@@ -163,6 +161,7 @@ PlanProof verify(const Plan& plan) {
   PlanProof proof;
   proof.rows = int64_t{plan.problem.layout_q.num_rows()} + plan.problem.layout_k.num_rows();
   proof.messages = verify_exchanges(plan);
+  verify_kinds(plan);
   proof.tiles = verify_tiles(plan);
   proof.pairs = verify_coverage(plan);
   verify_pools(plan);
