@@ -14,6 +14,7 @@
 #include <span>
 
 #include "optimized/work_list.h"
+#include "reference/philox.h"
 
 namespace ringside {
 
@@ -34,12 +35,24 @@ struct AttentionShape {
   ElementType type = ElementType::float32;  // of q, k, v, dout
 };
 
+// What lies between q.k and the softmax, and between the softmax and v: attention_options.h. Only
+// families that say so (KernelFamily::score_options) are given other values than these. Sinks are
+// not here: the executor merges them, once.
+struct ScoreOptions {
+  float softcap = 0;                    // 0: none
+  const float* alibi_slopes = nullptr;  // [num_heads of the problem], by global head; or none
+  Dropout dropout;
+
+  bool empty() const { return softcap == 0 && alibi_slopes == nullptr && dropout.p == 0; }
+};
+
 struct ForwardArguments {
   AttentionShape shape;
   DeviceMatrix q, k, v;     // resident buffers
   DeviceMatrix out;         // float32 [rows_q, heads, head_dim_v], merged into
   float* lse = nullptr;     // float32 [rows_q, heads], merged into
   WorkList work;            // items are query blocks of at most the family's forward_rows()
+  ScoreOptions options;
 };
 
 struct BackwardArguments {
@@ -51,6 +64,7 @@ struct BackwardArguments {
   WorkList queries;              // items are query blocks: for dq, where it is computed apart
   WorkList keys;                 // items are key blocks
   bool deterministic = false;    // bit-equal results from run to run
+  ScoreOptions options;
 };
 
 struct KernelFamily {
@@ -61,8 +75,15 @@ struct KernelFamily {
   int (*backward_key_rows)(const AttentionShape& shape);
   cudaError_t (*forward)(const ForwardArguments& arguments, cudaStream_t stream);
   cudaError_t (*backward)(const BackwardArguments& arguments, cudaStream_t stream);
+  bool score_options = false;  // whether it knows softcap, ALiBi and dropout
 };
 
 std::span<const KernelFamily> kernel_families();  // the preferred one first
+
+// The preferred family for a shape; nullptr if there is none.
+const KernelFamily* find_family(const AttentionShape& shape, bool with_score_options);
+
+// The families, one a pair of .cu files; kernel_families.cpp lists them.
+KernelFamily float32_family();
 
 }  // namespace ringside

@@ -1,0 +1,19 @@
+// The table of kernel families: a new one is its files, and a line here.
+#include "optimized/attention_kernel.h"
+
+namespace ringside {
+
+std::span<const KernelFamily> kernel_families() {
+  static const KernelFamily kTable[] = {
+      float32_family(),
+  };
+  return kTable;
+}
+
+const KernelFamily* find_family(const AttentionShape& shape, bool with_score_options) {
+  for (const KernelFamily& family : kernel_families())
+    if (family.supports(shape) && (family.score_options || !with_score_options)) return &family;
+  return nullptr;
+}
+
+}  // namespace ringside
