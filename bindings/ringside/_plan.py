@@ -31,7 +31,8 @@ class Plan(_core.Plan):
             Segment for every rank, that together own each row (padding too) exactly once.
         partition_k: your own segments of k and v, where layout_k differs from layout_q.
         comm: which rows are resident when, a name of ringside.COMMS.
-        a2a_size: for comm="a2a+p2p": how many neighbouring ranks trade rows for heads; divides cp_size.
+        a2a_size: for comm="a2a+p2p": how many neighbouring ranks trade rows for heads; a divisor
+            of cp_size.
         num_heads: query heads. They matter to plans that split heads (a2a), and to attention().
         num_kv_heads: kv heads, a divisor of num_heads; default num_heads.
 
@@ -114,9 +115,9 @@ class Plan(_core.Plan):
     def verify(self) -> _core.PlanProof:
         """Proves the plan without running it.
 
-        Each row is owned once; every send meets its receive, in an order that cannot deadlock, inside
-        the buffers; the rows that arrive are those the tiles name; every visible (query, key) pair of
-        every head is computed exactly once, and no tile sees nothing.
+        Each row is owned once; every send meets its receive, in an order that cannot deadlock,
+        inside the buffers; the rows that arrive are those the tiles name; every visible (query,
+        key) pair of every head is computed exactly once, and no tile sees nothing.
 
         Raises:
             PlanError: naming the first offending row, message or tile.
@@ -156,6 +157,7 @@ class Plan(_core.Plan):
         softcap: float = 0.0,
         sink: npt.ArrayLike | None = None,
         alibi_slopes: npt.ArrayLike | None = None,
+        bias: None = None,
         dropout_p: float = 0.0,
         dropout_seed: int = 0,
         qkv_format: QkvFormat = "thd",
@@ -191,6 +193,7 @@ class Plan(_core.Plan):
             softcap=softcap,
             sink=sink,
             alibi_slopes=alibi_slopes,
+            bias=bias,
             dropout_p=dropout_p,
             dropout_seed=dropout_seed,
         )
@@ -212,6 +215,7 @@ class Plan(_core.Plan):
         softcap: float = 0.0,
         sink: npt.ArrayLike | None = None,
         alibi_slopes: npt.ArrayLike | None = None,
+        bias: None = None,
         dropout_p: float = 0.0,
         dropout_seed: int = 0,
         qkv_format: QkvFormat = "thd",
@@ -241,6 +245,7 @@ class Plan(_core.Plan):
             softcap=softcap,
             sink=sink,
             alibi_slopes=alibi_slopes,
+            bias=bias,
             dropout_p=dropout_p,
             dropout_seed=dropout_seed,
         )
@@ -295,7 +300,10 @@ class Plan(_core.Plan):
         return _explain.explain(self)
 
     def draw(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """A picture: rows are query positions, columns key positions, colour the step, a panel a rank.
+        """A picture: a panel a rank, rows are query rows, columns key rows, colour the step.
+
+        Documents are boxed, padding is grey. Up to 2,048 rows each pair is drawn; larger packs are
+        averaged into pixels. At most 16 ranks are shown.
 
         Args:
             path: where to save it (png, pdf, svg); default nowhere.
