@@ -1,8 +1,9 @@
 // What every attention kernel family takes, and the table in which they are listed.
 //
-// A kernel family is one .cu file with a forward and a backward launch for some element types and head
-// dimensions. Launches are asynchronous on the caller's stream, allocate nothing and copy nothing to the
-// host. Results are merged into float32 accumulators, so that the steps of a plan need no further pass:
+// A kernel family is one .cu file with a forward and a backward launch for some element types and
+// head dimensions. Launches are asynchronous on the caller's stream, allocate nothing and copy
+// nothing to the host. Results are merged into float32 accumulators, so that the steps of a plan
+// need no further pass:
 //
 //   out, lse   merged (partial.h): a row that the launch does not see keeps what it had
 //   dq, dk, dv added to
@@ -20,14 +21,14 @@ namespace ringside {
 
 enum class ElementType : int8_t { float32, float16, bfloat16 };
 
-struct DeviceMatrix {      // one operand, [rows, heads, dim], dim contiguous
+struct DeviceMatrix {  // one operand, [rows, heads, dim], dim contiguous
   void* data = nullptr;
   int64_t row_stride = 0;  // in elements; may exceed 2^31 bytes in total
   int64_t head_stride = 0;
 };
 
 struct AttentionShape {
-  int num_heads = 1, num_kv_heads = 1;  // resident ones
+  int num_heads = 1, num_kv_heads = 1;    // resident ones
   int first_head = 0, first_kv_head = 0;  // global numbers of resident head 0: head h (global) uses
   int group_size = 1;                     // kv head h / group_size (global)
   int head_dim_qk = 0, head_dim_v = 0;
@@ -48,10 +49,10 @@ struct ScoreOptions {
 
 struct ForwardArguments {
   AttentionShape shape;
-  DeviceMatrix q, k, v;     // resident buffers
-  DeviceMatrix out;         // float32 [rows_q, heads, head_dim_v], merged into
-  float* lse = nullptr;     // float32 [rows_q, heads], merged into
-  WorkList work;            // items are query blocks of at most the family's forward_rows()
+  DeviceMatrix q, k, v;  // resident buffers
+  DeviceMatrix out;      // float32 [rows_q, heads, head_dim_v], merged into
+  float* lse = nullptr;  // float32 [rows_q, heads], merged into
+  WorkList work;         // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
 };
 
@@ -70,7 +71,7 @@ struct BackwardArguments {
 struct KernelFamily {
   const char* name;
   bool (*supports)(const AttentionShape& shape);
-  int (*forward_rows)(const AttentionShape& shape);   // query rows of a forward item
+  int (*forward_rows)(const AttentionShape& shape);  // query rows of a forward item
   int (*backward_query_rows)(const AttentionShape& shape);
   int (*backward_key_rows)(const AttentionShape& shape);
   cudaError_t (*forward)(const ForwardArguments& arguments, cudaStream_t stream);

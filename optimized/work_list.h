@@ -1,11 +1,11 @@
 // What one kernel launch has to do: blocks of rows, and for each the segments it meets.
 //
-// Forward, an item is a block of query rows of one query segment, and its partners are the key segments
-// of the same sequence in the resident buffer: the online softmax runs across all of them, so a step
-// needs no merge, and a gathered buffer in rank order needs no reorder. Backward for dk and dv, an item
-// is a block of key rows and its partners are query segments. Which rows of a partner matter is not
-// stored: both ends follow from the positions and the mask (visible_keys, seeing_queries below), the
-// same integers for every kernel, and blocks outside are skipped.
+// Forward, an item is a block of query rows of one query segment, and its partners are the key
+// segments of the same sequence in the resident buffer: the online softmax runs across all of them,
+// so a step needs no merge, and a gathered buffer in rank order needs no reorder. Backward for dk
+// and dv, an item is a block of key rows and its partners are query segments. Which rows of a
+// partner matter is not stored: both ends follow from the positions and the mask (visible_keys,
+// seeing_queries below), the same integers for every kernel, and blocks outside are skipped.
 //
 // Everything here runs on the host and on the device; work_list_test.cpp checks it by brute force.
 #pragma once
@@ -19,16 +19,16 @@
 namespace ringside {
 
 struct WorkItem {
-  Segment own;                 // the segment that the block is cut from
-  int begin = 0, end = 0;      // its rows, counted from own.row; all of them valid tokens
+  Segment own;             // the segment that the block is cut from
+  int begin = 0, end = 0;  // its rows, counted from own.row; all of them valid tokens
   int partner_begin = 0, partner_end = 0;  // into WorkList::partners
 };
 
-struct WorkList {              // device (or host) memory
+struct WorkList {  // device (or host) memory
   const WorkItem* items = nullptr;
   const Segment* partners = nullptr;
-  const int32_t* num_items = nullptr;  // read by the kernel: the host need not know it
-  int max_items = 0;                   // capacity: the launch size
+  const int32_t* num_items = nullptr;     // read by the kernel: the host need not know it
+  int max_items = 0;                      // capacity: the launch size
   const int32_t* cu_seqlens_q = nullptr;  // [batch+1] valid tokens
   const int32_t* cu_seqlens_k = nullptr;
   Mask mask;
