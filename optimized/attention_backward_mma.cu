@@ -1,0 +1,462 @@
+// Attention backward on the tensor cores by portable mma.sync: bfloat16 and float16.
+//
+// Key blocks outside, query blocks inside. A block of threads takes one item (a block of key rows) and
+// one key head, keeps dk and dv in registers and walks over every query block that sees it, across
+// segments and across the query heads of the group: dk and dv are added to memory once, without atomics.
+// Scores are computed transposed, [keys][queries], so that weights and their gradient are the left
+// operands of dv and dk as they lie in registers. Only the gradient of the scores passes through shared
+// memory, for dq = dS K; that product runs one block late, so that one barrier a block is enough.
+//
+// dq goes to memory by float32 atomic adds. Deterministic mode leaves it out and a second kernel, query
+// blocks outside, computes it again from scratch: 7 products instead of 5, no workspace.
+#include "optimized/attention_mma.cuh"
+
+namespace ringside::mma {
+namespace {
+
+// queries: rows of a query block; step: of them at one time in registers; keys: rows of a key block;
+// warp_keys: of them in one warp; split: warps that share the columns of dk and dv;
+// dq_warps: warps that share the columns of dq.
+template <typename Dims>
+struct Tuning;
+// clang-format off
+template <> struct Tuning<HeadDims<64, 64>>   { enum { queries = 64, step = 32, keys = 128, warp_keys = 32, split = 1, dq_warps = 2, blocks = 2 }; };
+template <> struct Tuning<HeadDims<96, 96>>   { enum { queries = 64, step = 64, keys = 128, warp_keys = 16, split = 1, dq_warps = 2, blocks = 1 }; };
+template <> struct Tuning<HeadDims<128, 128>> { enum { queries = 64, step = 64, keys = 128, warp_keys = 16, split = 1, dq_warps = 4, blocks = 1 }; };
+template <> struct Tuning<HeadDims<192, 128>> { enum { queries = 64, step = 32, keys = 128, warp_keys = 16, split = 1, dq_warps = 4, blocks = 1 }; };
+template <> struct Tuning<HeadDims<192, 192>> { enum { queries = 64, step = 32, keys = 64, warp_keys = 16, split = 2, dq_warps = 4, blocks = 1 }; };
+template <> struct Tuning<HeadDims<256, 256>> { enum { queries = 64, step = 32, keys = 64, warp_keys = 16, split = 2, dq_warps = 4, blocks = 1 }; };
+// clang-format on
+
+template <typename Element, typename Dims>
+struct Config {
+  using T = Element;
+  using Choice = Tuning<Dims>;
+  static constexpr int kQk = Dims::kQk, kV = Dims::kV, kQueries = Choice::queries;
+  static constexpr int kKeys = Choice::keys, kStep = Choice::step, kSplit = Choice::split;
+  static constexpr int kM = Choice::warp_keys / 16, kBlocksPerSm = Choice::blocks;
+  static constexpr int kWarps = kKeys / Choice::warp_keys * kSplit, kThreads = 32 * kWarps;
+  static constexpr int kDqWarps = Choice::dq_warps, kDqM = kQueries * kDqWarps / kWarps / 16;
+  static_assert(kSplit == 1 || kStep * kSplit == kQueries, "split warps share the queries too");
+
+  // Shared memory: K and V, two stages of Q, dout and dS, one of P (split only), then per stage and
+  // query lse, delta, and the keys it sees.
+  using QkTile = Tile<kQk>;
+  using VTile = Tile<kV>;
+  using ScoreTile = Tile<kQueries>;  // [keys][queries]
+  static constexpr int kQBytes = QkTile::bytes(kQueries), kDoutBytes = VTile::bytes(kQueries);
+  static constexpr int kScoreBytes = ScoreTile::bytes(kKeys);
+  static constexpr int kAtV = QkTile::bytes(kKeys), kAtQ = kAtV + VTile::bytes(kKeys);
+  static constexpr int kAtDout = kAtQ + 2 * kQBytes, kAtDs = kAtDout + 2 * kDoutBytes;
+  static constexpr int kAtP = kAtDs + 2 * kScoreBytes;
+  static constexpr int kAtRows = kAtP + (kSplit == 1 ? 0 : kScoreBytes);
+  static constexpr int kRowBytes = kQueries * 16, kSharedBytes = kAtRows + 2 * kRowBytes;
+
+  using Scores = Accumulator[kM][kStep / 8];
+  using Weights = FragmentA[kStep / 16][kM];
+  using Dk = Accumulator[kM][kQk / 8 / kSplit];
+  using Dv = Accumulator[kM][kV / 8 / kSplit];
+};
+
+// What the scores of a query block need of its rows.
+template <int Queries>
+struct QueryRows {
+  float lse[Queries], delta[Queries];
+  int2 seen[Queries];  // first and number of the item's keys
+};
+
+struct QueryBlock {
+  int64_t row = 0;  // of the resident buffer
+  int rows = 0, head = 0;
+  bool clear = false;
+};
+
+// Starts copying a query block; where it is not clear, each row asks the mask what it sees.
+template <typename C>
+__device__ QueryBlock load_queries(const BackwardArguments& arguments, const WorkItem& item,
+                                   const QueryBlocks<C::kQueries>& at, uint8_t* shared, int stage) {
+  using T = typename C::T;
+  const AttentionShape& shape = arguments.shape;
+  const bool all_keys = item.end - item.begin == C::kKeys;
+  const QueryBlock block{int64_t{at.row} + at.begin, at.end - at.begin, at.head,
+                         all_keys && at.is_clear()};
+  const uint32_t base = shared_address(shared);
+  load_tile<C::kQk, C::kQueries, C::kThreads>(
+      base + C::kAtQ + stage * C::kQBytes, row_of<T>(arguments.q, block.row, block.head),
+      arguments.q.row_stride, block.rows, shape.head_dim_qk);
+  load_tile<C::kV, C::kQueries, C::kThreads>(
+      base + C::kAtDout + stage * C::kDoutBytes, row_of<T>(arguments.dout, block.row, block.head),
+      arguments.dout.row_stride, block.rows, shape.head_dim_v);
+
+  const int i = threadIdx.x;
+  if (i >= C::kQueries) return block;
+  auto& rows = reinterpret_cast<QueryRows<C::kQueries>*>(shared + C::kAtRows)[stage];
+  const int64_t entry = (block.row + i) * shape.num_heads + block.head;
+  copy_4_async(shared_address(&rows.lse[i]), arguments.lse + entry, i < block.rows);
+  copy_4_async(shared_address(&rows.delta[i]), arguments.delta + entry, i < block.rows);
+  if (block.clear) return block;
+  const Segment q = arguments.keys.partners[at.partner];
+  Interval seen = i < block.rows ? sequence_mask(arguments.keys, q.seq)
+                                       .visible_rows(item.own, q.position(at.begin + i))
+                                 : Interval{};
+  seen.end = seen.end < item.end ? seen.end : item.end;
+  rows.seen[i] = {seen.begin - item.begin, seen.end > seen.begin ? seen.size() : 0};
+  return block;
+}
+
+// scores [keys][queries] become weights, exp(score - lse), zero where a query does not see a key.
+template <typename C>
+__device__ void weigh(typename C::Scores& scores, const QueryRows<C::kQueries>& rows, int query,
+                      int warp_key, bool clear, float scale_log2) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int n = 0; n < C::kStep / 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int column = query + 8 * n + lane % 4 * 2 + i;
+      const float shift = rows.lse[column] * kLog2E;
+#pragma unroll
+      for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float& score = scores[m][n][2 * half + i];
+          score = exp2_fast(fmaf(score, scale_log2, -shift));
+        }
+    }
+  if (clear) return;
+#pragma unroll
+  for (int n = 0; n < C::kStep / 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int2 seen = rows.seen[query + 8 * n + lane % 4 * 2 + i];
+#pragma unroll
+      for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          if (unsigned(warp_key + 16 * m + 8 * half + lane / 4 - seen.x) >= unsigned(seen.y))
+            scores[m][n][2 * half + i] = 0;
+    }
+}
+
+// grads, d(weights), become d(scores) up to the softmax scale: weight * (grad - delta).
+template <typename C>
+__device__ void differentiate(typename C::Scores& grads, const typename C::Scores& weights,
+                              const QueryRows<C::kQueries>& rows, int query) {
+#pragma unroll
+  for (int n = 0; n < C::kStep / 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float delta = rows.delta[query + 8 * n + threadIdx.x % 4 * 2 + i % 2];
+#pragma unroll
+      for (int m = 0; m < C::kM; ++m) grads[m][n][i] = weights[m][n][i] * (grads[m][n][i] - delta);
+    }
+}
+
+// Writes a warp's [keys][queries] to a shared tile.
+template <typename C>
+__device__ void store_scores(uint8_t* tile, const typename C::Weights& values, int warp_key,
+                             int query) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int k = 0; k < C::kStep / 16; ++k)
+#pragma unroll
+    for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = warp_key + 16 * m + i % 2 * 8 + lane / 4;
+        const int byte = 2 * (query + 16 * k + i / 2 * 8) + lane % 4 * 4;
+        *reinterpret_cast<uint32_t*>(tile + C::ScoreTile::offset(row, byte)) = values[k][m][i];
+      }
+}
+
+// dq += scale dS^T K for one query block, into global memory.
+template <typename C>
+__device__ void add_dq(const BackwardArguments& arguments, const QueryBlock& block, uint32_t ds_tile,
+                       uint32_t k_tile) {
+  using Columns = Dealt<C::kQk, C::kDqWarps>;
+  const AttentionShape& shape = arguments.shape;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int first_row = warp / C::kDqWarps * 16 * C::kDqM;
+  const int first_column = Columns::first_column(warp % C::kDqWarps);
+  Accumulator dq[C::kDqM][C::kQk / 8 / C::kDqWarps];
+  clear(dq);
+  multiply_transposed<typename C::T, C::kKeys, C::kQueries, C::kQk, C::kDqWarps>(
+      dq, C::ScoreTile::lane_across(ds_tile, 0, first_row),
+      C::QkTile::lane_down(k_tile, 0, first_column));
+  // Neighbouring lanes swap halves of two groups, so that each holds four neighbours in memory.
+  const bool odd = lane % 2;
+  const int column = first_column + (odd ? 8 : 0) + lane % 4 / 2 * 4;
+#pragma unroll
+  for (int m = 0; m < C::kDqM; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = first_row + 16 * m + 8 * half + lane / 4;
+      float* to = row_of<float>(arguments.dq, block.row + row, block.head) + column;
+#pragma unroll
+      for (int n = 0; n < C::kQk / 8 / C::kDqWarps; n += 2) {
+        const float *left = &dq[m][n][2 * half], *right = &dq[m][n + 1][2 * half];
+        const float2 own = odd ? float2{right[0], right[1]} : float2{left[0], left[1]};
+        float2 other = odd ? float2{left[0], left[1]} : float2{right[0], right[1]};
+        other.x = __shfl_xor_sync(~0u, other.x, 1);
+        other.y = __shfl_xor_sync(~0u, other.y, 1);
+        const float2 first = odd ? other : own, second = odd ? own : other;
+        const float scale = shape.softmax_scale;
+        if (row < block.rows && column + Columns::column(n) < shape.head_dim_qk)
+          add_4_atomically(to + Columns::column(n), scale * first.x, scale * first.y,
+                           scale * second.x, scale * second.y);
+      }
+    }
+}
+
+// Adds a warp's rows of dk or dv to global memory.
+template <int Dim, int Warps, int M, int N>
+__device__ void add_rows(const DeviceMatrix& to, const WorkItem& item, int head, int dim,
+                         int warp_key, int first_column, float scale,
+                         const Accumulator (&sum)[M][N]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = item.begin + warp_key + 16 * m + 8 * half + lane / 4;
+      if (row >= item.end) continue;
+      float* first = row_of<float>(to, int64_t{item.own.row} + row, head) + lane % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        const int column = first_column + Dealt<Dim, Warps>::column(n);
+        if (column < dim) add_pair(first + column, 1, scale, &sum[m][n][2 * half]);
+      }
+    }
+}
+
+// Scores of one warp, its keys against kStep queries: weights and d(scores) as left operands.
+template <typename C>
+__device__ void score_step(typename C::Weights& p, typename C::Weights& ds, uint32_t shared_base,
+                           const QueryRows<C::kQueries>& rows, int stage, int warp_key, int query,
+                           bool clear_block, float scale_log2) {
+  using T = typename C::T;
+  const uint32_t q_tile = shared_base + C::kAtQ + stage * C::kQBytes;
+  const uint32_t dout_tile = shared_base + C::kAtDout + stage * C::kDoutBytes;
+  typename C::Scores scores, grads;
+  clear(scores);
+  multiply_rows<T, C::kQk>(scores, C::QkTile::lane_down(shared_base, warp_key),
+                           C::QkTile::lane_across(q_tile, query));
+  weigh<C>(scores, rows, query, warp_key, clear_block, scale_log2);
+  clear(grads);
+  multiply_rows<T, C::kV>(grads, C::VTile::lane_down(shared_base + C::kAtV, warp_key),
+                          C::VTile::lane_across(dout_tile, query));
+  differentiate<C>(grads, scores, rows, query);
+  as_left_operand<T>(p, scores);
+  as_left_operand<T>(ds, grads);
+}
+
+template <typename C>
+__global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
+    attention_backward_keys(const __grid_constant__ BackwardArguments arguments) {
+  using T = typename C::T;
+  using DkColumns = Dealt<C::kQk, C::kSplit>;
+  using DvColumns = Dealt<C::kV, C::kSplit>;
+  extern __shared__ __align__(128) uint8_t shared[];
+  const WorkList& work = arguments.keys;
+  if (blockIdx.x >= *work.num_items) return;
+  const WorkItem& item = work.items[blockIdx.x];
+  const AttentionShape& shape = arguments.shape;
+  const int kv_head = blockIdx.y;
+  QueryBlocks<C::kQueries> next(work, item, query_heads_of(shape, kv_head));
+  if (!next.valid()) return;
+
+  const uint32_t base = shared_address(shared);
+  const int64_t key_row = int64_t{item.own.row} + item.begin;
+  load_tile<C::kQk, C::kKeys, C::kThreads>(base, row_of<T>(arguments.k, key_row, kv_head),
+                                           arguments.k.row_stride, item.end - item.begin,
+                                           shape.head_dim_qk);
+  load_tile<C::kV, C::kKeys, C::kThreads>(base + C::kAtV, row_of<T>(arguments.v, key_row, kv_head),
+                                          arguments.v.row_stride, item.end - item.begin,
+                                          shape.head_dim_v);
+  QueryBlock coming = load_queries<C>(arguments, item, next, shared, 0), previous;
+
+  const int warp = threadIdx.x / 32, part = warp % C::kSplit;
+  const int warp_key = warp / C::kSplit * 16 * C::kM;
+  const float scale_log2 = shape.softmax_scale * kLog2E;
+  typename C::Dk dk;
+  typename C::Dv dv;
+  clear(dk), clear(dv);
+  for (int stage = 0; next.valid(); stage ^= 1) {
+    const QueryBlock block = coming;
+    next.advance(work, item);
+    wait_for_copies();
+    __syncthreads();  // this query block is there; the one before is used up and its dS complete
+    if (next.valid()) coming = load_queries<C>(arguments, item, next, shared, stage ^ 1);
+    if (!arguments.deterministic && previous.rows > 0)
+      add_dq<C>(arguments, previous, base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base);
+    previous = block;
+
+    const auto& rows = reinterpret_cast<QueryRows<C::kQueries>*>(shared + C::kAtRows)[stage];
+    const uint32_t q_tile = base + C::kAtQ + stage * C::kQBytes;
+    const uint32_t dout_tile = base + C::kAtDout + stage * C::kDoutBytes;
+    uint8_t* ds_tile = shared + C::kAtDs + stage * C::kScoreBytes;
+    if constexpr (C::kSplit == 1) {
+#pragma unroll
+      for (int query = 0; query < C::kQueries; query += C::kStep) {
+        typename C::Weights p, ds;
+        score_step<C>(p, ds, base, rows, stage, warp_key, query, block.clear, scale_log2);
+        store_scores<C>(ds_tile, ds, warp_key, query);
+        multiply_columns<T, C::kV, 1>(dv, p, C::VTile::lane_down(dout_tile, query));
+        multiply_columns<T, C::kQk, 1>(dk, ds, C::QkTile::lane_down(q_tile, query));
+      }
+    } else {
+      typename C::Weights p, ds;
+      score_step<C>(p, ds, base, rows, stage, warp_key, part * C::kStep, block.clear, scale_log2);
+      store_scores<C>(ds_tile, ds, warp_key, part * C::kStep);
+      store_scores<C>(shared + C::kAtP, p, warp_key, part * C::kStep);
+      __syncthreads();  // warps of the same keys have filled in each other's queries
+      multiply_tiles<T, C::kQueries, C::kV, C::kSplit>(
+          dv, C::ScoreTile::lane_down(base + C::kAtP, warp_key),
+          C::VTile::lane_down(dout_tile, 0, DvColumns::first_column(part)));
+      multiply_tiles<T, C::kQueries, C::kQk, C::kSplit>(
+          dk, C::ScoreTile::lane_down(shared_address(ds_tile), warp_key),
+          C::QkTile::lane_down(q_tile, 0, DkColumns::first_column(part)));
+    }
+    if (!next.valid() && !arguments.deterministic) {  // nobody comes after
+      __syncthreads();
+      add_dq<C>(arguments, block, shared_address(ds_tile), base);
+    }
+  }
+  add_rows<C::kQk, C::kSplit>(arguments.dk, item, kv_head, shape.head_dim_qk, warp_key,
+                              DkColumns::first_column(part), shape.softmax_scale, dk);
+  add_rows<C::kV, C::kSplit>(arguments.dv, item, kv_head, shape.head_dim_v, warp_key,
+                             DvColumns::first_column(part), 1, dv);
+}
+
+// The second kernel of deterministic mode: dq alone, query blocks outside, as in the forward.
+template <typename Element, typename Dims>
+struct DqConfig {
+  using T = Element;
+  static constexpr int kQk = Dims::kQk, kV = Dims::kV, kRows = 64, kThreads = 128;
+  static constexpr int kKeys = kQk > 192 ? 32 : 64;
+  static constexpr int kDoutAt = Tile<kQk>::bytes(kRows);
+  static constexpr int kKAt = kDoutAt + Tile<kV>::bytes(kRows), kKBytes = Tile<kQk>::bytes(kKeys);
+  static constexpr int kVAt = kKAt + 2 * kKBytes, kVBytes = Tile<kV>::bytes(kKeys);
+  static constexpr int kSharedBytes = kVAt + 2 * kVBytes;
+};
+
+template <typename C>
+__device__ void load_keys(const BackwardArguments& arguments, const KeyBlocks<C::kKeys>& at,
+                          int kv_head, uint32_t base, int stage) {
+  using T = typename C::T;
+  const int64_t row = int64_t{at.row} + at.begin;
+  load_tile<C::kQk, C::kKeys, C::kThreads>(
+      base + C::kKAt + stage * C::kKBytes, row_of<T>(arguments.k, row, kv_head),
+      arguments.k.row_stride, at.end - at.begin, arguments.shape.head_dim_qk);
+  load_tile<C::kV, C::kKeys, C::kThreads>(
+      base + C::kVAt + stage * C::kVBytes, row_of<T>(arguments.v, row, kv_head),
+      arguments.v.row_stride, at.end - at.begin, arguments.shape.head_dim_v);
+}
+
+template <typename C>
+__global__ void __launch_bounds__(C::kThreads)
+    attention_backward_queries(const __grid_constant__ BackwardArguments arguments) {
+  using T = typename C::T;
+  using QkTile = Tile<C::kQk>;
+  using VTile = Tile<C::kV>;
+  extern __shared__ __align__(128) uint8_t shared[];
+  const WorkList& work = arguments.queries;
+  if (blockIdx.x >= *work.num_items) return;
+  const WorkItem& item = work.items[blockIdx.x];
+  const AttentionShape& shape = arguments.shape;
+  const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
+  KeyBlocks<C::kKeys> next(work, item);
+  if (!next.valid()) return;
+
+  const uint32_t base = shared_address(shared);
+  const int64_t first_row = int64_t{item.own.row} + item.begin;
+  load_tile<C::kQk, C::kRows, C::kThreads>(base, row_of<T>(arguments.q, first_row, head),
+                                           arguments.q.row_stride, item.end - item.begin,
+                                           shape.head_dim_qk);
+  load_tile<C::kV, C::kRows, C::kThreads>(
+      base + C::kDoutAt, row_of<T>(arguments.dout, first_row, head), arguments.dout.row_stride,
+      item.end - item.begin, shape.head_dim_v);
+  load_keys<C>(arguments, next, kv_head, base, 0);
+
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
+  const float scale_log2 = shape.softmax_scale * kLog2E;
+  float shift[2] = {}, delta[2] = {};
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = item.begin + warp_row + 8 * half + lane / 4;
+    if (row >= item.end) continue;
+    const int64_t entry = (int64_t{item.own.row} + row) * shape.num_heads + head;
+    const float lse = arguments.lse[entry];
+    shift[half] = lse == -INFINITY ? 0 : lse * kLog2E;  // a row that saw nothing: all is hidden
+    delta[half] = arguments.delta[entry];
+  }
+
+  Accumulator dq[1][C::kQk / 8];
+  clear(dq);
+  for (int stage = 0; next.valid(); stage ^= 1) {
+    const int begin = next.begin, partner = next.partner;
+    const bool all_seen = next.is_clear();
+    next.advance(work, item);
+    wait_for_copies();
+    __syncthreads();  // this block is there, the one before is used up
+    if (next.valid()) load_keys<C>(arguments, next, kv_head, base, stage ^ 1);
+
+    const uint32_t k_tile = base + C::kKAt + stage * C::kKBytes;
+    const uint32_t v_tile = base + C::kVAt + stage * C::kVBytes;
+    Accumulator scores[1][C::kKeys / 8], grads[1][C::kKeys / 8];
+    clear(scores), clear(grads);
+    multiply_rows<T, C::kQk>(scores, QkTile::lane_down(base, warp_row),
+                             QkTile::lane_across(k_tile));
+    multiply_rows<T, C::kV>(grads, VTile::lane_down(base + C::kDoutAt, warp_row),
+                            VTile::lane_across(v_tile));
+    if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
+#pragma unroll
+    for (int n = 0; n < C::kKeys / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        grads[0][n][i] = exp2_fast(fmaf(scores[0][n][i], scale_log2, -shift[i / 2])) *
+                         (grads[0][n][i] - delta[i / 2]);
+    FragmentA ds[C::kKeys / 16][1];
+    as_left_operand<T>(ds, grads);
+    multiply_columns<T, C::kQk, 1>(dq, ds, QkTile::lane_down(k_tile));
+  }
+  add_rows<C::kQk, 1>(arguments.dq, item, head, shape.head_dim_qk, warp_row, 0,
+                      shape.softmax_scale, dq);
+}
+
+template <typename Function>
+auto with_config(const AttentionShape& shape, Function function) {
+  return with_element_type(shape.type, [&](auto element) {
+    return with_head_dims(shape, [&](auto dims) {
+      return function(Config<decltype(element), decltype(dims)>{},
+                      DqConfig<decltype(element), decltype(dims)>{});
+    });
+  });
+}
+
+}  // namespace
+
+int backward_key_rows(const AttentionShape& shape) {
+  return with_head_dims(shape, [](auto dims) -> int { return Tuning<decltype(dims)>::keys; });
+}
+
+int backward_query_rows(const AttentionShape&) { return 64; }
+
+cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
+  for (const DeviceMatrix& matrix : {arguments.q, arguments.k, arguments.v, arguments.dout,
+                                     arguments.dq, arguments.dk, arguments.dv})
+    if (!is_aligned(matrix)) return cudaErrorInvalidValue;
+  return with_config(arguments.shape, [&](auto keys, auto queries) {
+    using C = decltype(keys);
+    using Dq = decltype(queries);
+    const dim3 grid(arguments.keys.max_items, arguments.shape.num_kv_heads);
+    const cudaError_t error = launch(attention_backward_keys<C>, grid, C::kThreads,
+                                     C::kSharedBytes, stream, arguments);
+    if (error != cudaSuccess || !arguments.deterministic) return error;
+    const dim3 dq_grid(arguments.queries.max_items, arguments.shape.num_heads);
+    return launch(attention_backward_queries<Dq>, dq_grid, Dq::kThreads, Dq::kSharedBytes, stream,
+                  arguments);
+  });
+}
+
+}  // namespace ringside::mma

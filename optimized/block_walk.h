@@ -1,0 +1,110 @@
+// The blocks of partner rows that an item meets, one after the other across its segments.
+//
+// Every block is judged once: outside what the item sees it is never visited; where all of the item
+// sees all of the block it is "clear" and runs without a compare; the rest asks each row.
+#pragma once
+
+#include "optimized/work_list.h"
+
+namespace ringside {
+
+RINGSIDE_HD inline SequenceMask sequence_mask(const WorkList& work, int seq) {
+  return {work.mask, work.len_q(seq), work.len_k(seq)};
+}
+
+// The rows of key segment `k` that every row in [begin, end) of query segment `q` sees.
+RINGSIDE_HD inline Interval keys_seen_by_all(const SequenceMask& mask, const Segment& k,
+                                             const Segment& q, int begin, int end) {
+  const int lo = mask.visible_rows(k, q.position(end - 1)).begin;  // both ends never decrease
+  const int hi = mask.visible_rows(k, q.position(begin)).end;
+  return {lo, hi > lo ? hi : lo};
+}
+
+// The rows of query segment `q` that see every row in [begin, end) of key segment `k`: the mask's
+// bounds solved for the query's place.
+RINGSIDE_HD inline Interval queries_seeing_all(const SequenceMask& s, const Segment& q,
+                                               const Segment& k, int begin, int end) {
+  const int64_t first = k.position(begin), last = k.position(end - 1);
+  const int64_t shift = s.mask.aligned(0, s.len_q, s.len_k);
+  int64_t lo = 0, hi = s.len_q;  // positions
+  const auto at_least = [&](int64_t place) { lo = place - shift > lo ? place - shift : lo; };
+  const auto below = [&](int64_t place) { hi = place - shift < hi ? place - shift : hi; };
+  if (s.mask.right != kUnbounded) at_least(last - s.mask.right);
+  if (s.mask.left != kUnbounded) below(first + s.mask.left + 1);
+  if (s.mask.chunk > 0) {
+    at_least(last / s.mask.chunk * s.mask.chunk);
+    below(first / s.mask.chunk * s.mask.chunk + s.mask.chunk);
+  }
+  if (hi < lo) lo = hi = 0;
+  return q.rows_within({static_cast<int>(lo), static_cast<int>(hi)});
+}
+
+// The key blocks of an item of query rows.
+template <int Block>
+struct KeyBlocks {
+  int partner, partner_end;
+  int row = 0;               // of the resident buffer, where the partner segment begins
+  int begin = 0, end = 0;    // this block and what follows it, counted from `row`
+  Interval clear;
+
+  RINGSIDE_HD KeyBlocks(const WorkList& work, const WorkItem& item)
+      : partner(item.partner_begin - 1), partner_end(item.partner_end) {
+    find(work, item);
+  }
+  RINGSIDE_HD bool valid() const { return partner < partner_end; }
+  RINGSIDE_HD bool is_clear() const { return clear.begin <= begin && begin + Block <= clear.end; }
+  RINGSIDE_HD void advance(const WorkList& work, const WorkItem& item) {
+    begin += Block;
+    if (begin >= end) find(work, item);
+  }
+
+ private:
+  RINGSIDE_HD void find(const WorkList& work, const WorkItem& item) {  // the next partner's first
+    while (++partner < partner_end) {
+      const Segment k = work.partners[partner];
+      const SequenceMask mask = sequence_mask(work, k.seq);
+      const Interval seen = mask.visible_keys(k, item.own, item.begin, item.end);
+      row = k.row, begin = seen.begin, end = seen.end;
+      clear = keys_seen_by_all(mask, k, item.own, item.begin, item.end);
+      if (begin < end) return;
+    }
+  }
+};
+
+// The query blocks of an item of key rows, once for every query head that shares its key head.
+template <int Block>
+struct QueryBlocks {
+  int partner, partner_end, head, head_begin, head_end;
+  int row = 0, first = 0, begin = 0, end = 0;  // as above; a head's blocks begin at `first`
+  Interval clear;
+
+  RINGSIDE_HD QueryBlocks(const WorkList& work, const WorkItem& item, Interval heads)
+      : partner(item.partner_begin - 1), partner_end(item.partner_end), head(heads.begin),
+        head_begin(heads.begin), head_end(heads.end) {
+    if (heads.size() == 0) partner = partner_end;
+    if (valid()) find(work, item);
+  }
+  RINGSIDE_HD bool valid() const { return partner < partner_end; }
+  RINGSIDE_HD bool is_clear() const { return clear.begin <= begin && begin + Block <= clear.end; }
+  RINGSIDE_HD void advance(const WorkList& work, const WorkItem& item) {
+    begin += Block;
+    if (begin < end) return;
+    begin = first;
+    if (++head == head_end) find(work, item);
+  }
+
+ private:
+  RINGSIDE_HD void find(const WorkList& work, const WorkItem& item) {
+    head = head_begin;
+    while (++partner < partner_end) {
+      const Segment q = work.partners[partner];
+      const SequenceMask mask = sequence_mask(work, q.seq);
+      const Interval seeing = mask.seeing_queries(q, item.own, item.begin, item.end);
+      row = q.row, first = begin = seeing.begin, end = seeing.end;
+      clear = queries_seeing_all(mask, q, item.own, item.begin, item.end);
+      if (begin < end) return;
+    }
+  }
+};
+
+}  // namespace ringside
