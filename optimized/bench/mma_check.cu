@@ -10,6 +10,15 @@
 
 using namespace ringside;
 
+struct Lists {
+  WorkList forward, queries, keys;
+};
+
+struct Matrix {
+  void* data;
+  int64_t row_stride, head_stride;
+};
+
 namespace {
 
 template <typename T>
@@ -19,10 +28,6 @@ T* to_device(const std::vector<T>& from) {
   cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice);
   return to;
 }
-
-struct Lists {
-  WorkList forward, queries, keys;
-};
 
 WorkList build(const std::vector<Segment>& own, const std::vector<Segment>& partners, WorkList list,
                int rows, bool own_is_query, const std::vector<int32_t>& cu_own, const WorkList& host) {
@@ -63,11 +68,6 @@ WorkList build(const std::vector<Segment>& own, const std::vector<Segment>& part
 AttentionShape shape_of(const int* s, float scale) {
   return {s[0], s[1], s[2], s[3], s[4], s[5], s[6], scale, static_cast<ElementType>(s[7])};
 }
-
-struct Matrix {
-  void* data;
-  int64_t row_stride, head_stride;
-};
 
 DeviceMatrix matrix(const Matrix& m) { return {m.data, m.row_stride, m.head_stride}; }
 
