@@ -1,8 +1,8 @@
 // Attention backward on the tensor cores by portable mma.sync: bfloat16 and float16.
 //
 // Key blocks outside, query blocks inside. A block of threads takes one item (a block of key rows) and
-// one key head, keeps dk and dv in registers and walks over every query block that sees it, across
-// segments and across the query heads of the group: dk and dv are added to memory once, without atomics.
+// one key head, keeps dk and dv in registers, and walks over every query block that sees it, across
+// segments and across the query heads of the group: dk and dv are added to memory once.
 // Scores are computed transposed, [keys][queries], so that weights and their gradient are the left
 // operands of dv and dk as they lie in registers. Only the gradient of the scores passes through shared
 // memory, for dq = dS K; that product runs one block late, so that one barrier a block is enough.
@@ -104,26 +104,11 @@ __device__ QueryBlock load_queries(const BackwardArguments& arguments, const Wor
   return block;
 }
 
-// scores [keys][queries] become weights, exp(score - lse), zero where a query does not see a key.
+// Hides what a query does not see; scores are [keys][queries].
 template <typename C>
-__device__ void weigh(typename C::Scores& scores, const QueryRows<C::kQueries>& rows, int query,
-                      int warp_key, bool clear, float scale_log2) {
+__device__ void hide_unseen_keys(typename C::Scores& scores, const QueryRows<C::kQueries>& rows,
+                                 int query, int warp_key) {
   const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int n = 0; n < C::kStep / 8; ++n)
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int column = query + 8 * n + lane % 4 * 2 + i;
-      const float shift = rows.lse[column] * kLog2E;
-#pragma unroll
-      for (int m = 0; m < C::kM; ++m)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          float& score = scores[m][n][2 * half + i];
-          score = exp2_fast(fmaf(score, scale_log2, -shift));
-        }
-    }
-  if (clear) return;
 #pragma unroll
   for (int n = 0; n < C::kStep / 8; ++n)
 #pragma unroll
@@ -134,7 +119,28 @@ __device__ void weigh(typename C::Scores& scores, const QueryRows<C::kQueries>& 
 #pragma unroll
         for (int half = 0; half < 2; ++half)
           if (unsigned(warp_key + 16 * m + 8 * half + lane / 4 - seen.x) >= unsigned(seen.y))
-            scores[m][n][2 * half + i] = 0;
+            scores[m][n][2 * half + i] = -INFINITY;
+    }
+}
+
+// scores become weights, exp(score - lse).
+template <typename C>
+__device__ void weigh(typename C::Scores& scores, const QueryRows<C::kQueries>& rows, int query,
+                      float scale_log2) {
+#pragma unroll
+  for (int n = 0; n < C::kStep / 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      // Not below: a query that saw nothing has lse -inf, and all its scores are -inf too.
+      const float lse = rows.lse[query + 8 * n + threadIdx.x % 4 * 2 + i];
+      const float shift = fmaxf(lse * kLog2E, -1e30f);
+#pragma unroll
+      for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float& score = scores[m][n][2 * half + i];
+          score = exp2_fast(fmaf(score, scale_log2, -shift));
+        }
     }
 }
 
@@ -169,64 +175,51 @@ __device__ void store_scores(uint8_t* tile, const typename C::Weights& values, i
       }
 }
 
-// dq += scale dS^T K for one query block, into global memory.
+// Adds a warp's rows to global memory, 16 bytes at a time: neighbouring lanes swap halves of two groups
+// of columns, so that each holds four neighbours. Atomic, as dq needs; dk and dv have one writer, for
+// whom this is an addition that waits for no answer.
+template <int Dim, int Warps, int M, int N>
+__device__ void add_rows(const DeviceMatrix& to, int64_t first_row, int rows, int head, int dim,
+                         int warp_row, int first_column, float scale,
+                         const Accumulator (&sum)[M][N]) {
+  const int lane = threadIdx.x % 32;
+  const bool odd = lane % 2;
+  const int lane_column = first_column + (odd ? 8 : 0) + lane % 4 / 2 * 4;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = warp_row + 16 * m + 8 * half + lane / 4;
+      float* row_begin = row_of<float>(to, first_row + row, head) + lane_column;
+#pragma unroll
+      for (int n = 0; n < N; n += 2) {
+        const float *left = &sum[m][n][2 * half], *right = &sum[m][n + 1][2 * half];
+        const float x = __shfl_xor_sync(~0u, odd ? left[0] : right[0], 1);
+        const float y = __shfl_xor_sync(~0u, odd ? left[1] : right[1], 1);
+        const int column = Dealt<Dim, Warps>::column(n);
+        if (row >= rows || lane_column + column >= dim) continue;
+        if (odd)
+          add_4(row_begin + column, scale * x, scale * y, scale * right[0], scale * right[1]);
+        else
+          add_4(row_begin + column, scale * left[0], scale * left[1], scale * x, scale * y);
+      }
+    }
+}
+
+// dq += scale dS^T K for one query block.
 template <typename C>
 __device__ void add_dq(const BackwardArguments& arguments, const QueryBlock& block, uint32_t ds_tile,
                        uint32_t k_tile) {
-  using Columns = Dealt<C::kQk, C::kDqWarps>;
-  const AttentionShape& shape = arguments.shape;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int first_row = warp / C::kDqWarps * 16 * C::kDqM;
-  const int first_column = Columns::first_column(warp % C::kDqWarps);
+  const int warp = threadIdx.x / 32, first_row = warp / C::kDqWarps * 16 * C::kDqM;
+  const int first_column = Dealt<C::kQk, C::kDqWarps>::first_column(warp % C::kDqWarps);
   Accumulator dq[C::kDqM][C::kQk / 8 / C::kDqWarps];
   clear(dq);
   multiply_transposed<typename C::T, C::kKeys, C::kQueries, C::kQk, C::kDqWarps>(
       dq, C::ScoreTile::lane_across(ds_tile, 0, first_row),
       C::QkTile::lane_down(k_tile, 0, first_column));
-  // Neighbouring lanes swap halves of two groups, so that each holds four neighbours in memory.
-  const bool odd = lane % 2;
-  const int column = first_column + (odd ? 8 : 0) + lane % 4 / 2 * 4;
-#pragma unroll
-  for (int m = 0; m < C::kDqM; ++m)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = first_row + 16 * m + 8 * half + lane / 4;
-      float* to = row_of<float>(arguments.dq, block.row + row, block.head) + column;
-#pragma unroll
-      for (int n = 0; n < C::kQk / 8 / C::kDqWarps; n += 2) {
-        const float *left = &dq[m][n][2 * half], *right = &dq[m][n + 1][2 * half];
-        const float2 own = odd ? float2{right[0], right[1]} : float2{left[0], left[1]};
-        float2 other = odd ? float2{left[0], left[1]} : float2{right[0], right[1]};
-        other.x = __shfl_xor_sync(~0u, other.x, 1);
-        other.y = __shfl_xor_sync(~0u, other.y, 1);
-        const float2 first = odd ? other : own, second = odd ? own : other;
-        const float scale = shape.softmax_scale;
-        if (row < block.rows && column + Columns::column(n) < shape.head_dim_qk)
-          add_4_atomically(to + Columns::column(n), scale * first.x, scale * first.y,
-                           scale * second.x, scale * second.y);
-      }
-    }
-}
-
-// Adds a warp's rows of dk or dv to global memory.
-template <int Dim, int Warps, int M, int N>
-__device__ void add_rows(const DeviceMatrix& to, const WorkItem& item, int head, int dim,
-                         int warp_key, int first_column, float scale,
-                         const Accumulator (&sum)[M][N]) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = item.begin + warp_key + 16 * m + 8 * half + lane / 4;
-      if (row >= item.end) continue;
-      float* first = row_of<float>(to, int64_t{item.own.row} + row, head) + lane % 4 * 2;
-#pragma unroll
-      for (int n = 0; n < N; ++n) {
-        const int column = first_column + Dealt<Dim, Warps>::column(n);
-        if (column < dim) add_pair(first + column, 1, scale, &sum[m][n][2 * half]);
-      }
-    }
+  add_rows<C::kQk, C::kDqWarps>(arguments.dq, block.row, block.rows, block.head,
+                                arguments.shape.head_dim_qk, first_row, first_column,
+                                arguments.shape.softmax_scale, dq);
 }
 
 // Scores of one warp, its keys against kStep queries: weights and d(scores) as left operands.
@@ -241,7 +234,8 @@ __device__ void score_step(typename C::Weights& p, typename C::Weights& ds, uint
   clear(scores);
   multiply_rows<T, C::kQk>(scores, C::QkTile::lane_down(shared_base, warp_key),
                            C::QkTile::lane_across(q_tile, query));
-  weigh<C>(scores, rows, query, warp_key, clear_block, scale_log2);
+  if (!clear_block) hide_unseen_keys<C>(scores, rows, query, warp_key);
+  weigh<C>(scores, rows, query, scale_log2);
   clear(grads);
   multiply_rows<T, C::kV>(grads, C::VTile::lane_down(shared_base + C::kAtV, warp_key),
                           C::VTile::lane_across(dout_tile, query));
@@ -262,9 +256,6 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   const WorkItem& item = work.items[blockIdx.x];
   const AttentionShape& shape = arguments.shape;
   const int kv_head = blockIdx.y;
-  QueryBlocks<C::kQueries> next(work, item, query_heads_of(shape, kv_head));
-  if (!next.valid()) return;
-
   const uint32_t base = shared_address(shared);
   const int64_t key_row = int64_t{item.own.row} + item.begin;
   load_tile<C::kQk, C::kKeys, C::kThreads>(base, row_of<T>(arguments.k, key_row, kv_head),
@@ -273,6 +264,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   load_tile<C::kV, C::kKeys, C::kThreads>(base + C::kAtV, row_of<T>(arguments.v, key_row, kv_head),
                                           arguments.v.row_stride, item.end - item.begin,
                                           shape.head_dim_v);
+  QueryBlocks<C::kQueries> next(work, item, query_heads_of(shape, kv_head));
+  if (!next.valid()) return;
   QueryBlock coming = load_queries<C>(arguments, item, next, shared, 0), previous;
 
   const int warp = threadIdx.x / 32, part = warp % C::kSplit;
@@ -309,7 +302,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
       score_step<C>(p, ds, base, rows, stage, warp_key, part * C::kStep, block.clear, scale_log2);
       store_scores<C>(ds_tile, ds, warp_key, part * C::kStep);
       store_scores<C>(shared + C::kAtP, p, warp_key, part * C::kStep);
-      __syncthreads();  // warps of the same keys have filled in each other's queries
+      // Warps of the same keys have filled in each other's queries.
+      synchronize(1 + warp / C::kSplit, 32 * C::kSplit);
       multiply_tiles<T, C::kQueries, C::kV, C::kSplit>(
           dv, C::ScoreTile::lane_down(base + C::kAtP, warp_key),
           C::VTile::lane_down(dout_tile, 0, DvColumns::first_column(part)));
@@ -322,9 +316,10 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
       add_dq<C>(arguments, block, shared_address(ds_tile), base);
     }
   }
-  add_rows<C::kQk, C::kSplit>(arguments.dk, item, kv_head, shape.head_dim_qk, warp_key,
+  const int keys = item.end - item.begin;
+  add_rows<C::kQk, C::kSplit>(arguments.dk, key_row, keys, kv_head, shape.head_dim_qk, warp_key,
                               DkColumns::first_column(part), shape.softmax_scale, dk);
-  add_rows<C::kV, C::kSplit>(arguments.dv, item, kv_head, shape.head_dim_v, warp_key,
+  add_rows<C::kV, C::kSplit>(arguments.dv, key_row, keys, kv_head, shape.head_dim_v, warp_key,
                              DvColumns::first_column(part), 1, dv);
 }
 
@@ -420,8 +415,8 @@ __global__ void __launch_bounds__(C::kThreads)
     as_left_operand<T>(ds, grads);
     multiply_columns<T, C::kQk, 1>(dq, ds, QkTile::lane_down(k_tile));
   }
-  add_rows<C::kQk, 1>(arguments.dq, item, head, shape.head_dim_qk, warp_row, 0,
-                      shape.softmax_scale, dq);
+  add_rows<C::kQk, 1>(arguments.dq, first_row, item.end - item.begin, head, shape.head_dim_qk,
+                      warp_row, 0, shape.softmax_scale, dq);
 }
 
 template <typename Function>

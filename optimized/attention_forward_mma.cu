@@ -132,11 +132,12 @@ __device__ void merge(const ForwardArguments& arguments, const WorkItem& item, i
       __syncwarp();  // the four lanes of a row have read it
       if (!stored) continue;
       if (lane % 4 == 0) *lse = weights.lse;
+      const float factor = weights.b / sum;
       float* to = row_of<float>(arguments.out, physical, head) + lane % 4 * 2;
 #pragma unroll
       for (int n = 0; n < C::kV / 8; ++n)
         if (8 * n < shape.head_dim_v)
-          add_pair(to + 8 * n, weights.a, weights.b / sum, &output[m][n][2 * half]);
+          add_pair(to + 8 * n, weights.a, factor, &output[m][n][2 * half]);
     }
 }
 

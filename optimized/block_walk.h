@@ -20,24 +20,44 @@ RINGSIDE_HD inline Interval keys_seen_by_all(const SequenceMask& mask, const Seg
   return {lo, hi > lo ? hi : lo};
 }
 
-// The rows of query segment `q` that see every row in [begin, end) of key segment `k`: the mask's
-// bounds solved for the query's place.
-RINGSIDE_HD inline Interval queries_seeing_all(const SequenceMask& s, const Segment& q,
-                                               const Segment& k, int begin, int end) {
-  const int64_t first = k.position(begin), last = k.position(end - 1);
-  const int64_t shift = s.mask.aligned(0, s.len_q, s.len_k);
-  int64_t lo = 0, hi = s.len_q;  // positions
-  const auto at_least = [&](int64_t place) { lo = place - shift > lo ? place - shift : lo; };
-  const auto below = [&](int64_t place) { hi = place - shift < hi ? place - shift : hi; };
-  if (s.mask.right != kUnbounded) at_least(last - s.mask.right);
-  if (s.mask.left != kUnbounded) below(first + s.mask.left + 1);
-  if (s.mask.chunk > 0) {
-    at_least(last / s.mask.chunk * s.mask.chunk);
-    below(first / s.mask.chunk * s.mask.chunk + s.mask.chunk);
+// The mask's bounds solved for the query: which rows of query segment `q` see some (or all) of the rows
+// [begin, end) of key segment `k`. Rows that see some may have others between them that see none.
+struct SeeingQueries {
+  Interval some, all;
+
+  RINGSIDE_HD SeeingQueries(const SequenceMask& s, const Segment& q, const Segment& k, int begin,
+                            int end) {
+    const int64_t shift = s.mask.aligned(0, s.len_q, s.len_k);
+    const int64_t first = k.position(begin) - shift, last = k.position(end - 1) - shift;
+    int64_t some_lo = 0, some_hi = s.len_q, all_lo = 0, all_hi = s.len_q;  // positions
+    const auto narrow = [](int64_t& lo, int64_t& hi, int64_t at_least, int64_t below) {
+      lo = at_least > lo ? at_least : lo;
+      hi = below < hi ? below : hi;
+    };
+    if (s.mask.right != kUnbounded) {
+      narrow(some_lo, some_hi, first - s.mask.right, s.len_q);
+      narrow(all_lo, all_hi, last - s.mask.right, s.len_q);
+    }
+    if (s.mask.left != kUnbounded) {
+      narrow(some_lo, some_hi, 0, last + s.mask.left + 1);
+      narrow(all_lo, all_hi, 0, first + s.mask.left + 1);
+    }
+    if (const int64_t chunk = s.mask.chunk; chunk > 0) {
+      const int64_t of_first = (first + shift) / chunk * chunk - shift;
+      const int64_t of_last = (last + shift) / chunk * chunk - shift;
+      narrow(some_lo, some_hi, of_first, of_last + chunk);
+      narrow(all_lo, all_hi, of_last, of_first + chunk);
+    }
+    some = rows(q, some_lo, some_hi);
+    all = rows(q, all_lo, all_hi);
   }
-  if (hi < lo) lo = hi = 0;
-  return q.rows_within({static_cast<int>(lo), static_cast<int>(hi)});
-}
+
+ private:
+  RINGSIDE_HD static Interval rows(const Segment& q, int64_t lo, int64_t hi) {
+    if (hi <= lo) return {};
+    return q.rows_within({static_cast<int>(lo), static_cast<int>(hi)});
+  }
+};
 
 // The key blocks of an item of query rows.
 template <int Block>
@@ -99,9 +119,9 @@ struct QueryBlocks {
     while (++partner < partner_end) {
       const Segment q = work.partners[partner];
       const SequenceMask mask = sequence_mask(work, q.seq);
-      const Interval seeing = mask.seeing_queries(q, item.own, item.begin, item.end);
-      row = q.row, first = begin = seeing.begin, end = seeing.end;
-      clear = queries_seeing_all(mask, q, item.own, item.begin, item.end);
+      const SeeingQueries seeing(mask, q, item.own, item.begin, item.end);
+      row = q.row, first = begin = seeing.some.begin, end = seeing.some.end;
+      clear = seeing.all;
       if (begin < end) return;
     }
   }

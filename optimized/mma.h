@@ -88,14 +88,19 @@ __device__ inline void copy_4_async(uint32_t to, const void* from, bool valid) {
 // Copies that this thread started have landed; a barrier then says so of every thread's.
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// A barrier among `threads` threads, whole warps; numbers 1 to 15, as 0 is __syncthreads.
+__device__ inline void synchronize(int number, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 __device__ inline float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// Adds four neighbours (16-byte aligned) to global memory, atomically each.
-__device__ inline void add_4_atomically(float* to, float a, float b, float c, float d) {
+// Adds four neighbours (16-byte aligned) to global memory, each atomically, and waits for no answer.
+__device__ inline void add_4(float* to, float a, float b, float c, float d) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c),
                "f"(d)
