@@ -21,11 +21,11 @@ template <typename Dims>
 struct Tuning;
 // clang-format off
 template <> struct Tuning<HeadDims<64, 64>>   { enum { queries = 64, step = 32, keys = 128, warp_keys = 32, split = 1, dq_warps = 2, blocks = 2 }; };
-template <> struct Tuning<HeadDims<96, 96>>   { enum { queries = 64, step = 64, keys = 128, warp_keys = 16, split = 1, dq_warps = 2, blocks = 1 }; };
-template <> struct Tuning<HeadDims<128, 128>> { enum { queries = 64, step = 64, keys = 128, warp_keys = 16, split = 1, dq_warps = 4, blocks = 1 }; };
-template <> struct Tuning<HeadDims<192, 128>> { enum { queries = 64, step = 32, keys = 128, warp_keys = 16, split = 1, dq_warps = 4, blocks = 1 }; };
-template <> struct Tuning<HeadDims<192, 192>> { enum { queries = 64, step = 32, keys = 64, warp_keys = 16, split = 2, dq_warps = 4, blocks = 1 }; };
-template <> struct Tuning<HeadDims<256, 256>> { enum { queries = 64, step = 32, keys = 64, warp_keys = 16, split = 2, dq_warps = 4, blocks = 1 }; };
+template <> struct Tuning<HeadDims<96, 96>>   { enum { queries = 64, step = 32, keys = 128, warp_keys = 32, split = 2, dq_warps = 2, blocks = 1 }; };
+template <> struct Tuning<HeadDims<128, 128>> { enum { queries = 64, step = 32, keys = 128, warp_keys = 32, split = 2, dq_warps = 4, blocks = 1 }; };
+template <> struct Tuning<HeadDims<192, 128>> { enum { queries = 64, step = 32, keys = 128, warp_keys = 32, split = 2, dq_warps = 4, blocks = 1 }; };
+template <> struct Tuning<HeadDims<192, 192>> { enum { queries = 64, step = 16, keys = 64, warp_keys = 32, split = 4, dq_warps = 4, blocks = 1 }; };
+template <> struct Tuning<HeadDims<256, 256>> { enum { queries = 64, step = 16, keys = 64, warp_keys = 32, split = 4, dq_warps = 4, blocks = 1 }; };
 // clang-format on
 
 template <typename Element, typename Dims>

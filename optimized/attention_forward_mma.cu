@@ -16,11 +16,11 @@ namespace {
 
 template <typename Dims>
 struct Tuning;  // query rows and key rows of a block, rows of a warp, stages of K and V
-template <> struct Tuning<HeadDims<64, 64>>   { enum { rows = 128, keys = 64, warp_rows = 32, stages = 2, blocks = 2 }; };
-template <> struct Tuning<HeadDims<96, 96>>   { enum { rows = 128, keys = 64, warp_rows = 32, stages = 2, blocks = 2 }; };
+template <> struct Tuning<HeadDims<64, 64>>   { enum { rows = 128, keys = 128, warp_rows = 32, stages = 1, blocks = 2 }; };
+template <> struct Tuning<HeadDims<96, 96>>   { enum { rows = 128, keys = 64, warp_rows = 32, stages = 1, blocks = 2 }; };
 template <> struct Tuning<HeadDims<128, 128>> { enum { rows = 128, keys = 64, warp_rows = 32, stages = 2, blocks = 2 }; };
 template <> struct Tuning<HeadDims<192, 128>> { enum { rows = 128, keys = 64, warp_rows = 32, stages = 1, blocks = 2 }; };
-template <> struct Tuning<HeadDims<192, 192>> { enum { rows = 128, keys = 64, warp_rows = 16, stages = 2, blocks = 1 }; };
+template <> struct Tuning<HeadDims<192, 192>> { enum { rows = 64, keys = 64, warp_rows = 16, stages = 1, blocks = 2 }; };
 template <> struct Tuning<HeadDims<256, 256>> { enum { rows = 128, keys = 64, warp_rows = 16, stages = 1, blocks = 1 }; };
 
 template <typename Element, typename Dims>
