@@ -37,7 +37,7 @@ struct Config {
   static constexpr int kM = Choice::warp_keys / 16, kBlocksPerSm = Choice::blocks;
   static constexpr int kWarps = kKeys / Choice::warp_keys * kSplit, kThreads = 32 * kWarps;
   static constexpr int kDqWarps = Choice::dq_warps, kDqM = kQueries * kDqWarps / kWarps / 16;
-  static_assert(kSplit == 1 || kStep * kSplit == kQueries, "split warps share the queries too");
+  static constexpr int kOwn = kQueries / kSplit;  // warps of the same keys share the queries too
 
   // Shared memory: K and V, two stages of Q, dout and dS, one of P (split only), then per stage and
   // query lse, delta, and the keys it sees.
@@ -287,29 +287,29 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     const auto& rows = reinterpret_cast<QueryRows<C::kQueries>*>(shared + C::kAtRows)[stage];
     const uint32_t q_tile = base + C::kAtQ + stage * C::kQBytes;
     const uint32_t dout_tile = base + C::kAtDout + stage * C::kDoutBytes;
-    uint8_t* ds_tile = shared + C::kAtDs + stage * C::kScoreBytes;
-    if constexpr (C::kSplit == 1) {
+    uint8_t *ds_tile = shared + C::kAtDs + stage * C::kScoreBytes, *p_tile = shared + C::kAtP;
 #pragma unroll
-      for (int query = 0; query < C::kQueries; query += C::kStep) {
-        typename C::Weights p, ds;
-        score_step<C>(p, ds, base, rows, stage, warp_key, query, block.clear, scale_log2);
-        store_scores<C>(ds_tile, ds, warp_key, query);
-        multiply_columns<T, C::kV, 1>(dv, p, C::VTile::lane_down(dout_tile, query));
-        multiply_columns<T, C::kQk, 1>(dk, ds, C::QkTile::lane_down(q_tile, query));
-      }
-    } else {
+    for (int step = 0; step < C::kOwn; step += C::kStep) {
+      const int query = part * C::kOwn + step;
       typename C::Weights p, ds;
-      score_step<C>(p, ds, base, rows, stage, warp_key, part * C::kStep, block.clear, scale_log2);
-      store_scores<C>(ds_tile, ds, warp_key, part * C::kStep);
-      store_scores<C>(shared + C::kAtP, p, warp_key, part * C::kStep);
-      // Warps of the same keys have filled in each other's queries.
-      synchronize(1 + warp / C::kSplit, 32 * C::kSplit);
-      multiply_tiles<T, C::kQueries, C::kV, C::kSplit>(
-          dv, C::ScoreTile::lane_down(base + C::kAtP, warp_key),
-          C::VTile::lane_down(dout_tile, 0, DvColumns::first_column(part)));
-      multiply_tiles<T, C::kQueries, C::kQk, C::kSplit>(
-          dk, C::ScoreTile::lane_down(shared_address(ds_tile), warp_key),
-          C::QkTile::lane_down(q_tile, 0, DkColumns::first_column(part)));
+      score_step<C>(p, ds, base, rows, stage, warp_key, query, block.clear, scale_log2);
+      store_scores<C>(ds_tile, ds, warp_key, query);
+      if (C::kSplit > 1) store_scores<C>(p_tile, p, warp_key, query);
+      multiply_columns<T, C::kV, C::kSplit>(
+          dv, p, C::VTile::lane_down(dout_tile, query, DvColumns::first_column(part)));
+      multiply_columns<T, C::kQk, C::kSplit>(
+          dk, ds, C::QkTile::lane_down(q_tile, query, DkColumns::first_column(part)));
+    }
+    if (C::kSplit > 1) synchronize(1 + warp / C::kSplit, 32 * C::kSplit);
+#pragma unroll
+    for (int other = 1; other < C::kSplit; ++other) {  // what the warps of the same keys scored
+      const int query = (part + other) % C::kSplit * C::kOwn;
+      multiply_tiles<T, C::kQueries, C::kOwn, C::kV, C::kSplit>(
+          dv, C::ScoreTile::lane_down(shared_address(p_tile), warp_key, query),
+          C::VTile::lane_down(dout_tile, query, DvColumns::first_column(part)));
+      multiply_tiles<T, C::kQueries, C::kOwn, C::kQk, C::kSplit>(
+          dk, C::ScoreTile::lane_down(shared_address(ds_tile), warp_key, query),
+          C::QkTile::lane_down(q_tile, query, DkColumns::first_column(part)));
     }
     if (!next.valid() && !arguments.deterministic) {  // nobody comes after
       __syncthreads();

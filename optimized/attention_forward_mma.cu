@@ -15,25 +15,27 @@ namespace ringside::mma {
 namespace {
 
 template <typename Dims>
-struct Tuning;  // query rows and key rows of a block, rows of a warp, stages of K and V
-template <> struct Tuning<HeadDims<64, 64>>   { enum { rows = 128, keys = 128, warp_rows = 32, stages = 1, blocks = 2 }; };
-template <> struct Tuning<HeadDims<96, 96>>   { enum { rows = 128, keys = 64, warp_rows = 32, stages = 1, blocks = 2 }; };
-template <> struct Tuning<HeadDims<128, 128>> { enum { rows = 128, keys = 64, warp_rows = 32, stages = 2, blocks = 2 }; };
-template <> struct Tuning<HeadDims<192, 128>> { enum { rows = 128, keys = 64, warp_rows = 32, stages = 1, blocks = 2 }; };
-template <> struct Tuning<HeadDims<192, 192>> { enum { rows = 64, keys = 64, warp_rows = 16, stages = 1, blocks = 2 }; };
-template <> struct Tuning<HeadDims<256, 256>> { enum { rows = 128, keys = 64, warp_rows = 16, stages = 1, blocks = 1 }; };
+struct Tuning;  // query rows and key rows of a block, rows of a warp, blocks of a multiprocessor
+// clang-format off
+template <> struct Tuning<HeadDims<64, 64>>   { enum { rows = 128, keys = 128, warp_rows = 32, blocks = 2 }; };
+template <> struct Tuning<HeadDims<96, 96>>   { enum { rows = 128, keys = 64, warp_rows = 32, blocks = 2 }; };
+template <> struct Tuning<HeadDims<128, 128>> { enum { rows = 128, keys = 64, warp_rows = 32, blocks = 2 }; };
+template <> struct Tuning<HeadDims<192, 128>> { enum { rows = 128, keys = 64, warp_rows = 32, blocks = 2 }; };
+template <> struct Tuning<HeadDims<192, 192>> { enum { rows = 64, keys = 64, warp_rows = 16, blocks = 2 }; };
+template <> struct Tuning<HeadDims<256, 256>> { enum { rows = 128, keys = 64, warp_rows = 16, blocks = 1 }; };
+// clang-format on
 
 template <typename Element, typename Dims>
 struct Config {
   using T = Element;
   using Choice = Tuning<Dims>;
   static constexpr int kQk = Dims::kQk, kV = Dims::kV;
-  static constexpr int kRows = Choice::rows, kKeys = Choice::keys, kStages = Choice::stages;
+  static constexpr int kRows = Choice::rows, kKeys = Choice::keys;
   static constexpr int kM = Choice::warp_rows / 16;  // fragments of 16 rows a warp
   static constexpr int kThreads = kRows / Choice::warp_rows * 32, kBlocksPerSm = Choice::blocks;
   static constexpr int kKBytes = Tile<kQk>::bytes(kKeys), kVBytes = Tile<kV>::bytes(kKeys);
   static constexpr int kQBytes = Tile<kQk>::bytes(kRows);
-  static constexpr int kSharedBytes = kQBytes + kStages * (kKBytes + kVBytes);
+  static constexpr int kSharedBytes = kQBytes + kKBytes + kVBytes;
 
   using Scores = Accumulator[kM][kKeys / 8];
   using Weights = FragmentA[kKeys / 16][kM];
@@ -155,56 +157,44 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   KeyBlocks<C::kKeys> next(work, item);
   if (!next.valid()) return;
 
-  const uint32_t q_tile = shared_address(shared), k_tiles = q_tile + C::kQBytes;
-  const uint32_t v_tiles = k_tiles + C::kStages * C::kKBytes;
-  const auto load_k = [&](int stage) {
+  const uint32_t q_tile = shared_address(shared), k_tile = q_tile + C::kQBytes;
+  const uint32_t v_tile = k_tile + C::kKBytes;
+  const auto load_k = [&] {
     load_tile<C::kQk, C::kKeys, C::kThreads>(
-        k_tiles + stage * C::kKBytes, row_of<T>(arguments.k, int64_t{next.row} + next.begin, kv_head),
+        k_tile, row_of<T>(arguments.k, int64_t{next.row} + next.begin, kv_head),
         arguments.k.row_stride, next.end - next.begin, shape.head_dim_qk);
   };
-  const auto load_v = [&](int stage, int row, int rows) {
-    load_tile<C::kV, C::kKeys, C::kThreads>(v_tiles + stage * C::kVBytes,
-                                            row_of<T>(arguments.v, row, kv_head),
-                                            arguments.v.row_stride, rows, shape.head_dim_v);
-  };
-
   load_tile<C::kQk, C::kRows, C::kThreads>(
       q_tile, row_of<T>(arguments.q, int64_t{item.own.row} + item.begin, head),
       arguments.q.row_stride, item.end - item.begin, shape.head_dim_qk);
-  load_k(0);
-  if (C::kStages == 2) load_v(0, next.row + next.begin, next.end - next.begin);
+  load_k();
 
   const float scale_log2 = shape.softmax_scale * kLog2E;
-  const uint32_t q_lane = Tile<C::kQk>::lane_down(q_tile, warp_row);
-  const uint32_t k_lane = Tile<C::kQk>::lane_across(k_tiles);
-  const uint32_t v_lane = Tile<C::kV>::lane_down(v_tiles);
   OnlineSoftmax<C> softmax;
   typename C::Output output;
   clear(output);
-  for (int stage = 0; next.valid(); stage = C::kStages == 2 ? stage ^ 1 : 0) {
-    const int begin = next.begin, partner = next.partner, row = next.row + begin;
-    const int rows = next.end - begin;
+  while (next.valid()) {
+    wait_for_copies();
+    __syncthreads();  // K is there, V is used up
+    load_tile<C::kV, C::kKeys, C::kThreads>(
+        v_tile, row_of<T>(arguments.v, int64_t{next.row} + next.begin, kv_head),
+        arguments.v.row_stride, next.end - next.begin, shape.head_dim_v);
+    typename C::Scores scores;
+    clear(scores);
+    multiply_rows<T, C::kQk>(scores, Tile<C::kQk>::lane_down(q_tile, warp_row),
+                             Tile<C::kQk>::lane_across(k_tile));
+
+    const int begin = next.begin, partner = next.partner;
     const bool all_seen = next.is_clear();
     next.advance(work, item);
     wait_for_copies();
-    __syncthreads();  // this block's K (two stages: and V) is there, the block before is used up
-    if (C::kStages == 1) load_v(0, row, rows);
-    if (C::kStages == 2 && next.valid())
-      load_k(stage ^ 1), load_v(stage ^ 1, next.row + next.begin, next.end - next.begin);
-
-    typename C::Scores scores;
-    clear(scores);
-    multiply_rows<T, C::kQk>(scores, q_lane, k_lane + stage * C::kKBytes);
-    if (C::kStages == 1) {
-      wait_for_copies();
-      __syncthreads();  // V is there, K is used up
-      if (next.valid()) load_k(0);
-    }
+    __syncthreads();  // V is there, K is used up
+    if (next.valid()) load_k();
     if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
     softmax.update(scores, output, scale_log2);
     typename C::Weights weights;
     as_left_operand<T>(weights, scores);
-    multiply_columns<T, C::kV, 1>(output, weights, v_lane + stage * C::kVBytes);
+    multiply_columns<T, C::kV, 1>(output, weights, Tile<C::kV>::lane_down(v_tile));
   }
   merge<C>(arguments, item, head, warp_row, softmax, output);
 }

@@ -126,14 +126,14 @@ __device__ inline void multiply_columns(Accumulator (&sum)[M][N], const Fragment
     }
 }
 
-// sum += a . b over K: a [16 M][K] from lane_down, b as above.
-template <typename T, int K, int Dim, int Warps, int M, int N>
+// sum += a . b over K: a [16 M][K columns of ADim] from lane_down, b as above.
+template <typename T, int ADim, int K, int Dim, int Warps, int M, int N>
 __device__ inline void multiply_tiles(Accumulator (&sum)[M][N], uint32_t a_lane, uint32_t b_lane) {
 #pragma unroll
   for (int k = 0; k < K; k += 16) {
     FragmentA a[1][M];
 #pragma unroll
-    for (int m = 0; m < M; ++m) load_matrices(a[0][m], Tile<K>::at(a_lane, 16 * m, k));
+    for (int m = 0; m < M; ++m) load_matrices(a[0][m], Tile<ADim>::at(a_lane, 16 * m, k));
     multiply_columns<T, Dim, Warps>(sum, a, Tile<Dim>::at(b_lane, k, 0));
   }
 }
