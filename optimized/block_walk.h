@@ -12,13 +12,20 @@ RINGSIDE_HD inline SequenceMask sequence_mask(const WorkList& work, int seq) {
   return {work.mask, work.len_q(seq), work.len_k(seq)};
 }
 
-// The rows of key segment `k` that every row in [begin, end) of query segment `q` sees.
-RINGSIDE_HD inline Interval keys_seen_by_all(const SequenceMask& mask, const Segment& k,
-                                             const Segment& q, int begin, int end) {
-  const int lo = mask.visible_rows(k, q.position(end - 1)).begin;  // both ends never decrease
-  const int hi = mask.visible_rows(k, q.position(begin)).end;
-  return {lo, hi > lo ? hi : lo};
-}
+// Which rows of key segment `k` some (or all) of the rows [begin, end) of query segment `q` see. Both
+// ends of what a row sees never decrease, so the first and the last row are enough; rows between the
+// ends of `some` may be seen by none.
+struct SeenKeys {
+  Interval some, all;
+
+  RINGSIDE_HD SeenKeys(const SequenceMask& s, const Segment& k, const Segment& q, int begin,
+                       int end) {
+    const Interval first = s.visible_rows(k, q.position(begin));
+    const Interval last = s.visible_rows(k, q.position(end - 1));
+    some = {first.begin, last.end > first.begin ? last.end : first.begin};
+    all = {last.begin, first.end > last.begin ? first.end : last.begin};
+  }
+};
 
 // The mask's bounds solved for the query: which rows of query segment `q` see some (or all) of the rows
 // [begin, end) of key segment `k`. Rows that see some may have others between them that see none.
@@ -83,9 +90,9 @@ struct KeyBlocks {
     while (++partner < partner_end) {
       const Segment k = work.partners[partner];
       const SequenceMask mask = sequence_mask(work, k.seq);
-      const Interval seen = mask.visible_keys(k, item.own, item.begin, item.end);
-      row = k.row, begin = seen.begin, end = seen.end;
-      clear = keys_seen_by_all(mask, k, item.own, item.begin, item.end);
+      const SeenKeys seen(mask, k, item.own, item.begin, item.end);
+      row = k.row, begin = seen.some.begin, end = seen.some.end;
+      clear = seen.all;
       if (begin < end) return;
     }
   }

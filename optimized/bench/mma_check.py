@@ -2,6 +2,7 @@
 
     mma_check.py check  LIBRARY        every mask, partition, head dimension; NaN in whatever is not data
     mma_check.py small  LIBRARY        a reduced check, for compute-sanitizer
+    mma_check.py race   LIBRARY        the same launches alone, for its racecheck
     mma_check.py profile LIBRARY       one forward and backward each, for a profiler
     mma_check.py bench  LIBRARY...     forward and backward, alternately with torch's varlen_attn
 
@@ -276,6 +277,28 @@ def check(library: Library, case: Case) -> dict[str, tuple[float, float]]:
     return result
 
 
+def launch_only(library: Library, case: Case) -> None:
+    """Forward and both backwards on arbitrary data, no kernel of anybody else's between them."""
+    shape = shape_of(case.heads, case.kv_heads, case.dims, case.dtype)
+    q_segments, rows_q, _ = gathered(case, case.lens_q)
+    k_segments, rows_k, _ = gathered(case, case.lens_k)
+    lists = library.lists(shape, sum(q_segments, []), sum(k_segments, []), case.lens_q, case.lens_k,
+                          case.mask)
+
+    def random(rows, heads, dim, dtype=case.dtype):
+        return torch.randn(rows, heads, dim).to(dtype).cuda()
+
+    (d_qk, d_v), h, kv = case.dims, case.heads, case.kv_heads
+    q, k, v, dout = (random(rows_q, h, d_qk), random(rows_k, kv, d_qk), random(rows_k, kv, d_v),
+                     random(rows_q, h, d_v))
+    out, lse, delta = (random(rows_q, h, dim, torch.float32) for dim in (d_v, 1, 1))
+    grads = [random(*x.shape, torch.float32) for x in (q, k, v)]
+    library.forward(lists, shape, 0.1, [q, k, v, out], lse)
+    for deterministic in (False, True):
+        library.backward(lists, shape, 0.1, [q, k, v, dout, *grads], lse, delta, deterministic)
+    torch.cuda.synchronize()
+
+
 EDGES = [0, 1, 63, 64, 65, 127, 128, 129, 300]
 MASKS = [FULL, CAUSAL, (100, 0, 0, 0), (30, 17, 0, 0), (NONE, NONE, 96, 0), (NONE, 0, 100, 0),
          (50, 0, 128, 0), BOTTOM_RIGHT, (40, 20, 0, 1)]
@@ -449,6 +472,10 @@ def main() -> int:
     verb, libraries = sys.argv[1], [Library(path) for path in sys.argv[2:]]
     if verb in ("check", "small"):
         return run_checks(libraries[0], cases() if verb == "check" else small_cases())
+    if verb == "race":
+        for case in small_cases():
+            launch_only(libraries[0], case)
+        return 0
     if verb == "profile":
         for d in (128, 64):
             bench_case(libraries, None, f"d{d}", [16384], CAUSAL, 8, d, repeats=1)
