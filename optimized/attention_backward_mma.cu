@@ -1,21 +1,22 @@
 // Attention backward on the tensor cores by portable mma.sync: bfloat16 and float16.
 //
-// Key blocks outside, query blocks inside. A block of threads takes one item (a block of key rows) and
-// one key head, keeps dk and dv in registers, and walks over every query block that sees it, across
-// segments and across the query heads of the group: dk and dv are added to memory once.
+// Key blocks outside, query blocks inside. A block of threads takes one item (a block of key rows)
+// and one key head, keeps dk and dv in registers, and walks over every query block that sees it,
+// across segments and across the query heads of the group: dk and dv are added to memory once.
 // Scores are computed transposed, [keys][queries], so that weights and their gradient are the left
-// operands of dv and dk as they lie in registers. Only the gradient of the scores passes through shared
-// memory, for dq = dS K; that product runs one block late, so that one barrier a block is enough.
+// operands of dv and dk as they lie in registers. Only the gradient of the scores passes through
+// shared memory, for dq = dS K; that product runs one block late, so that one barrier a block is
+// enough.
 //
-// dq goes to memory by float32 atomic adds. Deterministic mode leaves it out and a second kernel, query
-// blocks outside, computes it again from scratch: 7 products instead of 5, no workspace.
+// dq goes to memory by float32 atomic adds. Deterministic mode leaves it out and a second kernel,
+// query blocks outside, computes it again from scratch: 7 products instead of 5, no workspace.
 #include "optimized/attention_mma.cuh"
 
 namespace ringside::mma {
 namespace {
 
-// queries: rows of a query block; step: of them at one time in registers; keys: rows of a key block;
-// warp_keys: of them in one warp; split: warps that share the columns of dk and dv;
+// queries: rows of a query block; step: of them at one time in registers; keys: rows of a key
+// block; warp_keys: of them in one warp; split: warps that share the columns of dk and dv;
 // dq_warps: warps that share the columns of dq.
 template <typename Dims>
 struct Tuning;
@@ -96,9 +97,10 @@ __device__ QueryBlock load_queries(const BackwardArguments& arguments, const Wor
   copy_4_async(shared_address(&rows.delta[i]), arguments.delta + entry, i < block.rows);
   if (block.clear) return block;
   const Segment q = arguments.keys.partners[at.partner];
-  Interval seen = i < block.rows ? sequence_mask(arguments.keys, q.seq)
-                                       .visible_rows(item.own, q.position(at.begin + i))
-                                 : Interval{};
+  Interval seen =
+      i < block.rows
+          ? sequence_mask(arguments.keys, q.seq).visible_rows(item.own, q.position(at.begin + i))
+          : Interval{};
   seen.end = seen.end < item.end ? seen.end : item.end;
   rows.seen[i] = {seen.begin - item.begin, seen.end > seen.begin ? seen.size() : 0};
   return block;
@@ -175,41 +177,10 @@ __device__ void store_scores(uint8_t* tile, const typename C::Weights& values, i
       }
 }
 
-// Adds a warp's rows to global memory, 16 bytes at a time: neighbouring lanes swap halves of two groups
-// of columns, so that each holds four neighbours. Atomic, as dq needs; dk and dv have one writer, for
-// whom this is an addition that waits for no answer.
-template <int Dim, int Warps, int M, int N>
-__device__ void add_rows(const DeviceMatrix& to, int64_t first_row, int rows, int head, int dim,
-                         int warp_row, int first_column, float scale,
-                         const Accumulator (&sum)[M][N]) {
-  const int lane = threadIdx.x % 32;
-  const bool odd = lane % 2;
-  const int lane_column = first_column + (odd ? 8 : 0) + lane % 4 / 2 * 4;
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = warp_row + 16 * m + 8 * half + lane / 4;
-      float* row_begin = row_of<float>(to, first_row + row, head) + lane_column;
-#pragma unroll
-      for (int n = 0; n < N; n += 2) {
-        const float *left = &sum[m][n][2 * half], *right = &sum[m][n + 1][2 * half];
-        const float x = __shfl_xor_sync(~0u, odd ? left[0] : right[0], 1);
-        const float y = __shfl_xor_sync(~0u, odd ? left[1] : right[1], 1);
-        const int column = Dealt<Dim, Warps>::column(n);
-        if (row >= rows || lane_column + column >= dim) continue;
-        if (odd)
-          add_4(row_begin + column, scale * x, scale * y, scale * right[0], scale * right[1]);
-        else
-          add_4(row_begin + column, scale * left[0], scale * left[1], scale * x, scale * y);
-      }
-    }
-}
-
 // dq += scale dS^T K for one query block.
 template <typename C>
-__device__ void add_dq(const BackwardArguments& arguments, const QueryBlock& block, uint32_t ds_tile,
-                       uint32_t k_tile) {
+__device__ void add_dq(const BackwardArguments& arguments, const QueryBlock& block,
+                       uint32_t ds_tile, uint32_t k_tile) {
   const int warp = threadIdx.x / 32, first_row = warp / C::kDqWarps * 16 * C::kDqM;
   const int first_column = Dealt<C::kQk, C::kDqWarps>::first_column(warp % C::kDqWarps);
   Accumulator dq[C::kDqM][C::kQk / 8 / C::kDqWarps];
@@ -323,135 +294,26 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
                              DvColumns::first_column(part), 1, dv);
 }
 
-// The second kernel of deterministic mode: dq alone, query blocks outside, as in the forward.
-template <typename Element, typename Dims>
-struct DqConfig {
-  using T = Element;
-  static constexpr int kQk = Dims::kQk, kV = Dims::kV, kRows = 64, kThreads = 128;
-  static constexpr int kKeys = kQk > 192 ? 32 : 64;
-  static constexpr int kDoutAt = Tile<kQk>::bytes(kRows);
-  static constexpr int kKAt = kDoutAt + Tile<kV>::bytes(kRows), kKBytes = Tile<kQk>::bytes(kKeys);
-  static constexpr int kVAt = kKAt + 2 * kKBytes, kVBytes = Tile<kV>::bytes(kKeys);
-  static constexpr int kSharedBytes = kVAt + 2 * kVBytes;
-};
-
-template <typename C>
-__device__ void load_keys(const BackwardArguments& arguments, const KeyBlocks<C::kKeys>& at,
-                          int kv_head, uint32_t base, int stage) {
-  using T = typename C::T;
-  const int64_t row = int64_t{at.row} + at.begin;
-  load_tile<C::kQk, C::kKeys, C::kThreads>(
-      base + C::kKAt + stage * C::kKBytes, row_of<T>(arguments.k, row, kv_head),
-      arguments.k.row_stride, at.end - at.begin, arguments.shape.head_dim_qk);
-  load_tile<C::kV, C::kKeys, C::kThreads>(
-      base + C::kVAt + stage * C::kVBytes, row_of<T>(arguments.v, row, kv_head),
-      arguments.v.row_stride, at.end - at.begin, arguments.shape.head_dim_v);
-}
-
-template <typename C>
-__global__ void __launch_bounds__(C::kThreads)
-    attention_backward_queries(const __grid_constant__ BackwardArguments arguments) {
-  using T = typename C::T;
-  using QkTile = Tile<C::kQk>;
-  using VTile = Tile<C::kV>;
-  extern __shared__ __align__(128) uint8_t shared[];
-  const WorkList& work = arguments.queries;
-  if (blockIdx.x >= *work.num_items) return;
-  const WorkItem& item = work.items[blockIdx.x];
-  const AttentionShape& shape = arguments.shape;
-  const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
-  KeyBlocks<C::kKeys> next(work, item);
-  if (!next.valid()) return;
-
-  const uint32_t base = shared_address(shared);
-  const int64_t first_row = int64_t{item.own.row} + item.begin;
-  load_tile<C::kQk, C::kRows, C::kThreads>(base, row_of<T>(arguments.q, first_row, head),
-                                           arguments.q.row_stride, item.end - item.begin,
-                                           shape.head_dim_qk);
-  load_tile<C::kV, C::kRows, C::kThreads>(
-      base + C::kDoutAt, row_of<T>(arguments.dout, first_row, head), arguments.dout.row_stride,
-      item.end - item.begin, shape.head_dim_v);
-  load_keys<C>(arguments, next, kv_head, base, 0);
-
-  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
-  const float scale_log2 = shape.softmax_scale * kLog2E;
-  float shift[2] = {}, delta[2] = {};
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = item.begin + warp_row + 8 * half + lane / 4;
-    if (row >= item.end) continue;
-    const int64_t entry = (int64_t{item.own.row} + row) * shape.num_heads + head;
-    const float lse = arguments.lse[entry];
-    shift[half] = lse == -INFINITY ? 0 : lse * kLog2E;  // a row that saw nothing: all is hidden
-    delta[half] = arguments.delta[entry];
-  }
-
-  Accumulator dq[1][C::kQk / 8];
-  clear(dq);
-  for (int stage = 0; next.valid(); stage ^= 1) {
-    const int begin = next.begin, partner = next.partner;
-    const bool all_seen = next.is_clear();
-    next.advance(work, item);
-    wait_for_copies();
-    __syncthreads();  // this block is there, the one before is used up
-    if (next.valid()) load_keys<C>(arguments, next, kv_head, base, stage ^ 1);
-
-    const uint32_t k_tile = base + C::kKAt + stage * C::kKBytes;
-    const uint32_t v_tile = base + C::kVAt + stage * C::kVBytes;
-    Accumulator scores[1][C::kKeys / 8], grads[1][C::kKeys / 8];
-    clear(scores), clear(grads);
-    multiply_rows<T, C::kQk>(scores, QkTile::lane_down(base, warp_row),
-                             QkTile::lane_across(k_tile));
-    multiply_rows<T, C::kV>(grads, VTile::lane_down(base + C::kDoutAt, warp_row),
-                            VTile::lane_across(v_tile));
-    if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
-#pragma unroll
-    for (int n = 0; n < C::kKeys / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        grads[0][n][i] = exp2_fast(fmaf(scores[0][n][i], scale_log2, -shift[i / 2])) *
-                         (grads[0][n][i] - delta[i / 2]);
-    FragmentA ds[C::kKeys / 16][1];
-    as_left_operand<T>(ds, grads);
-    multiply_columns<T, C::kQk, 1>(dq, ds, QkTile::lane_down(k_tile));
-  }
-  add_rows<C::kQk, 1>(arguments.dq, first_row, item.end - item.begin, head, shape.head_dim_qk,
-                      warp_row, 0, shape.softmax_scale, dq);
-}
-
-template <typename Function>
-auto with_config(const AttentionShape& shape, Function function) {
-  return with_element_type(shape.type, [&](auto element) {
-    return with_head_dims(shape, [&](auto dims) {
-      return function(Config<decltype(element), decltype(dims)>{},
-                      DqConfig<decltype(element), decltype(dims)>{});
-    });
-  });
-}
-
 }  // namespace
 
 int backward_key_rows(const AttentionShape& shape) {
   return with_head_dims(shape, [](auto dims) -> int { return Tuning<decltype(dims)>::keys; });
 }
 
-int backward_query_rows(const AttentionShape&) { return 64; }
-
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   for (const DeviceMatrix& matrix : {arguments.q, arguments.k, arguments.v, arguments.dout,
                                      arguments.dq, arguments.dk, arguments.dv})
     if (!is_aligned(matrix)) return cudaErrorInvalidValue;
-  return with_config(arguments.shape, [&](auto keys, auto queries) {
-    using C = decltype(keys);
-    using Dq = decltype(queries);
-    const dim3 grid(arguments.keys.max_items, arguments.shape.num_kv_heads);
-    const cudaError_t error = launch(attention_backward_keys<C>, grid, C::kThreads,
-                                     C::kSharedBytes, stream, arguments);
-    if (error != cudaSuccess || !arguments.deterministic) return error;
-    const dim3 dq_grid(arguments.queries.max_items, arguments.shape.num_heads);
-    return launch(attention_backward_queries<Dq>, dq_grid, Dq::kThreads, Dq::kSharedBytes, stream,
-                  arguments);
+  const cudaError_t error = with_element_type(arguments.shape.type, [&](auto element) {
+    return with_head_dims(arguments.shape, [&](auto dims) {
+      using C = Config<decltype(element), decltype(dims)>;
+      const dim3 grid(arguments.keys.max_items, arguments.shape.num_kv_heads);
+      return launch(attention_backward_keys<C>, grid, C::kThreads, C::kSharedBytes, stream,
+                    arguments);
+    });
   });
+  if (error != cudaSuccess || !arguments.deterministic) return error;
+  return backward_queries(arguments, stream);
 }
 
 }  // namespace ringside::mma

@@ -1,13 +1,13 @@
 // Attention forward on the tensor cores by portable mma.sync: bfloat16 and float16.
 //
-// FlashAttention-2's shape. A block of threads takes one item (a block of query rows of one segment) and
-// one head; each warp owns 16 or 32 of the rows, keeps their output in registers and walks over the key
-// blocks that the item sees, across all segments: scores = Q K^T, online softmax in powers of two,
-// output += P V with P straight from registers. K and V arrive by cp.async while the block before is
-// computed. In the end the result is merged into the float32 accumulators.
+// FlashAttention-2's shape. A block of threads takes one item (a block of query rows of one
+// segment) and one head; each warp owns 16 or 32 of the rows, keeps their output in registers and
+// walks over the key blocks that the item sees, across all segments: scores = Q K^T, online softmax
+// in powers of two, output += P V with P straight from registers. K and V arrive by cp.async while
+// the block before is computed. In the end the result is merged into the float32 accumulators.
 //
-// Heads are the slow axis of the grid: what runs at one time shares keys and values in L2, and the heads
-// of a group follow each other.
+// Heads are the slow axis of the grid: what runs at one time shares keys and values in L2, and the
+// heads of a group follow each other.
 #include "optimized/attention_mma.cuh"
 #include "reference/partial.h"
 
@@ -45,7 +45,8 @@ struct Config {
 // The running softmax of a lane's rows (m, half): row 16 m + 8 half + lane / 4 of its warp.
 template <typename C>
 struct OnlineSoftmax {
-  float top[C::kM][2], sum[C::kM][2];  // maximum before scaling; a lane's own columns' share of the sum
+  float top[C::kM][2],
+      sum[C::kM][2];  // maximum before scaling; a lane's own columns' share of the sum
 
   __device__ OnlineSoftmax() {
 #pragma unroll
@@ -83,8 +84,8 @@ struct OnlineSoftmax {
   }
 
  private:
-  // The old maximum serves until a row outgrows it by 2^8: weights stay far from overflow, the common
-  // factor cancels in the end, and most blocks need no pass over the output.
+  // The old maximum serves until a row outgrows it by 2^8: weights stay far from overflow, the
+  // common factor cancels in the end, and most blocks need no pass over the output.
   static constexpr float kSlack = 8;
 
   __device__ static float row_top(const Accumulator (&scores)[C::kKeys / 8], int half) {
@@ -116,8 +117,9 @@ struct OnlineSoftmax {
 
 // Merges a warp's rows into the accumulators. Where nothing was seen before, nothing is read.
 template <typename C>
-__device__ void merge(const ForwardArguments& arguments, const WorkItem& item, int head, int warp_row,
-                      const OnlineSoftmax<C>& softmax, const typename C::Output& output) {
+__device__ void merge(const ForwardArguments& arguments, const WorkItem& item, int head,
+                      int warp_row, const OnlineSoftmax<C>& softmax,
+                      const typename C::Output& output) {
   const AttentionShape& shape = arguments.shape;
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -202,7 +204,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
 }  // namespace
 
 bool supports(const AttentionShape& shape) {
-  const auto fits = [](int dim) { return dim > 0 && dim <= 256 && dim % 8 == 0; };  // 16-byte copies
+  const auto fits = [](int dim) {
+    return dim > 0 && dim <= 256 && dim % 8 == 0;
+  };  // 16-byte copies
   return shape.type != ElementType::float32 && fits(shape.head_dim_qk) && fits(shape.head_dim_v) &&
          shape.softmax_scale > 0;  // the running maximum is kept before scaling
 }

@@ -1,4 +1,5 @@
-// What the forward and the backward of the mma.sync family share: head dimensions and small helpers.
+// What the forward and the backward of the mma.sync family share: head dimensions and small
+// helpers.
 #pragma once
 
 #include <type_traits>
@@ -11,8 +12,8 @@ namespace ringside::mma {
 
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-// Compiled head dimensions. Others run padded to the next pair: the columns beyond are zeros in shared
-// memory, and are neither read from nor written to global memory.
+// Compiled head dimensions. Others run padded to the next pair: the columns beyond are zeros in
+// shared memory, and are neither read from nor written to global memory.
 template <int Qk, int V>
 struct HeadDims {
   static constexpr int kQk = Qk, kV = V;
@@ -73,8 +74,39 @@ __device__ inline void add_pair(float* to, float before, float factor, const flo
   *reinterpret_cast<float2*>(to) = value;
 }
 
-// Hides the keys of a block that a query row does not see. scores are [query rows][keys]; each lane of
-// a quad asks the mask for one of their rows.
+// Adds a warp's rows to global memory, 16 bytes at a time: neighbouring lanes swap halves of two
+// groups of columns, so that each holds four neighbours. Atomic, as dq needs; dk and dv have one
+// writer, for whom this is an addition that waits for no answer.
+template <int Dim, int Warps, int M, int N>
+__device__ inline void add_rows(const DeviceMatrix& to, int64_t first_row, int rows, int head,
+                                int dim, int warp_row, int first_column, float scale,
+                                const Accumulator (&sum)[M][N]) {
+  const int lane = threadIdx.x % 32;
+  const bool odd = lane % 2;
+  const int lane_column = first_column + (odd ? 8 : 0) + lane % 4 / 2 * 4;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = warp_row + 16 * m + 8 * half + lane / 4;
+      float* row_begin = row_of<float>(to, first_row + row, head) + lane_column;
+#pragma unroll
+      for (int n = 0; n < N; n += 2) {
+        const float *left = &sum[m][n][2 * half], *right = &sum[m][n + 1][2 * half];
+        const float x = __shfl_xor_sync(~0u, odd ? left[0] : right[0], 1);
+        const float y = __shfl_xor_sync(~0u, odd ? left[1] : right[1], 1);
+        const int column = Dealt<Dim, Warps>::column(n);
+        if (row >= rows || lane_column + column >= dim) continue;
+        if (odd)
+          add_4(row_begin + column, scale * x, scale * y, scale * right[0], scale * right[1]);
+        else
+          add_4(row_begin + column, scale * left[0], scale * left[1], scale * x, scale * y);
+      }
+    }
+}
+
+// Hides the keys of a block that a query row does not see. scores are [query rows][keys]; each lane
+// of a quad asks the mask for one of their rows.
 template <int M, int N>
 __device__ inline void hide_unseen(Accumulator (&scores)[M][N], const WorkList& work,
                                    const WorkItem& item, int partner, int block_begin,
@@ -109,5 +141,8 @@ cudaError_t launch(Kernel kernel, dim3 grid, int threads, int shared_bytes, cuda
   kernel<<<grid, threads, shared_bytes, stream>>>(arguments);
   return cudaGetLastError();
 }
+
+// dq alone, from scratch: what deterministic mode adds to the backward.
+cudaError_t backward_queries(const BackwardArguments& arguments, cudaStream_t stream);
 
 }  // namespace ringside::mma

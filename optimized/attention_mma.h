@@ -10,7 +10,8 @@ int forward_rows(const AttentionShape& shape);
 int backward_query_rows(const AttentionShape& shape);
 int backward_key_rows(const AttentionShape& shape);
 
-// Rows and heads of every operand must begin at multiples of 16 bytes: cudaErrorInvalidValue otherwise.
+// Rows and heads of every operand must begin at multiples of 16 bytes: cudaErrorInvalidValue
+// otherwise.
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream);
 

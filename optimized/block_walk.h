@@ -12,9 +12,9 @@ RINGSIDE_HD inline SequenceMask sequence_mask(const WorkList& work, int seq) {
   return {work.mask, work.len_q(seq), work.len_k(seq)};
 }
 
-// Which rows of key segment `k` some (or all) of the rows [begin, end) of query segment `q` see. Both
-// ends of what a row sees never decrease, so the first and the last row are enough; rows between the
-// ends of `some` may be seen by none.
+// Which rows of key segment `k` some (or all) of the rows [begin, end) of query segment `q` see.
+// Both ends of what a row sees never decrease, so the first and the last row are enough; rows
+// between the ends of `some` may be seen by none.
 struct SeenKeys {
   Interval some, all;
 
@@ -27,8 +27,9 @@ struct SeenKeys {
   }
 };
 
-// The mask's bounds solved for the query: which rows of query segment `q` see some (or all) of the rows
-// [begin, end) of key segment `k`. Rows that see some may have others between them that see none.
+// The mask's bounds solved for the query: which rows of query segment `q` see some (or all) of the
+// rows [begin, end) of key segment `k`. Rows that see some may have others between them that see
+// none.
 struct SeeingQueries {
   Interval some, all;
 
@@ -70,8 +71,8 @@ struct SeeingQueries {
 template <int Block>
 struct KeyBlocks {
   int partner, partner_end;
-  int row = 0;               // of the resident buffer, where the partner segment begins
-  int begin = 0, end = 0;    // this block and what follows it, counted from `row`
+  int row = 0;             // of the resident buffer, where the partner segment begins
+  int begin = 0, end = 0;  // this block and what follows it, counted from `row`
   Interval clear;
 
   RINGSIDE_HD KeyBlocks(const WorkList& work, const WorkItem& item)
@@ -106,8 +107,11 @@ struct QueryBlocks {
   Interval clear;
 
   RINGSIDE_HD QueryBlocks(const WorkList& work, const WorkItem& item, Interval heads)
-      : partner(item.partner_begin - 1), partner_end(item.partner_end), head(heads.begin),
-        head_begin(heads.begin), head_end(heads.end) {
+      : partner(item.partner_begin - 1),
+        partner_end(item.partner_end),
+        head(heads.begin),
+        head_begin(heads.begin),
+        head_end(heads.end) {
     if (heads.size() == 0) partner = partner_end;
     if (valid()) find(work, item);
   }

@@ -1,4 +1,5 @@
-// The table of kernel families, the preferred one first. A new family is its own file and a line here.
+// The table of kernel families, the preferred one first. A new family is its own file and a line
+// here.
 #include "optimized/attention_kernel.h"
 #include "optimized/attention_mma.h"
 

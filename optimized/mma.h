@@ -7,7 +7,8 @@
 //   B  [16 k][8 columns] b0 (2c, g) b1 (2c+8, g)                                two neighbours in k
 //   D  [16 rows][8 cols] d0 d1 (g, 2c and 2c+1), d2 d3 (g+8, the same)          float32
 //
-// Two D side by side have the layout of one A: a product's result feeds the next one from registers.
+// Two D side by side have the layout of one A: a product's result feeds the next one from
+// registers.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -99,7 +100,8 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
-// Adds four neighbours (16-byte aligned) to global memory, each atomically, and waits for no answer.
+// Adds four neighbours (16-byte aligned) to global memory, each atomically, and waits for no
+// answer.
 __device__ inline void add_4(float* to, float a, float b, float c, float d) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c),

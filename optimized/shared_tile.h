@@ -1,9 +1,9 @@
 // Tiles of 16-bit elements in shared memory, and the warp products that read them.
 //
-// A tile is [rows][Dim], cut in 16-byte chunks. Within a row the chunks are permuted by an XOR with the
-// row number, so that the eight rows which ldmatrix reads at once lie in different banks. The first
-// chunk of a fragment moves by whole k-steps only, and therefore one lane address per operand serves
-// every fragment of a tile: an XOR and an immediate offset away.
+// A tile is [rows][Dim], cut in 16-byte chunks. Within a row the chunks are permuted by an XOR with
+// the row number, so that the eight rows which ldmatrix reads at once lie in different banks. The
+// first chunk of a fragment moves by whole k-steps only, and therefore one lane address per operand
+// serves every fragment of a tile: an XOR and an immediate offset away.
 #pragma once
 
 #include "optimized/mma.h"
@@ -13,8 +13,8 @@ namespace ringside::mma {
 template <int Dim>
 struct Tile {
   static_assert(Dim % 64 == 0 || Dim % 32 == 0, "Dim must be a multiple of 32");
-  static constexpr int kPitch = 2 * Dim;                     // bytes of a row
-  static constexpr int kSpan = Dim % 64 == 0 ? 128 : 64;     // chunks permute within so many bytes
+  static constexpr int kPitch = 2 * Dim;                  // bytes of a row
+  static constexpr int kSpan = Dim % 64 == 0 ? 128 : 64;  // chunks permute within so many bytes
   static constexpr int bytes(int rows) { return rows * kPitch; }
 
   __device__ static uint32_t swizzle(int row) {  // on the byte offset within a row
@@ -32,18 +32,19 @@ struct Tile {
   }
   __device__ static uint32_t lane_across(uint32_t tile, int first_row = 0, int first_column = 0) {
     const int lane = threadIdx.x % 32;
-    return tile + offset(first_row + lane / 16 * 8 + lane % 8,
-                         2 * first_column + lane / 8 % 2 * 16);
+    return tile +
+           offset(first_row + lane / 16 * 8 + lane % 8, 2 * first_column + lane / 8 % 2 * 16);
   }
-  // The same for the fragment `row` (a multiple of 8) further down and `column` (of 16) to the right.
+  // The same for the fragment `row` (a multiple of 8) further down and `column` (of 16) to the
+  // right.
   __device__ static uint32_t at(uint32_t lane_address, int row, int column) {
     const int byte = 2 * column;
     return (lane_address ^ (byte % kSpan)) + byte / kSpan * kSpan + row * kPitch;
   }
 };
 
-// Starts copying [Rows][Dim] elements into a tile. Rows from `rows` on and columns from `dim` on are
-// not read: they become zeros, and whatever lies there in memory cannot spread.
+// Starts copying [Rows][Dim] elements into a tile. Rows from `rows` on and columns from `dim` on
+// are not read: they become zeros, and whatever lies there in memory cannot spread.
 template <int Dim, int Rows, int Threads, typename T>
 __device__ inline void load_tile(uint32_t tile, const T* from, int64_t row_stride, int rows,
                                  int dim) {
@@ -100,8 +101,8 @@ __device__ inline void multiply_rows(Accumulator (&sum)[M][N], uint32_t a_lane, 
   }
 }
 
-// The columns of a tile dealt to Warps warps, so that each gets an equal piece of every span. With the
-// warp's own piece in its lane address, group n of 8 columns begins at:
+// The columns of a tile dealt to Warps warps, so that each gets an equal piece of every span. With
+// the warp's own piece in its lane address, group n of 8 columns begins at:
 template <int Dim, int Warps>
 struct Dealt {
   static constexpr int kSpanColumns = Tile<Dim>::kSpan / 2, kPiece = kSpanColumns / Warps;

@@ -1,6 +1,8 @@
-// A library for mma_check.py: work lists built on the host, and the mma family's launches, with C names.
+// A library for mma_check.py: work lists built on the host, and the mma family's launches, with C
+// names.
 //
-//   nvcc -std=c++20 -O3 -I. -gencode arch=compute_90,code=sm_90 --expt-relaxed-constexpr -Xcompiler -fPIC
+//   nvcc -std=c++20 -O3 -I. -gencode arch=compute_90,code=sm_90 --expt-relaxed-constexpr -Xcompiler
+//   -fPIC
 //        -shared optimized/bench/mma_check.cu optimized/attention_*_mma.cu -o mma_check.so
 #include <algorithm>
 #include <cstdio>
@@ -30,7 +32,8 @@ T* to_device(const std::vector<T>& from) {
 }
 
 WorkList build(const std::vector<Segment>& own, const std::vector<Segment>& partners, WorkList list,
-               int rows, bool own_is_query, const std::vector<int32_t>& cu_own, const WorkList& host) {
+               int rows, bool own_is_query, const std::vector<int32_t>& cu_own,
+               const WorkList& host) {
   std::vector<Segment> sorted = partners;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Segment& a, const Segment& b) { return a.seq < b.seq; });
@@ -48,9 +51,8 @@ WorkList build(const std::vector<Segment>& own, const std::vector<Segment>& part
       item.end = std::min(item.begin + rows, valid);
       int64_t cost = 0;
       for (auto partner = first; partner != last; ++partner)
-        cost += own_is_query
-                    ? mask.visible_keys(*partner, segment, item.begin, item.end).size()
-                    : mask.seeing_queries(*partner, segment, item.begin, item.end).size();
+        cost += own_is_query ? mask.visible_keys(*partner, segment, item.begin, item.end).size()
+                             : mask.seeing_queries(*partner, segment, item.begin, item.end).size();
       if (cost > 0) items.push_back({cost, item});
     }
   }
@@ -92,19 +94,20 @@ Lists* ringside_lists(const int* shape, const Segment* q, int num_q, const Segme
 // matrices: q, k, v, out
 int ringside_forward(const Lists* lists, const int* shape, float scale, const Matrix* m, float* lse,
                      void* stream) {
-  const ForwardArguments arguments{shape_of(shape, scale), matrix(m[0]), matrix(m[1]), matrix(m[2]),
-                                   matrix(m[3]),           lse,          lists->forward};
+  const ForwardArguments arguments{shape_of(shape, scale), matrix(m[0]), matrix(m[1]),
+                                   matrix(m[2]),           matrix(m[3]), lse,
+                                   lists->forward};
   return mma::forward(arguments, static_cast<cudaStream_t>(stream));
 }
 
 // matrices: q, k, v, dout, dq, dk, dv
 int ringside_backward(const Lists* lists, const int* shape, float scale, const Matrix* m,
                       const float* lse, const float* delta, int deterministic, void* stream) {
-  const BackwardArguments arguments{shape_of(shape, scale), matrix(m[0]), matrix(m[1]),
-                                    matrix(m[2]),           matrix(m[3]), lse,
-                                    delta,                  matrix(m[4]), matrix(m[5]),
-                                    matrix(m[6]),           lists->queries, lists->keys,
-                                    deterministic != 0};
+  const BackwardArguments arguments{
+      shape_of(shape, scale), matrix(m[0]), matrix(m[1]),   matrix(m[2]),
+      matrix(m[3]),           lse,          delta,          matrix(m[4]),
+      matrix(m[5]),           matrix(m[6]), lists->queries, lists->keys,
+      deterministic != 0};
   return mma::backward(arguments, static_cast<cudaStream_t>(stream));
 }
 
