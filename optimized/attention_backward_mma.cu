@@ -4,41 +4,65 @@
 // and one key head, keeps dk and dv in registers, and walks over every query block that sees it,
 // across segments and across the query heads of the group: dk and dv are added to memory once.
 // Scores are computed transposed, [keys][queries], so that weights and their gradient are the left
-// operands of dv and dk as they lie in registers. Only the gradient of the scores passes through
-// shared memory, for dq = dS K; that product runs one block late, so that one barrier a block is
-// enough.
+// operands of dv and dk as they lie in registers. Warps that share the columns of dk and dv also
+// share the queries to score, and exchange them through shared memory. The gradient of the scores
+// passes through it anyhow, for dq = dS K; that product runs one block late, so that one barrier a
+// block is enough for it and for the copies.
 //
 // dq goes to memory by float32 atomic adds. Deterministic mode leaves it out and a second kernel,
 // query blocks outside, computes it again from scratch: 7 products instead of 5, no workspace.
+//
+// What ideas brought, in TFLOP/s of visible pairs (H200, 2026-11-21, bfloat16, 2 x 16k causal with
+// 16 heads at d128 or 32 at d64; "tail": 21 documents of one 32k pack, causal). FlashAttention 2
+// (torch varlen_attn) ran at 305 and 264 beside.
+//
+//   16 keys a warp, weights never in shared memory: its reads took 78 % of their ceiling   d128 263
+//     -> 32 keys a warp, two warps share the columns of dk and dv                          d128 279
+//     -> each uses its own scores from registers before it waits for the other's           d128 288
+//   the same with four warps at d192 and d256                      tail 197 -> 210 and 203 -> 216
+//   the same with two warps at d192/128                                            tail 233 -> 253
+//   d64, nothing shared: 32 keys a warp and 32 queries at a time                            d64 304
+//     with 64 queries at a time; with 16 keys a warp: worse, not kept                 d64 239; 227
+//   dq of the block before computed behind the scores, not in front: worse, not kept       d128 281
+//   query rows in closed form; dk and dv added without reading back        2k x16 full d128 226 ->
+//   251
 #include "optimized/attention_mma.cuh"
 
 namespace ringside::mma {
 namespace {
 
-// queries: rows of a query block; step: of them at one time in registers; keys: rows of a key
-// block; warp_keys: of them in one warp; split: warps that share the columns of dk and dv;
-// dq_warps: warps that share the columns of dq.
+template <int Queries, int Step, int Keys, int WarpKeys, int Split, int DqWarps, int BlocksPerSm>
+struct BlockShape {
+  static constexpr int kQueries = Queries;    // rows of a query block,
+  static constexpr int kStep = Step;          // of them at one time in registers
+  static constexpr int kKeys = Keys;          // rows of a key block,
+  static constexpr int kWarpKeys = WarpKeys;  // of them in one warp
+  static constexpr int kSplit = Split;        // warps that share the columns of dk and dv
+  static constexpr int kDqWarps = DqWarps;    // warps that share the columns of dq
+  static constexpr int kBlocksPerSm = BlocksPerSm;
+};
+
 template <typename Dims>
 struct Tuning;
 // clang-format off
-template <> struct Tuning<HeadDims<64, 64>>   { enum { queries = 64, step = 32, keys = 128, warp_keys = 32, split = 1, dq_warps = 2, blocks = 2 }; };
-template <> struct Tuning<HeadDims<96, 96>>   { enum { queries = 64, step = 32, keys = 128, warp_keys = 32, split = 2, dq_warps = 2, blocks = 1 }; };
-template <> struct Tuning<HeadDims<128, 128>> { enum { queries = 64, step = 32, keys = 128, warp_keys = 32, split = 2, dq_warps = 4, blocks = 1 }; };
-template <> struct Tuning<HeadDims<192, 128>> { enum { queries = 64, step = 32, keys = 128, warp_keys = 32, split = 2, dq_warps = 4, blocks = 1 }; };
-template <> struct Tuning<HeadDims<192, 192>> { enum { queries = 64, step = 16, keys = 64, warp_keys = 32, split = 4, dq_warps = 4, blocks = 1 }; };
-template <> struct Tuning<HeadDims<256, 256>> { enum { queries = 64, step = 16, keys = 64, warp_keys = 32, split = 4, dq_warps = 4, blocks = 1 }; };
+template <> struct Tuning<HeadDims<64, 64>> : BlockShape<64, 32, 128, 32, 1, 2, 2> {};
+template <> struct Tuning<HeadDims<96, 96>> : BlockShape<64, 32, 128, 32, 2, 2, 1> {};
+template <> struct Tuning<HeadDims<128, 128>> : BlockShape<64, 32, 128, 32, 2, 4, 1> {};
+template <> struct Tuning<HeadDims<192, 128>> : BlockShape<64, 32, 128, 32, 2, 4, 1> {};
+template <> struct Tuning<HeadDims<192, 192>> : BlockShape<64, 16, 64, 32, 4, 4, 1> {};
+template <> struct Tuning<HeadDims<256, 256>> : BlockShape<64, 16, 64, 32, 4, 4, 1> {};
 // clang-format on
 
 template <typename Element, typename Dims>
-struct Config {
+struct Config : Tuning<Dims> {
   using T = Element;
-  using Choice = Tuning<Dims>;
-  static constexpr int kQk = Dims::kQk, kV = Dims::kV, kQueries = Choice::queries;
-  static constexpr int kKeys = Choice::keys, kStep = Choice::step, kSplit = Choice::split;
-  static constexpr int kM = Choice::warp_keys / 16, kBlocksPerSm = Choice::blocks;
-  static constexpr int kWarps = kKeys / Choice::warp_keys * kSplit, kThreads = 32 * kWarps;
-  static constexpr int kDqWarps = Choice::dq_warps, kDqM = kQueries * kDqWarps / kWarps / 16;
-  static constexpr int kOwn = kQueries / kSplit;  // warps of the same keys share the queries too
+  using Shape = Tuning<Dims>;
+  using Shape::kKeys, Shape::kQueries, Shape::kSplit, Shape::kStep;
+  static constexpr int kQk = Dims::kQk, kV = Dims::kV;
+  static constexpr int kM = Shape::kWarpKeys / 16;  // fragments of 16 keys a warp
+  static constexpr int kWarps = kKeys / Shape::kWarpKeys * kSplit, kThreads = 32 * kWarps;
+  static constexpr int kDqM = kQueries * Shape::kDqWarps / kWarps / 16;
+  static constexpr int kOwn = kQueries / kSplit;  // queries that a warp scores of a block
 
   // Shared memory: K and V, two stages of Q, dout and dS, one of P (split only), then per stage and
   // query lse, delta, and the keys it sees.
@@ -297,7 +321,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
 }  // namespace
 
 int backward_key_rows(const AttentionShape& shape) {
-  return with_head_dims(shape, [](auto dims) -> int { return Tuning<decltype(dims)>::keys; });
+  return with_head_dims(shape, [](auto dims) -> int { return Tuning<decltype(dims)>::kKeys; });
 }
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {

@@ -3,36 +3,56 @@
 // FlashAttention-2's shape. A block of threads takes one item (a block of query rows of one
 // segment) and one head; each warp owns 16 or 32 of the rows, keeps their output in registers and
 // walks over the key blocks that the item sees, across all segments: scores = Q K^T, online softmax
-// in powers of two, output += P V with P straight from registers. K and V arrive by cp.async while
-// the block before is computed. In the end the result is merged into the float32 accumulators.
+// in powers of two, output += P V with P straight from registers. V arrives by cp.async while the
+// scores are computed, the next K while they are weighed. In the end the result is merged into the
+// float32 accumulators.
 //
 // Heads are the slow axis of the grid: what runs at one time shares keys and values in L2, and the
 // heads of a group follow each other.
+//
+// What ideas brought, in TFLOP/s of visible pairs (H200, 2026-11-21, bfloat16, 2 x 16k causal with
+// 16 heads at d128 or 32 at d64; "tail": 21 documents of one 32k pack, causal). FlashAttention 2
+// (torch varlen_attn) ran at 338 and 297 beside.
+//
+//   32 rows a warp, not 16: K and V fragments serve twice      d128 292 -> 378, d64 277 -> 308
+//   128 keys a block, not 64, where registers hold the scores                   d64 308 -> 333
+//   the old maximum serves until outgrown by 2^8 (kSlack)      d128 368 -> 378
+//   d192: two blocks of 64 rows a multiprocessor, not one of 128              tail 281 -> 315
+//   the same at d256: worse, not kept                                         tail 297 -> 291
+//   two stages of K and V: not worth its code, not kept        d128 366 -> 370, d64 334 -> 336
 #include "optimized/attention_mma.cuh"
 #include "reference/partial.h"
 
 namespace ringside::mma {
 namespace {
 
+template <int Rows, int Keys, int WarpRows, int BlocksPerSm>
+struct BlockShape {
+  static constexpr int kRows = Rows, kKeys = Keys, kWarpRows = WarpRows;
+  static constexpr int kBlocksPerSm = BlocksPerSm;
+};
+
+// Query rows and key rows of a block, query rows of a warp, blocks of a multiprocessor.
 template <typename Dims>
-struct Tuning;  // query rows and key rows of a block, rows of a warp, blocks of a multiprocessor
+struct Tuning;
 // clang-format off
-template <> struct Tuning<HeadDims<64, 64>>   { enum { rows = 128, keys = 128, warp_rows = 32, blocks = 2 }; };
-template <> struct Tuning<HeadDims<96, 96>>   { enum { rows = 128, keys = 64, warp_rows = 32, blocks = 2 }; };
-template <> struct Tuning<HeadDims<128, 128>> { enum { rows = 128, keys = 64, warp_rows = 32, blocks = 2 }; };
-template <> struct Tuning<HeadDims<192, 128>> { enum { rows = 128, keys = 64, warp_rows = 32, blocks = 2 }; };
-template <> struct Tuning<HeadDims<192, 192>> { enum { rows = 64, keys = 64, warp_rows = 16, blocks = 2 }; };
-template <> struct Tuning<HeadDims<256, 256>> { enum { rows = 128, keys = 64, warp_rows = 16, blocks = 1 }; };
+template <> struct Tuning<HeadDims<64, 64>> : BlockShape<128, 128, 32, 2> {};
+template <> struct Tuning<HeadDims<96, 96>> : BlockShape<128, 64, 32, 2> {};
+template <> struct Tuning<HeadDims<128, 128>> : BlockShape<128, 64, 32, 2> {};
+template <> struct Tuning<HeadDims<192, 128>> : BlockShape<128, 64, 32, 2> {};
+template <> struct Tuning<HeadDims<192, 192>> : BlockShape<64, 64, 16, 2> {};
+template <> struct Tuning<HeadDims<256, 256>> : BlockShape<128, 64, 16, 1> {};
 // clang-format on
 
 template <typename Element, typename Dims>
 struct Config {
   using T = Element;
-  using Choice = Tuning<Dims>;
+  using Shape = Tuning<Dims>;
   static constexpr int kQk = Dims::kQk, kV = Dims::kV;
-  static constexpr int kRows = Choice::rows, kKeys = Choice::keys;
-  static constexpr int kM = Choice::warp_rows / 16;  // fragments of 16 rows a warp
-  static constexpr int kThreads = kRows / Choice::warp_rows * 32, kBlocksPerSm = Choice::blocks;
+  static constexpr int kRows = Shape::kRows, kKeys = Shape::kKeys;
+  static constexpr int kM = Shape::kWarpRows / 16;  // fragments of 16 rows a warp
+  static constexpr int kThreads = kRows / Shape::kWarpRows * 32;
+  static constexpr int kBlocksPerSm = Shape::kBlocksPerSm;
   static constexpr int kKBytes = Tile<kQk>::bytes(kKeys), kVBytes = Tile<kV>::bytes(kKeys);
   static constexpr int kQBytes = Tile<kQk>::bytes(kRows);
   static constexpr int kSharedBytes = kQBytes + kKBytes + kVBytes;
@@ -212,7 +232,7 @@ bool supports(const AttentionShape& shape) {
 }
 
 int forward_rows(const AttentionShape& shape) {
-  return with_head_dims(shape, [](auto dims) -> int { return Tuning<decltype(dims)>::rows; });
+  return with_head_dims(shape, [](auto dims) -> int { return Tuning<decltype(dims)>::kRows; });
 }
 
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
