@@ -51,12 +51,20 @@ template <> struct Tuning<HeadDims<128, 128>> : BlockShape<64, 32, 128, 32, 2, 4
 template <> struct Tuning<HeadDims<192, 128>> : BlockShape<64, 32, 128, 32, 2, 4, 1> {};
 template <> struct Tuning<HeadDims<192, 192>> : BlockShape<64, 16, 64, 32, 4, 4, 1> {};
 template <> struct Tuning<HeadDims<256, 256>> : BlockShape<64, 16, 64, 32, 4, 4, 1> {};
+
+// The same key rows for GPUs with less shared memory than Hopper: 163 KB a block on sm_80.
+constexpr int kSmallSharedBytes = 163 << 10;
+template <typename Dims>
+struct SmallTuning;
+template <> struct SmallTuning<HeadDims<128, 128>> : BlockShape<32, 16, 128, 32, 2, 4, 1> {};
+template <> struct SmallTuning<HeadDims<192, 128>> : BlockShape<32, 16, 128, 32, 2, 4, 1> {};
+template <> struct SmallTuning<HeadDims<192, 192>> : BlockShape<32, 16, 64, 16, 2, 4, 1> {};
+template <> struct SmallTuning<HeadDims<256, 256>> : BlockShape<32, 16, 64, 16, 2, 4, 1> {};
 // clang-format on
 
-template <typename Element, typename Dims>
-struct Config : Tuning<Dims> {
+template <typename Element, typename Dims, typename Shape>
+struct Config : Shape {
   using T = Element;
-  using Shape = Tuning<Dims>;
   using Shape::kKeys, Shape::kQueries, Shape::kSplit, Shape::kStep;
   static constexpr int kQk = Dims::kQk, kV = Dims::kV;
   static constexpr int kM = Shape::kWarpKeys / 16;  // fragments of 16 keys a warp
@@ -318,6 +326,12 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
                              DvColumns::first_column(part), 1, dv);
 }
 
+template <typename C>
+cudaError_t launch_keys(const BackwardArguments& arguments, cudaStream_t stream) {
+  const dim3 grid(arguments.keys.max_items, arguments.shape.num_kv_heads);
+  return launch(attention_backward_keys<C>, grid, C::kThreads, C::kSharedBytes, stream, arguments);
+}
+
 }  // namespace
 
 int backward_key_rows(const AttentionShape& shape) {
@@ -328,12 +342,20 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   for (const DeviceMatrix& matrix : {arguments.q, arguments.k, arguments.v, arguments.dout,
                                      arguments.dq, arguments.dk, arguments.dv})
     if (!is_aligned(matrix)) return cudaErrorInvalidValue;
-  const cudaError_t error = with_element_type(arguments.shape.type, [&](auto element) {
+  int shared_bytes = 0, device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error != cudaSuccess) return error;
+  error = with_element_type(arguments.shape.type, [&](auto element) {
     return with_head_dims(arguments.shape, [&](auto dims) {
-      using C = Config<decltype(element), decltype(dims)>;
-      const dim3 grid(arguments.keys.max_items, arguments.shape.num_kv_heads);
-      return launch(attention_backward_keys<C>, grid, C::kThreads, C::kSharedBytes, stream,
-                    arguments);
+      using Element = decltype(element);
+      using Dims = decltype(dims);
+      using Large = Config<Element, Dims, Tuning<Dims>>;
+      if constexpr (Large::kSharedBytes > kSmallSharedBytes)
+        if (shared_bytes < Large::kSharedBytes)
+          return launch_keys<Config<Element, Dims, SmallTuning<Dims>>>(arguments, stream);
+      return launch_keys<Large>(arguments, stream);
     });
   });
   if (error != cudaSuccess || !arguments.deterministic) return error;
