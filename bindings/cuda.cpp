@@ -112,15 +112,19 @@ struct CallOptions {  // everything that is not an array of q's, k's or v's kind
 class Program {
  public:
   Program(std::shared_ptr<const Plan> plan, const DeviceArray& q, const DeviceArray& v, int device,
-          bool score_options, bool poison)
+          const CallOptions& options, bool poison)
       : problem_(plan->problem), device_(device), dim_qk_(dim_of(q, "q")), dim_v_(dim_of(v, "v")) {
     require(dim_qk_ >= 1 && dim_v_ >= 1, "head dimensions ", dim_qk_, " and ", dim_v_,
             "; expected at least 1");
+    const AttentionOptions resolved = options.keywords.resolve(problem_.num_heads, dim_qk_);
+    const bool score_options =
+        resolved.softcap != 0 || options.alibi_slopes || resolved.dropout.p != 0;
     const py::gil_scoped_release release;
     const OnDevice on(device);
     program_ = std::make_unique<CudaProgram>(
-        *plan,
-        ProgramOptions{dim_qk_, dim_v_, q.type, score_options, poison ? Poison::on : Poison::off});
+        *plan, ProgramOptions{dim_qk_, dim_v_, q.type, score_options,
+                              static_cast<float>(resolved.softmax_scale),
+                              poison ? Poison::on : Poison::off});
   }
 
   std::string family() const { return program_->family(); }
@@ -137,7 +141,6 @@ class Program {
                            global_array(arrays[3], "out", {rows_q(), heads(), dim_v_}),
                            lse_array(arrays[4], heads(), rows_q()),
                            floats(options.sink, "sink", heads()),
-                           scale(options),
                            score_options(options),
                            reinterpret_cast<void*>(workspace)};
     const py::gil_scoped_release release;
@@ -161,7 +164,6 @@ class Program {
                             global_array(arrays[8], "dv", {rows_k(), kv_heads(), dim_v_}),
                             floats(options.sink, "sink", heads()),
                             const_cast<float*>(floats(dsink, "dsink", heads())),
-                            scale(options),
                             score_options(options),
                             true,
                             reinterpret_cast<void*>(workspace)};
@@ -193,10 +195,6 @@ class Program {
     return {static_cast<float>(resolved.softcap),
             floats(options.alibi_slopes, "alibi_slopes", heads()), resolved.dropout};
   }
-  float scale(const CallOptions& options) const {
-    return static_cast<float>(options.keywords.resolve(problem_.num_heads, dim_qk_).softmax_scale);
-  }
-
   int64_t rows_q() const { return problem_.layout_q.num_rows(); }
   int64_t rows_k() const { return problem_.layout_k.num_rows(); }
   int64_t heads() const { return problem_.num_heads; }
@@ -227,9 +225,9 @@ PYBIND11_MODULE(_cuda_core, m) {
            }),
            "keywords"_a, "sink"_a, "alibi_slopes"_a);
   py::class_<Program>(m, "Program", "A plan uploaded to a device; see optimized/execute.h.")
-      .def(py::init<std::shared_ptr<const Plan>, const DeviceArray&, const DeviceArray&, int, bool,
-                    bool>(),
-           "plan"_a, "q"_a, "v"_a, "device"_a, "score_options"_a, "poison"_a)
+      .def(py::init<std::shared_ptr<const Plan>, const DeviceArray&, const DeviceArray&, int,
+                    const CallOptions&, bool>(),
+           "plan"_a, "q"_a, "v"_a, "device"_a, "options"_a, "poison"_a)
       .def_property_readonly("family", &Program::family, "The kernels it runs.")
       .def_property_readonly("forward_bytes", &Program::forward_bytes, "Workspace of forward().")
       .def_property_readonly("backward_bytes", &Program::backward_bytes, "Workspace of backward().")

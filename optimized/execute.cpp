@@ -44,7 +44,11 @@ Places place_in_turn(Arena& arena, const std::vector<Epoch>& epochs, int64_t byt
 
 CudaProgram::Parts::Parts(const Plan& plan, const ProgramOptions& o)
     : options(o),
-      shape{1, 1, 0, 0, plan.problem.group_size(), o.head_dim_qk, o.head_dim_v, 1, o.type},
+      shape{.group_size = plan.problem.group_size(),
+            .head_dim_qk = o.head_dim_qk,
+            .head_dim_v = o.head_dim_v,
+            .softmax_scale = o.softmax_scale,
+            .type = o.type},
       family(choose_family(shape, o.score_options)),
       tables(plan,
              {family.forward_rows(shape), family.backward_query_rows(shape),

@@ -24,6 +24,7 @@ struct ProgramOptions {
   int head_dim_qk = 0, head_dim_v = 0;
   ElementType type = ElementType::float32;  // of the caller's q, k, v
   bool score_options = false;               // softcap, ALiBi or dropout will be asked for
+  float softmax_scale = 1;
   Poison poison = Poison::off;
 };
 
@@ -31,7 +32,6 @@ struct ForwardCall {
   move::GlobalArray q, k, v, out;
   move::GlobalArray lse;         // float32; dim is 1, strides say whether heads or rows come first
   const float* sinks = nullptr;  // [num_heads], or none
-  float softmax_scale = 1;
   ScoreOptions options;
   void* workspace = nullptr;  // forward_bytes()
 };
@@ -41,7 +41,6 @@ struct BackwardCall {
   move::GlobalArray dq, dk, dv;
   const float* sinks = nullptr;
   float* dsink = nullptr;  // [num_heads], where there are sinks
-  float softmax_scale = 1;
   ScoreOptions options;
   bool deterministic = true;  // bit-equal results from run to run
   void* workspace = nullptr;  // backward_bytes()

@@ -59,20 +59,19 @@ class Backward {
 
   void differentiate(const Launch& launch) const {
     const RankStack &qs = t.q[q_epoch_].stack, &ks = t.kv[kv_epoch_].stack;
-    RINGSIDE_CUDA(
-        c.family.backward({c.shape_of(launch, call_.softmax_scale),
-                           run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
-                           run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
-                           run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
-                           run_.matrix(p.dout[q_epoch_], qs, launch.q_matrix, v, bytes),
-                           run_.cells(p.lse[q_epoch_], qs, launch.q_matrix),
-                           run_.cells(p.delta[q_epoch_], qs, launch.q_matrix),
-                           run_.matrix(p.dq[q_epoch_], qs, launch.q_matrix, qk, sizeof(float)),
-                           run_.matrix(p.dk[kv_epoch_], ks, launch.k_matrix, qk, sizeof(float)),
-                           run_.matrix(p.dv[kv_epoch_], ks, launch.k_matrix, v, sizeof(float)),
-                           t.work_list(launch.backward_queries), t.work_list(launch.backward_keys),
-                           call_.deterministic, call_.options},
-                          stream_));
+    RINGSIDE_CUDA(c.family.backward(
+        {c.shape_of(launch), run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
+         run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
+         run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
+         run_.matrix(p.dout[q_epoch_], qs, launch.q_matrix, v, bytes),
+         run_.cells(p.lse[q_epoch_], qs, launch.q_matrix),
+         run_.cells(p.delta[q_epoch_], qs, launch.q_matrix),
+         run_.matrix(p.dq[q_epoch_], qs, launch.q_matrix, qk, sizeof(float)),
+         run_.matrix(p.dk[kv_epoch_], ks, launch.k_matrix, qk, sizeof(float)),
+         run_.matrix(p.dv[kv_epoch_], ks, launch.k_matrix, v, sizeof(float)),
+         t.work_list(launch.backward_queries), t.work_list(launch.backward_keys),
+         call_.deterministic, call_.options},
+        stream_));
   }
 
   void send_home() {

@@ -39,15 +39,14 @@ class Forward {
 
   void attend(const Launch& launch) const {
     const RankStack &qs = t.q[q_epoch_].stack, &ks = t.kv[kv_epoch_].stack;
-    RINGSIDE_CUDA(
-        c.family.forward({c.shape_of(launch, call_.softmax_scale),
-                          run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
-                          run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
-                          run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
-                          run_.matrix(p.out[q_epoch_], qs, launch.q_matrix, v, sizeof(float)),
-                          run_.cells(p.lse[q_epoch_], qs, launch.q_matrix),
-                          t.work_list(launch.forward), call_.options},
-                         stream_));
+    RINGSIDE_CUDA(c.family.forward(
+        {c.shape_of(launch), run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
+         run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
+         run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
+         run_.matrix(p.out[q_epoch_], qs, launch.q_matrix, v, sizeof(float)),
+         run_.cells(p.lse[q_epoch_], qs, launch.q_matrix), t.work_list(launch.forward),
+         call_.options},
+        stream_));
   }
 
   void send_home() {

@@ -33,13 +33,12 @@ struct CudaProgram::Parts {
 
   Parts(const Plan& plan, const ProgramOptions& o);
 
-  AttentionShape shape_of(const Launch& launch, float softmax_scale) const {
+  AttentionShape shape_of(const Launch& launch) const {
     AttentionShape s = shape;
     s.num_heads = launch.q_heads.size();
     s.num_kv_heads = launch.kv_heads.size();
     s.first_head = launch.q_heads.begin;
     s.first_kv_head = launch.kv_heads.begin;
-    s.softmax_scale = softmax_scale;
     return s;
   }
 

@@ -107,7 +107,8 @@ struct DeviceRun {  // of one case on the device
   DeviceRun(const Plan& p, const testing::Case& x)
       : plan(p),
         c(x),
-        program(p, {x.q.dim, x.v.dim, ElementType::float32, true, Poison::on}),
+        program(p, {x.q.dim, x.v.dim, ElementType::float32, true,
+                    static_cast<float>(x.options.softmax_scale), Poison::on}),
         workspace(std::max(program.forward_bytes(), program.backward_bytes())) {}
 
   ScoreOptions options() const {
@@ -118,7 +119,7 @@ struct DeviceRun {  // of one case on the device
 
   void expect_forward(const AttentionOutput& want) {
     program.forward({q.array(), k.array(), v.array(), out.array(), lse.array(), sink_data(),
-                     static_cast<float>(c.options.softmax_scale), options(), workspace.data()},
+                     options(), workspace.data()},
                     nullptr);
     RINGSIDE_CUDA(cudaDeviceSynchronize());
     expect_close(want.out.data, out.memory.read(), "out");
@@ -131,8 +132,7 @@ struct DeviceRun {  // of one case on the device
     const Guarded dsink(c.options.sinks.size());
     program.backward(
         {dout.array(), q.array(), k.array(), v.array(), out.array(), lse.array(), dq.array(),
-         dk.array(), dv.array(), sink_data(), dsink.data(),
-         static_cast<float>(c.options.softmax_scale), options(), true, workspace.data()},
+         dk.array(), dv.array(), sink_data(), dsink.data(), options(), true, workspace.data()},
         nullptr);
     RINGSIDE_CUDA(cudaDeviceSynchronize());
     expect_close(want.dq.data, dq.memory.read(), "dq");

@@ -160,20 +160,28 @@ class Call:
         return None if x is None else self.library.vector(x, self.like, self.plan.num_heads)
 
     def _program(self, poison: bool) -> Any:
-        o = self.options
-        score_options = o.softcap != 0 or o.dropout_p != 0 or o.alibi_slopes is not None
-        q, v = (self.describe(self.arrays[name]) for name in "qv")
+        o, arrays, programs = self.options, self.arrays, self.plan._programs
         key = (
-            *(str(self.arrays["q"].dtype), self.arrays["q"].shape[-1]),
-            self.arrays["v"].shape[-1],
-            self.device,
-            score_options,
+            (str(arrays["q"].dtype), arrays["q"].shape[-1], arrays["v"].shape[-1], self.device),
+            (o.softmax_scale, o.softcap != 0, o.dropout_p != 0, o.alibi_slopes is not None),
             poison,
         )
-        programs = self.plan._programs
         if key not in programs:
-            programs[key] = cuda_core().Program(self.plan, q, v, self.device, score_options, poison)
+            q, v = (self.describe(arrays[name]) for name in "qv")
+            programs[key] = cuda_core().Program(
+                self.plan, q, v, self.device, self._core_options(), poison
+            )
         return programs[key]
+
+    def _core_options(self) -> Any:
+        keywords = Options(
+            softmax_scale=self.options.softmax_scale,
+            softcap=self.options.softcap,
+            dropout_p=self.options.dropout_p,
+            dropout_seed=self.options.dropout_seed,
+        )
+        sink, slopes = self.describe(self.sink), self.describe(self.slopes)
+        return cuda_core().CallOptions(keywords.to_core(), sink, slopes)
 
     def describe(self, x: Any) -> Any:
         """For the C++ half."""
@@ -181,19 +189,10 @@ class Call:
 
     def run(self, launch: Any, bytes_needed: int, arrays: Sequence[Any], *more: Any) -> None:
         """Calls launch(arrays, *more, options, workspace, stream) on the current stream."""
-        keywords = Options(
-            softmax_scale=self.options.softmax_scale,
-            softcap=self.options.softcap,
-            dropout_p=self.options.dropout_p,
-            dropout_seed=self.options.dropout_seed,
-        )
-        options = cuda_core().CallOptions(
-            keywords.to_core(), self.describe(self.sink), self.describe(self.slopes)
-        )
         workspace = self.library.empty((max(bytes_needed, 1),), self.like, "uint8")
         pointers = [self.describe(x) for x in arrays]
         stream = self.library.stream(self.device)
-        launch(pointers, *more, options, _pointer(workspace), stream)
+        launch(pointers, *more, self._core_options(), _pointer(workspace), stream)
 
 
 def _pointer(x: Any) -> int:
