@@ -17,10 +17,10 @@ using namespace pybind11::literals;
 
 void check_backend(const std::string& backend) {
   if (backend == "reference") return;
-  if (backend == "cuda" || backend == "nccl")
-    throw Unsupported(concat("backend=\"", backend,
-                             "\" is not part of this build. Nearest supported: "
-                             "backend=\"reference\" (CPU, float64)"));
+  if (backend == "nccl")
+    throw Unsupported(
+        "backend=\"nccl\" is not part of this build. Nearest supported: backend=\"cuda\" (one GPU, "
+        "every rank virtual) or backend=\"reference\" (CPU, float64)");
   throw InvalidArgument(concat("backend=\"", backend,
                                "\" is unknown; expected one of \"reference\", \"cuda\", \"nccl\""));
 }

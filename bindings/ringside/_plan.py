@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ringside import _core, _draw, _explain, _plan_json
+from ringside import _core, _cuda, _draw, _explain, _plan_json
 from ringside._attention import Options, gradients, results
 from ringside._formats import QkvFormat, check_format, lse_to_thd, to_thd
 
@@ -59,7 +59,14 @@ class Plan(_core.Plan):
     [2, 2]
     """
 
-    __slots__ = ()
+    __slots__ = ("_cuda_programs",)
+
+    @property
+    def _programs(self) -> dict[Any, Any]:
+        """What was uploaded to a device for this plan (ringside/_cuda.py)."""
+        if not hasattr(self, "_cuda_programs"):
+            self._cuda_programs: dict[Any, Any] = {}
+        return self._cuda_programs
 
     def shard(self, x: npt.ArrayLike, rank: int, *, side: Side = "q") -> npt.NDArray[Any]:
         """The rows of x [rows, ...] that a rank owns, in its order: tokens, labels, q, anything.
@@ -170,7 +177,9 @@ class Plan(_core.Plan):
             q: [rows_q, num_heads, head_dim_qk] float16, float32 or float64.
             k: [rows_k, num_kv_heads, head_dim_qk].
             v: [rows_k, num_kv_heads, head_dim_v].
-            backend: "reference" (CPU, float64).
+            backend: "reference" (CPU, float64), or "cuda" (one GPU, every rank virtual): torch or
+                CuPy arrays on the device, float32, float16 or bfloat16; the result is the same
+                kind of array, out in q's dtype, on the current stream.
             The rest as for ringside.attention. A sink enters once, after all steps are merged;
             dropout drops the same weights whatever the partition.
 
@@ -198,6 +207,13 @@ class Plan(_core.Plan):
             dropout_seed=dropout_seed,
         )
         thd = [to_thd(x, name, qkv_format) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+        if backend == "cuda":
+            if return_max_logit:
+                raise _core.Unsupported(
+                    'return_max_logit with backend="cuda"; nearest supported: backend="reference"'
+                )
+            out, lse = _cuda.attention(self, *thd, options)
+            return results(out, lse, None, qkv_format, self.layout_q)
         out, lse, max_logit = super().attention(*thd, options.to_core(), backend)
         max_logit = max_logit if return_max_logit else None
         return results(out, lse, max_logit, qkv_format, self.layout_q)
@@ -251,9 +267,12 @@ class Plan(_core.Plan):
         )
         named = ((dout, "dout"), (q, "q"), (k, "k"), (v, "v"), (out, "out"))
         thd = [to_thd(x, name, qkv_format) for x, name in named]
-        grads = super().attention_backward(
-            *thd, lse_to_thd(lse, qkv_format), options.to_core(), backend
-        )
+        lse = lse_to_thd(lse, qkv_format)
+        if backend == "cuda":
+            arrays = {name: x for (_, name), x in zip(named, thd, strict=True)} | {"lse": lse}
+            grads = _cuda.attention_backward(self, arrays, options)
+        else:
+            grads = super().attention_backward(*thd, lse, options.to_core(), backend)
         return gradients(grads, sink is not None, qkv_format, self.layout_q.num_sequences)
 
     def exchange(

@@ -1,0 +1,250 @@
+// Attention forward on the tensor cores by portable mma.sync: bfloat16 and float16.
+//
+// FlashAttention-2's shape. A block of threads takes one item (a block of query rows of one
+// segment) and one head; each warp owns 16 or 32 of the rows, keeps their output in registers and
+// walks over the key blocks that the item sees, across all segments: scores = Q K^T, online softmax
+// in powers of two, output += P V with P straight from registers. V arrives by cp.async while the
+// scores are computed, the next K while they are weighed. In the end the result is merged into the
+// float32 accumulators.
+//
+// Heads are the slow axis of the grid: what runs at one time shares keys and values in L2, and the
+// heads of a group follow each other.
+//
+// What ideas brought, in TFLOP/s of visible pairs (H200, 2026-11-21, bfloat16, 2 x 16k causal with
+// 16 heads at d128 or 32 at d64; "tail": 21 documents of one 32k pack, causal). FlashAttention 2
+// (torch varlen_attn) ran at 338 and 297 beside.
+//
+//   32 rows a warp, not 16: K and V fragments serve twice      d128 292 -> 378, d64 277 -> 308
+//   128 keys a block, not 64, where registers hold the scores                   d64 308 -> 333
+//   the old maximum serves until outgrown by 2^8 (kSlack)      d128 368 -> 378
+//   d192: two blocks of 64 rows a multiprocessor, not one of 128              tail 281 -> 315
+//   the same at d256: worse, not kept                                         tail 297 -> 291
+//   two stages of K and V: not worth its code, not kept        d128 366 -> 370, d64 334 -> 336
+#include "optimized/attention_mma.cuh"
+#include "reference/partial.h"
+
+namespace ringside::mma {
+namespace {
+
+template <int Rows, int Keys, int WarpRows, int BlocksPerSm>
+struct BlockShape {
+  static constexpr int kRows = Rows, kKeys = Keys, kWarpRows = WarpRows;
+  static constexpr int kBlocksPerSm = BlocksPerSm;
+};
+
+// Query rows and key rows of a block, query rows of a warp, blocks of a multiprocessor.
+template <typename Dims>
+struct Tuning;
+// clang-format off
+template <> struct Tuning<HeadDims<64, 64>> : BlockShape<128, 128, 32, 2> {};
+template <> struct Tuning<HeadDims<96, 96>> : BlockShape<128, 64, 32, 2> {};
+template <> struct Tuning<HeadDims<128, 128>> : BlockShape<128, 64, 32, 2> {};
+template <> struct Tuning<HeadDims<192, 128>> : BlockShape<128, 64, 32, 2> {};
+template <> struct Tuning<HeadDims<192, 192>> : BlockShape<64, 64, 16, 2> {};
+template <> struct Tuning<HeadDims<256, 256>> : BlockShape<128, 64, 16, 1> {};
+// clang-format on
+
+template <typename Element, typename Dims>
+struct Config {
+  using T = Element;
+  using Shape = Tuning<Dims>;
+  static constexpr int kQk = Dims::kQk, kV = Dims::kV;
+  static constexpr int kRows = Shape::kRows, kKeys = Shape::kKeys;
+  static constexpr int kM = Shape::kWarpRows / 16;  // fragments of 16 rows a warp
+  static constexpr int kThreads = kRows / Shape::kWarpRows * 32;
+  static constexpr int kBlocksPerSm = Shape::kBlocksPerSm;
+  static constexpr int kKBytes = Tile<kQk>::bytes(kKeys), kVBytes = Tile<kV>::bytes(kKeys);
+  static constexpr int kQBytes = Tile<kQk>::bytes(kRows);
+  static constexpr int kSharedBytes = kQBytes + kKBytes + kVBytes;
+
+  using Scores = Accumulator[kM][kKeys / 8];
+  using Weights = FragmentA[kKeys / 16][kM];
+  using Output = Accumulator[kM][kV / 8];
+};
+
+// The running softmax of a lane's rows (m, half): row 16 m + 8 half + lane / 4 of its warp.
+template <typename C>
+struct OnlineSoftmax {
+  float top[C::kM][2],
+      sum[C::kM][2];  // maximum before scaling; a lane's own columns' share of the sum
+
+  __device__ OnlineSoftmax() {
+#pragma unroll
+    for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) top[m][half] = -INFINITY, sum[m][half] = 0;
+  }
+
+  // Turns scores into weights exp2(scale_log2 * (score - top)) and keeps output and sum in step.
+  __device__ void update(typename C::Scores& scores, typename C::Output& output, float scale_log2) {
+    float block_top[C::kM][2];
+    bool outgrown = false;
+#pragma unroll
+    for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        block_top[m][half] = row_top(scores[m], half);
+        outgrown |= (block_top[m][half] - top[m][half]) * scale_log2 > kSlack;
+      }
+    if (__any_sync(~0u, outgrown)) raise(block_top, output, scale_log2);
+#pragma unroll
+    for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        // A row that saw nothing yet has top -inf: its scores are all -inf and must become zero.
+        const float shift = top[m][half] == -INFINITY ? 0 : top[m][half] * scale_log2;
+#pragma unroll
+        for (int n = 0; n < C::kKeys / 8; ++n)
+#pragma unroll
+          for (int i = 2 * half; i < 2 * half + 2; ++i) {
+            scores[m][n][i] = exp2_fast(fmaf(scores[m][n][i], scale_log2, -shift));
+            sum[m][half] += scores[m][n][i];
+          }
+      }
+  }
+
+ private:
+  // The old maximum serves until a row outgrows it by 2^8: weights stay far from overflow, the
+  // common factor cancels in the end, and most blocks need no pass over the output.
+  static constexpr float kSlack = 8;
+
+  __device__ static float row_top(const Accumulator (&scores)[C::kKeys / 8], int half) {
+    float result = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < C::kKeys / 8; ++n)
+      result = fmaxf(result, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+    result = fmaxf(result, __shfl_xor_sync(~0u, result, 1));
+    return fmaxf(result, __shfl_xor_sync(~0u, result, 2));
+  }
+
+  __device__ void raise(const float (&block_top)[C::kM][2], typename C::Output& output,
+                        float scale_log2) {
+#pragma unroll
+    for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float raised = fmaxf(top[m][half], block_top[m][half]);
+        const float factor =
+            raised == -INFINITY ? 1 : exp2_fast((top[m][half] - raised) * scale_log2);
+        top[m][half] = raised;
+        sum[m][half] *= factor;
+#pragma unroll
+        for (int n = 0; n < C::kV / 8; ++n)
+          output[m][n][2 * half] *= factor, output[m][n][2 * half + 1] *= factor;
+      }
+  }
+};
+
+// Merges a warp's rows into the accumulators. Where nothing was seen before, nothing is read.
+template <typename C>
+__device__ void merge(const ForwardArguments& arguments, const WorkItem& item, int head,
+                      int warp_row, const OnlineSoftmax<C>& softmax,
+                      const typename C::Output& output) {
+  const AttentionShape& shape = arguments.shape;
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float sum = quad_sum(softmax.sum[m][half]);
+      const int row = item.begin + warp_row + 16 * m + 8 * half + lane / 4;
+      const bool stored = row < item.end && sum != 0;
+      const int64_t physical = int64_t{item.own.row} + row;
+      float* lse = arguments.lse + physical * shape.num_heads + head;
+      const float own_lse = softmax.top[m][half] * shape.softmax_scale + logf(sum);
+      const auto weights = merge_weights(stored ? *lse : -INFINITY, own_lse);
+      __syncwarp();  // the four lanes of a row have read it
+      if (!stored) continue;
+      if (lane % 4 == 0) *lse = weights.lse;
+      const float factor = weights.b / sum;
+      float* to = row_of<float>(arguments.out, physical, head) + lane % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < C::kV / 8; ++n)
+        if (8 * n < shape.head_dim_v)
+          add_pair(to + 8 * n, weights.a, factor, &output[m][n][2 * half]);
+    }
+}
+
+template <typename C>
+__global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
+    attention_forward(const __grid_constant__ ForwardArguments arguments) {
+  using T = typename C::T;
+  extern __shared__ __align__(128) uint8_t shared[];
+  const WorkList& work = arguments.work;
+  if (blockIdx.x >= *work.num_items) return;
+  const WorkItem& item = work.items[blockIdx.x];
+  const AttentionShape& shape = arguments.shape;
+  const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
+  const int warp_row = threadIdx.x / 32 * 16 * C::kM;
+  KeyBlocks<C::kKeys> next(work, item);
+  if (!next.valid()) return;
+
+  const uint32_t q_tile = shared_address(shared), k_tile = q_tile + C::kQBytes;
+  const uint32_t v_tile = k_tile + C::kKBytes;
+  const auto load_k = [&] {
+    load_tile<C::kQk, C::kKeys, C::kThreads>(
+        k_tile, row_of<T>(arguments.k, int64_t{next.row} + next.begin, kv_head),
+        arguments.k.row_stride, next.end - next.begin, shape.head_dim_qk);
+  };
+  load_tile<C::kQk, C::kRows, C::kThreads>(
+      q_tile, row_of<T>(arguments.q, int64_t{item.own.row} + item.begin, head),
+      arguments.q.row_stride, item.end - item.begin, shape.head_dim_qk);
+  load_k();
+
+  const float scale_log2 = shape.softmax_scale * kLog2E;
+  OnlineSoftmax<C> softmax;
+  typename C::Output output;
+  clear(output);
+  while (next.valid()) {
+    wait_for_copies();
+    __syncthreads();  // K is there, V is used up
+    load_tile<C::kV, C::kKeys, C::kThreads>(
+        v_tile, row_of<T>(arguments.v, int64_t{next.row} + next.begin, kv_head),
+        arguments.v.row_stride, next.end - next.begin, shape.head_dim_v);
+    typename C::Scores scores;
+    clear(scores);
+    multiply_rows<T, C::kQk>(scores, Tile<C::kQk>::lane_down(q_tile, warp_row),
+                             Tile<C::kQk>::lane_across(k_tile));
+
+    const int begin = next.begin, partner = next.partner;
+    const bool all_seen = next.is_clear();
+    next.advance(work, item);
+    wait_for_copies();
+    __syncthreads();  // V is there, K is used up
+    if (next.valid()) load_k();
+    if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
+    softmax.update(scores, output, scale_log2);
+    typename C::Weights weights;
+    as_left_operand<T>(weights, scores);
+    multiply_columns<T, C::kV, 1>(output, weights, Tile<C::kV>::lane_down(v_tile));
+  }
+  merge<C>(arguments, item, head, warp_row, softmax, output);
+}
+
+}  // namespace
+
+bool supports(const AttentionShape& shape) {
+  const auto fits = [](int dim) {
+    return dim > 0 && dim <= 256 && dim % 8 == 0;
+  };  // 16-byte copies
+  return shape.type != ElementType::float32 && fits(shape.head_dim_qk) && fits(shape.head_dim_v) &&
+         shape.softmax_scale > 0;  // the running maximum is kept before scaling
+}
+
+int forward_rows(const AttentionShape& shape) {
+  return with_head_dims(shape, [](auto dims) -> int { return Tuning<decltype(dims)>::kRows; });
+}
+
+cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
+  for (const DeviceMatrix& matrix : {arguments.q, arguments.k, arguments.v, arguments.out})
+    if (!is_aligned(matrix)) return cudaErrorInvalidValue;
+  return with_element_type(arguments.shape.type, [&](auto element) {
+    return with_head_dims(arguments.shape, [&](auto dims) {
+      using C = Config<decltype(element), decltype(dims)>;
+      const dim3 grid(arguments.work.max_items, arguments.shape.num_heads);
+      return launch(attention_forward<C>, grid, C::kThreads, C::kSharedBytes, stream, arguments);
+    });
+  });
+}
+
+}  // namespace ringside::mma

@@ -1,0 +1,148 @@
+// What the forward and the backward of the mma.sync family share: head dimensions and small
+// helpers.
+#pragma once
+
+#include <type_traits>
+
+#include "optimized/attention_mma.h"
+#include "optimized/block_walk.h"
+#include "optimized/shared_tile.h"
+
+namespace ringside::mma {
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+
+// Compiled head dimensions. Others run padded to the next pair: the columns beyond are zeros in
+// shared memory, and are neither read from nor written to global memory.
+template <int Qk, int V>
+struct HeadDims {
+  static constexpr int kQk = Qk, kV = V;
+};
+
+// Calls function(HeadDims<..>{}) with the smallest compiled pair that holds the shape.
+template <typename Function>
+auto with_head_dims(const AttentionShape& shape, Function function) {
+  const int qk = shape.head_dim_qk, v = shape.head_dim_v, larger = qk > v ? qk : v;
+  if (larger <= 64) return function(HeadDims<64, 64>{});
+  if (larger <= 96) return function(HeadDims<96, 96>{});
+  if (larger <= 128) return function(HeadDims<128, 128>{});
+  if (qk <= 192 && v <= 128) return function(HeadDims<192, 128>{});
+  if (larger <= 192) return function(HeadDims<192, 192>{});
+  return function(HeadDims<256, 256>{});
+}
+
+template <typename Function>
+auto with_element_type(ElementType type, Function function) {
+  if (type == ElementType::float16) return function(__half{});
+  return function(__nv_bfloat16{});
+}
+
+// cp.async moves 16 bytes: rows, heads and the matrix itself must begin at multiples of that.
+inline bool is_aligned(const DeviceMatrix& matrix) {
+  return reinterpret_cast<uintptr_t>(matrix.data) % 16 == 0 && matrix.row_stride % 8 == 0 &&
+         matrix.head_stride % 8 == 0;
+}
+
+template <typename T>
+__device__ inline T* row_of(const DeviceMatrix& matrix, int64_t row, int head) {
+  return static_cast<T*>(matrix.data) + row * matrix.row_stride + head * matrix.head_stride;
+}
+
+__device__ inline int kv_head_of(const AttentionShape& shape, int head) {
+  return (shape.first_head + head) / shape.group_size - shape.first_kv_head;
+}
+
+// The resident query heads that use a resident key head.
+__device__ inline Interval query_heads_of(const AttentionShape& shape, int kv_head) {
+  const int begin = (shape.first_kv_head + kv_head) * shape.group_size - shape.first_head;
+  const int end = begin + shape.group_size;
+  return {begin > 0 ? begin : 0, end < shape.num_heads ? end : shape.num_heads};
+}
+
+__device__ inline float quad_sum(float x) {  // over the four lanes that share a row
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// to = before * to + factor * pair; where nothing was before, nothing is read.
+__device__ inline void add_pair(float* to, float before, float factor, const float* pair) {
+  float2 value = {factor * pair[0], factor * pair[1]};
+  if (before != 0) {
+    const float2 old = *reinterpret_cast<const float2*>(to);
+    value.x += before * old.x, value.y += before * old.y;
+  }
+  *reinterpret_cast<float2*>(to) = value;
+}
+
+// Adds a warp's rows to global memory, 16 bytes at a time: neighbouring lanes swap halves of two
+// groups of columns, so that each holds four neighbours. Atomic, as dq needs; dk and dv have one
+// writer, for whom this is an addition that waits for no answer.
+template <int Dim, int Warps, int M, int N>
+__device__ inline void add_rows(const DeviceMatrix& to, int64_t first_row, int rows, int head,
+                                int dim, int warp_row, int first_column, float scale,
+                                const Accumulator (&sum)[M][N]) {
+  const int lane = threadIdx.x % 32;
+  const bool odd = lane % 2;
+  const int lane_column = first_column + (odd ? 8 : 0) + lane % 4 / 2 * 4;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = warp_row + 16 * m + 8 * half + lane / 4;
+      float* row_begin = row_of<float>(to, first_row + row, head) + lane_column;
+#pragma unroll
+      for (int n = 0; n < N; n += 2) {
+        const float *left = &sum[m][n][2 * half], *right = &sum[m][n + 1][2 * half];
+        const float x = __shfl_xor_sync(~0u, odd ? left[0] : right[0], 1);
+        const float y = __shfl_xor_sync(~0u, odd ? left[1] : right[1], 1);
+        const int column = Dealt<Dim, Warps>::column(n);
+        if (row >= rows || lane_column + column >= dim) continue;
+        if (odd)
+          add_4(row_begin + column, scale * x, scale * y, scale * right[0], scale * right[1]);
+        else
+          add_4(row_begin + column, scale * left[0], scale * left[1], scale * x, scale * y);
+      }
+    }
+}
+
+// Hides the keys of a block that a query row does not see. scores are [query rows][keys]; each lane
+// of a quad asks the mask for one of their rows.
+template <int M, int N>
+__device__ inline void hide_unseen(Accumulator (&scores)[M][N], const WorkList& work,
+                                   const WorkItem& item, int partner, int block_begin,
+                                   int warp_row) {
+  static_assert(M <= 2, "four lanes ask for at most four rows");
+  const Segment k = work.partners[partner];
+  const int lane = threadIdx.x % 32, mine = lane % (2 * M);
+  const int row = item.begin + warp_row + mine / 2 * 16 + mine % 2 * 8 + lane / 4;
+  const Interval seen = sequence_mask(work, k.seq).visible_rows(k, item.own.position(row));
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int source = lane / 4 * 4 + 2 * m + half;
+      const int begin = __shfl_sync(~0u, seen.begin, source) - block_begin - lane % 4 * 2;
+      const unsigned size = __shfl_sync(~0u, seen.size(), source);
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (unsigned(8 * n + i - begin) >= size) scores[m][n][2 * half + i] = -INFINITY;
+    }
+}
+
+template <typename Kernel, typename Arguments>
+cudaError_t launch(Kernel kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
+                   const Arguments& arguments) {
+  if (grid.x == 0 || grid.y == 0) return cudaSuccess;
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  if (error != cudaSuccess) return error;
+  kernel<<<grid, threads, shared_bytes, stream>>>(arguments);
+  return cudaGetLastError();
+}
+
+// dq alone, from scratch: what deterministic mode adds to the backward.
+cudaError_t backward_queries(const BackwardArguments& arguments, cudaStream_t stream);
+
+}  // namespace ringside::mma
