@@ -1,5 +1,6 @@
 #include "bindings/arrays.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -7,6 +8,9 @@
 #include "reference/errors.h"
 
 namespace ringside::bindings {
+
+using namespace pybind11::literals;
+
 namespace {
 
 py::array as_array(const py::handle& x) {
@@ -115,6 +119,29 @@ py::array_t<double> to_array(std::vector<double>&& x, std::vector<py::ssize_t> s
 
 py::array_t<int32_t> to_array(const std::vector<int32_t>& x) {
   return py::array_t<int32_t>(static_cast<py::ssize_t>(x.size()), x.data());
+}
+
+std::vector<py::array> parts_of(const py::sequence& parts, const char* what) {
+  std::vector<py::array> arrays;
+  for (const py::handle part : parts) {
+    const py::array& x = arrays.emplace_back(as_array(part));
+    const py::array& first = arrays.front();
+    require(x.ndim() >= 1, what, " ", arrays.size() - 1,
+            " is a scalar; expected an array of [rows, ...]");
+    require(std::equal(x.shape() + 1, x.shape() + x.ndim(), first.shape() + 1,
+                       first.shape() + first.ndim()),
+            what, " ", arrays.size() - 1, " has shape ", shape_of(x), " and ", what, " 0 has ",
+            shape_of(first), "; expected them alike but for the first axis");
+  }
+  return arrays;
+}
+
+py::array room_for(const std::vector<py::array>& parts, int rows) {
+  const auto np = py::module_::import("numpy");
+  py::list dtypes, shape(parts.at(0).attr("shape"));
+  for (const py::array& part : parts) dtypes.append(part.dtype());
+  shape[0] = rows;
+  return np.attr("empty")(shape, "dtype"_a = np.attr("result_type")(*dtypes));
 }
 
 }  // namespace ringside::bindings

@@ -35,6 +35,10 @@ py::array_t<double> to_array(Tensor&& x);  // [rows, heads, dim]
 py::array_t<double> to_array(std::vector<double>&& x, std::vector<py::ssize_t> shape);
 py::array_t<int32_t> to_array(const std::vector<int32_t>& x);
 
+// Arrays [rows, ...] alike but for their rows, and one that can hold rows of any of them.
+std::vector<py::array> parts_of(const py::sequence& parts, const char* what);
+py::array room_for(const std::vector<py::array>& parts, int rows);
+
 std::string shape_of(const py::array& x);
 
 }  // namespace ringside::bindings

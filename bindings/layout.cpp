@@ -47,20 +47,16 @@ py::array rows_of_layout(const PackedLayout& layout, const py::object& x) {
 }
 
 py::object pack(const PackedLayout& layout, const py::sequence& arrays, const py::object& fill) {
-  const auto np = py::module_::import("numpy");
   require(static_cast<int>(py::len(arrays)) == layout.batch(), "got ", py::len(arrays),
           " arrays; expected one for each of the ", layout.batch(), " sequences");
-  if (layout.batch() == 0) return np.attr("empty")(0);
-  const auto first = np.attr("asarray")(arrays[0]).cast<py::array>();
-  require(first.ndim() >= 1, "sequence 0 is a scalar; expected an array of [tokens, ...]");
-  py::list shape(first.attr("shape"));
-  shape[0] = layout.num_rows();
-  py::object packed = np.attr("full")(shape, fill, "dtype"_a = first.dtype());
+  if (layout.batch() == 0) return py::module_::import("numpy").attr("empty")(0);
+  const auto parts = parts_of(arrays, "sequence");
+  py::object packed = room_for(parts, layout.num_rows());
+  packed.attr("fill")(fill);
   for (int s = 0; s < layout.batch(); ++s) {
-    const auto x = np.attr("asarray")(arrays[s]).cast<py::array>();
-    require(x.ndim() >= 1 && x.shape(0) == layout.len(s), "sequence ", s, " has shape ",
-            shape_of(x), "; expected ", layout.len(s), " tokens on its first axis");
-    packed[rows(layout.row_begin(s), layout.len(s))] = x;
+    require(parts[s].shape(0) == layout.len(s), "sequence ", s, " has shape ", shape_of(parts[s]),
+            "; expected ", layout.len(s), " tokens on its first axis");
+    packed[rows(layout.row_begin(s), layout.len(s))] = parts[s];
   }
   return packed;
 }

@@ -27,4 +27,5 @@ PYBIND11_MODULE(_core, m) {
   ringside::bindings::bind_options(m);
   ringside::bindings::bind_plan(m);
   ringside::bindings::bind_attention(m);
+  ringside::bindings::bind_thd(m);
 }

@@ -12,5 +12,6 @@ void bind_segments(pybind11::module_& m);
 void bind_plan(pybind11::module_& m);
 void bind_options(pybind11::module_& m);
 void bind_attention(pybind11::module_& m);
+void bind_thd(pybind11::module_& m);
 
 }  // namespace ringside::bindings

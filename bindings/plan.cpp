@@ -8,12 +8,9 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
-#include "bindings/options.h"
 #include "bindings/plan_views.h"
 #include "reference/carry.h"
-#include "reference/cost.h"
 #include "reference/errors.h"
-#include "reference/execute.h"
 #include "reference/partition/partition.h"
 #include "reference/plan_tables.h"
 #include "reference/transport/transport.h"
@@ -25,8 +22,7 @@ namespace {
 using namespace pybind11::literals;
 using Shards = std::vector<Shard>;
 
-// --- construction
-// ----------------------------------------------------------------------------------
+// --- construction ---
 
 Shards stacked(Shards shards) {  // fills in rows left at -1
   for (Shard& shard : shards) {
@@ -78,8 +74,7 @@ std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
   return std::make_shared<Plan>(build_plan(problem, placement, {comm, a2a_size.value_or(0)}));
 }
 
-// --- tables
-// ----------------------------------------------------------------------------------------
+// --- tables ---
 
 py::dict tables_of(const Plan& plan) {
   PlanTables tables = to_tables(plan);
@@ -116,8 +111,7 @@ std::shared_ptr<Plan> plan_from_tables(const Problem& problem, const std::string
   return plan;
 }
 
-// --- rows
-// ------------------------------------------------------------------------------------------
+// --- rows ---
 
 struct Side {  // of the query or of the key rows
   const PackedLayout& layout;
@@ -159,27 +153,21 @@ py::object shard_rows(const Plan& plan, const py::object& x, int rank, const std
   return array[row_indices(plan, rank, side)];
 }
 
-py::object unshard_rows(const Plan& plan, const py::sequence& parts, const std::string& side) {
-  const auto np = py::module_::import("numpy");
-  require(static_cast<int>(py::len(parts)) == plan.cp_size(), "got ", py::len(parts),
+py::object unshard_rows(const Plan& plan, const py::sequence& arrays, const std::string& side) {
+  require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
           " parts; expected one for each of the ", plan.cp_size(), " ranks");
-  const auto first = np.attr("asarray")(parts[0]).cast<py::array>();
-  require(first.ndim() >= 1, "part 0 is a scalar; expected an array of [rows, ...]");
-  py::list shape(first.attr("shape"));
-  shape[0] = side_of(plan, side).layout.num_rows();
-  py::object whole = np.attr("empty")(shape, "dtype"_a = first.dtype());
+  const auto parts = parts_of(arrays, "part");
+  py::object whole = room_for(parts, side_of(plan, side).layout.num_rows());
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
-    const auto part = np.attr("asarray")(parts[rank]).cast<py::array>();
     const auto rows = row_indices(plan, rank, side);
-    require(part.ndim() >= 1 && part.shape(0) == rows.size(), "part ", rank, " has shape ",
-            shape_of(part), "; rank ", rank, " owns ", rows.size(), " rows");
-    whole[rows] = part;
+    require(parts[rank].shape(0) == rows.size(), "part ", rank, " has shape ",
+            shape_of(parts[rank]), "; rank ", rank, " owns ", rows.size(), " rows");
+    whole[rows] = parts[rank];
   }
   return whole;
 }
 
-// --- exchanges
-// -------------------------------------------------------------------------------------
+// --- exchanges ---
 
 PerRank buffers_from(const Plan& plan, const py::sequence& arrays, int step, Operand operand) {
   require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
@@ -226,145 +214,11 @@ py::list exchange_transposed(const Plan& plan, int step, const std::string& oper
   return to_list(carry_back(plan, step, what, buffers_from(plan, buffers, step + 1, what)));
 }
 
-// --- attention
-// -------------------------------------------------------------------------------------
-
-void check_backend(const std::string& backend) {
-  if (backend == "reference") return;
-  if (backend == "cuda" || backend == "nccl")
-    throw Unsupported(concat("backend=\"", backend,
-                             "\" is not part of this build. Nearest supported: "
-                             "backend=\"reference\" (CPU, float64)"));
-  throw InvalidArgument(concat("backend=\"", backend,
-                               "\" is unknown; expected one of \"reference\", \"cuda\", \"nccl\""));
-}
-
-struct Arrays {
-  DoubleArray q, k, v;
-  AttentionOptions options;
-
-  AttentionInputs inputs() const { return {view(q), view(k), view(v), options}; }
-};
-
-Arrays check(const Plan& plan, const py::object& q, const py::object& k, const py::object& v,
-             const OptionsArgument& options) {
-  const Problem& p = plan.problem;
-  Arrays x{tensor(q, "q", p.layout_q), tensor(k, "k", p.layout_k), tensor(v, "v", p.layout_k), {}};
-  const int dim_qk = static_cast<int>(x.q.shape(2));
-  require_shape(x.q, "q", p.num_heads, dim_qk, "the plan's num_heads");
-  require_shape(x.k, "k", p.num_kv_heads, dim_qk, "the plan's num_kv_heads, q's head dimension");
-  require_shape(x.v, "v", p.num_kv_heads, static_cast<int>(x.v.shape(2)),
-                "the plan's num_kv_heads");
-  x.options = options.resolve(p.num_heads, dim_qk);
-  return x;
-}
-
-py::tuple run_attention(const Plan& plan, const py::object& q, const py::object& k,
-                        const py::object& v, const OptionsArgument& options,
-                        const std::string& backend) {
-  check_backend(backend);
-  const Arrays x = check(plan, q, k, v, options);
-  AttentionOutput result;
-  {
-    const py::gil_scoped_release release;
-    result = attention(plan, x.inputs());
-  }
-  auto lse = heads_first(result.lse);
-  return py::make_tuple(to_array(std::move(result.out)), std::move(lse),
-                        to_array(std::move(result.max_logit), {plan.problem.num_heads}));
-}
-
-py::tuple run_attention_backward(const Plan& plan, const py::object& dout, const py::object& q,
-                                 const py::object& k, const py::object& v, const py::object& out,
-                                 const py::object& lse, const OptionsArgument& options,
-                                 const std::string& backend) {
-  check_backend(backend);
-  const Arrays x = check(plan, q, k, v, options);
-  const Problem& p = plan.problem;
-  const int dim_v = static_cast<int>(x.v.shape(2));
-  const DoubleArray dout_array = tensor(dout, "dout", p.layout_q);
-  const DoubleArray out_array = tensor(out, "out", p.layout_q);
-  require_shape(dout_array, "dout", p.num_heads, dim_v, "the shape of out");
-  require_shape(out_array, "out", p.num_heads, dim_v, "q's heads and v's head dimension");
-  AttentionOutput saved;
-  saved.lse = rows_first(lse_array(lse, p.num_heads, p.layout_q));
-  saved.out = Tensor(p.layout_q.num_rows(), p.num_heads, dim_v, 0.0);
-  std::copy(out_array.data(), out_array.data() + out_array.size(), saved.out.data.begin());
-  AttentionGradients g;
-  {
-    const py::gil_scoped_release release;
-    g = attention_backward(plan, x.inputs(), view(dout_array), saved);
-  }
-  const auto sinks = static_cast<py::ssize_t>(g.dsink.size());
-  return py::make_tuple(to_array(std::move(g.dq)), to_array(std::move(g.dk)),
-                        to_array(std::move(g.dv)), to_array(std::move(g.dsink), {sinks}));
-}
-
-// --- cost
-// ------------------------------------------------------------------------------------------
-
-template <typename Field>
-py::array_t<int64_t> per_step(const PlanCost& cost, Field StepCost::*field) {
-  const py::ssize_t ranks = static_cast<py::ssize_t>(cost.step_of_rank.size());
-  const py::ssize_t steps = ranks == 0 ? 0 : static_cast<py::ssize_t>(cost.step_of_rank[0].size());
-  py::array_t<int64_t> cells({ranks, steps});
-  auto cell = cells.mutable_unchecked<2>();
-  for (py::ssize_t rank = 0; rank < ranks; ++rank)
-    for (py::ssize_t step = 0; step < steps; ++step)
-      cell(rank, step) = cost.step_of_rank[rank][step].*field;
-  return cells;
-}
-
-py::array_t<int64_t> per_rank(const std::vector<int64_t>& x) {
-  return py::array_t<int64_t>(static_cast<py::ssize_t>(x.size()), x.data());
-}
-
-PlanCost cost_of(const Plan& plan, int head_dim, std::optional<int> head_dim_v,
-                 int bytes_per_element) {
-  require(head_dim >= 1 && head_dim_v.value_or(1) >= 1 && bytes_per_element >= 1,
-          "head_dim=", head_dim, ", head_dim_v=", head_dim_v.value_or(head_dim),
-          ", bytes_per_element=", bytes_per_element, "; all must be at least 1");
-  const py::gil_scoped_release release;
-  return cost(plan, {head_dim, head_dim_v.value_or(head_dim), bytes_per_element});
-}
-
-void bind_cost(py::module_& m) {
-  py::class_<PlanCost>(m, "PlanCost", R"doc(
-What a plan's forward pass costs. Arrays are int64, [cp_size, num_steps] unless said.
-)doc")
-      .def_property_readonly(
-          "pairs", [](const PlanCost& c) { return per_step(c, &StepCost::pairs); },
-          "Visible (query, key) pairs, summed over the query heads computed there.")
-      .def_property_readonly(
-          "bytes_sent", [](const PlanCost& c) { return per_step(c, &StepCost::bytes_sent); },
-          "Bytes of q, k and v sent to other ranks before the step.")
-      .def_property_readonly(
-          "bytes_received",
-          [](const PlanCost& c) { return per_step(c, &StepCost::bytes_received); },
-          "Bytes of q, k and v received from other ranks before the step.")
-      .def_property_readonly(
-          "rows_q", [](const PlanCost& c) { return per_step(c, &StepCost::rows_q); },
-          "Rows of the resident query buffer.")
-      .def_property_readonly(
-          "rows_kv", [](const PlanCost& c) { return per_step(c, &StepCost::rows_kv); },
-          "Rows of the resident K/V buffer.")
-      .def_property_readonly(
-          "result_bytes_sent", [](const PlanCost& c) { return per_rank(c.result_bytes_sent); },
-          "[cp_size] bytes of out and float32 lse sent home after the last step.")
-      .def_property_readonly(
-          "result_bytes_received",
-          [](const PlanCost& c) { return per_rank(c.result_bytes_received); },
-          "[cp_size] bytes of out and float32 lse that come home after the last step.")
-      .def_property_readonly("imbalance", &PlanCost::imbalance,
-                             "max / mean over the ranks of their pairs; 1 is perfect.");
-}
-
 }  // namespace
 
 void bind_plan(py::module_& m) {
-  bind_cost(m);
-  py::class_<Plan, std::shared_ptr<Plan>>(m, "Plan", "See ringside.Plan.")
-      .def(py::init(&make_plan), "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(),
+  PlanClass plan(m, "Plan", "See ringside.Plan.");
+  plan.def(py::init(&make_plan), "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(),
            "mask"_a = Mask::causal(), "cp_size"_a = py::none(), "partition"_a = "zigzag",
            "partition_k"_a = py::none(), "comm"_a = "p2p", "a2a_size"_a = py::none(),
            "num_heads"_a = 1, "num_kv_heads"_a = py::none())
@@ -409,19 +263,14 @@ void bind_plan(py::module_& m) {
       .def("unshard", &unshard_rows, "parts"_a, py::kw_only(), "side"_a = "q",
            "The global array from every rank's part; the inverse of shard.")
       .def("verify", &verify, py::call_guard<py::gil_scoped_release>(), "Proves the plan.")
-      .def("cost", &cost_of, py::kw_only(), "head_dim"_a = 128, "head_dim_v"_a = py::none(),
-           "bytes_per_element"_a = 2, "Work, traffic and memory.")
       .def("exchange", &exchange, "step"_a, "operand"_a, "buffers"_a,
            "Moves every rank's buffer as before a step.")
       .def("exchange_transposed", &exchange_transposed, "step"_a, "operand"_a, "buffers"_a,
            "The transpose of exchange.")
-      .def("attention", &run_attention, "q"_a, "k"_a, "v"_a, "options"_a, "backend"_a,
-           "(out, lse, max_logit); see ringside.Plan.attention.")
-      .def("attention_backward", &run_attention_backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a,
-           "lse"_a, "options"_a, "backend"_a,
-           "(dq, dk, dv, dsink); see ringside.Plan.attention_backward.")
       .def("tables", &tables_of, "The plan as int32 tables: {name: (columns, cells)}.")
       .def(py::self == py::self);
+  bind_cost(m, plan);
+  bind_runs(plan);
 
   const auto names = [](const auto& table) {
     py::list all;

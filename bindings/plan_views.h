@@ -1,6 +1,8 @@
 // What the bindings of a plan share.
 #pragma once
 
+#include <pybind11/pybind11.h>
+
 #include <memory>
 #include <string>
 
@@ -14,6 +16,10 @@ struct StepView {  // a step, kept alive by its plan
 
   const Step& step() const { return plan->steps_of_rank[rank][index]; }
 };
+
+using PlanClass = pybind11::class_<Plan, std::shared_ptr<Plan>>;
+void bind_cost(pybind11::module_& m, PlanClass& plan);
+void bind_runs(PlanClass& plan);
 
 Operand operand_from(const std::string& name);
 

@@ -248,3 +248,17 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
 }
 
 }  // namespace ringside::mma
+
+namespace ringside {
+
+KernelFamily mma_family() {
+  return {.name = "mma",
+          .supports = mma::supports,
+          .forward_rows = mma::forward_rows,
+          .backward_query_rows = mma::backward_query_rows,
+          .backward_key_rows = mma::backward_key_rows,
+          .forward = mma::forward,
+          .backward = mma::backward};
+}
+
+}  // namespace ringside

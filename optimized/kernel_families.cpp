@@ -1,16 +1,20 @@
-// The table of kernel families, the preferred one first. A new family is its own file and a line
-// here.
+// The table of kernel families: a new one is its files, and a line here.
 #include "optimized/attention_kernel.h"
-#include "optimized/attention_mma.h"
 
 namespace ringside {
 
 std::span<const KernelFamily> kernel_families() {
-  static constexpr KernelFamily families[] = {
-      {"mma", mma::supports, mma::forward_rows, mma::backward_query_rows, mma::backward_key_rows,
-       mma::forward, mma::backward},
+  static const KernelFamily kTable[] = {
+      mma_family(),
+      float32_family(),
   };
-  return families;
+  return kTable;
+}
+
+const KernelFamily* find_family(const AttentionShape& shape, bool with_score_options) {
+  for (const KernelFamily& family : kernel_families())
+    if (family.supports(shape) && (family.score_options || !with_score_options)) return &family;
+  return nullptr;
 }
 
 }  // namespace ringside

@@ -43,8 +43,7 @@ int64_t pairs_at_most(const Plan& plan, int step_index) {
   return pairs;
 }
 
-// --- forward
-// ---------------------------------------------------------------------------------------
+// --- forward ---
 
 struct ForwardItem {  // some rows of one rank's resident queries, one head
   int rank, head;
@@ -136,8 +135,7 @@ bool moves(const Plan& plan, int step, Operand operand) {
   return false;
 }
 
-// --- backward
-// --------------------------------------------------------------------------------------
+// --- backward ---
 
 struct QuerySide {  // everything that travels with the queries
   PerRank q, dout, lse, delta;

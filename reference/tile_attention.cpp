@@ -201,7 +201,13 @@ void tile_forward(const TileTask& task, const ForwardBuffers& x) {
 }
 
 void tile_backward(const TileTask& task, const BackwardBuffers& x) {
-  Matrix p, ds, kept;
+  Matrix p, ds, term;
+  // Eigen rounds a product by the alignment of its destination: ours is always aligned, so that
+  // results never depend on where memory happens to lie.
+  const auto add = [&term](auto&& into, const auto& product) {
+    term.noalias() = product;
+    into += term;
+  };
   for_each_block(task, [&](const Block& block) {
     const auto q = rows(x.q, block.q_row, block.size);
     const auto dout = rows(x.dout, block.q_row, block.size);
@@ -220,9 +226,9 @@ void tile_backward(const TileTask& task, const BackwardBuffers& x) {
                               *x.lse.row(block.q_row + i), *x.delta.row(block.q_row + i)};
         row.from_products(inside(p, i, seen), inside(ds, i, seen), task.options);
       }
-      dq.noalias() += ds * k;
-      rows(x.dk, k_row, keys.size()).noalias() += ds.transpose() * q;
-      rows(x.dv, k_row, keys.size()).noalias() += p.transpose() * dout;
+      add(dq, ds * k);
+      add(rows(x.dk, k_row, keys.size()), ds.transpose() * q);
+      add(rows(x.dv, k_row, keys.size()), p.transpose() * dout);
     });
   });
 }

@@ -69,6 +69,7 @@ void verify_indices(const Plan& plan) {
       plan.home_q.size() == plan.home_kv.size() && plan.steps_of_rank.size() == plan.home_q.size(),
       "the plan has ", plan.home_q.size(), " query homes, ", plan.home_kv.size(),
       " key homes and steps for ", plan.steps_of_rank.size(), " ranks");
+  plan_require(plan.cp_size() >= 1, "the plan has no ranks");
   std::set<int> q_shards, kv_shards;
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     const Buffer &q = plan.home_q[rank], &kv = plan.home_kv[rank];

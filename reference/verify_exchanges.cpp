@@ -86,9 +86,9 @@ class Playback {
 
   void check_inside(const Message& m, const Buffer& buffer, const std::string& what) const {
     plan_require(0 <= m.peer && m.peer < cp_size_, what, ", but there are ", cp_size_, " ranks");
-    plan_require(m.rows >= 1 && m.row >= 0 && m.row_end() <= plan_.rows(buffer), what,
+    plan_require(m.rows >= 1 && m.row >= 0 && m.row <= plan_.rows(buffer) - m.rows, what,
                  ", but the buffer has ", plan_.rows(buffer), " rows");
-    plan_require(m.heads.size() >= 1 && buffer.heads.begin <= m.heads.begin &&
+    plan_require(m.heads.begin < m.heads.end && buffer.heads.begin <= m.heads.begin &&
                      m.heads.end <= buffer.heads.end,
                  what, ", but the buffer holds heads [", buffer.heads.begin, ", ", buffer.heads.end,
                  ")");

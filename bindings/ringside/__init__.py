@@ -12,6 +12,7 @@ PlanProof(rows=30, messages=9, tiles=34, pairs=49)
 True
 """
 
+from ringside import lengths, thd
 from ringside._attention import attention, attention_backward
 from ringside._core import (
     COMMS,
@@ -53,5 +54,7 @@ __all__ = [
     "attention",
     "attention_backward",
     "flash_attn_varlen_func",
+    "lengths",
     "plan",
+    "thd",
 ]

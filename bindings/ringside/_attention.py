@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
-from ringside._core import Mask, PackedLayout
+from ringside._core import Mask, PackedLayout, Unsupported
 from ringside._formats import (
     QkvFormat,
     batch_and_seqlen,
@@ -31,12 +31,27 @@ class Options:
     softcap: float = 0.0
     sink: npt.ArrayLike | None = None
     alibi_slopes: npt.ArrayLike | None = None
+    bias: npt.ArrayLike | None = None
     dropout_p: float = 0.0
     dropout_seed: int = 0
 
     def to_core(self) -> _core.AttentionOptions:
-        """For the C++ half, which checks them."""
-        return _core.AttentionOptions(**asdict(self))
+        """For the C++ half, which checks the rest."""
+        given = asdict(self)
+        for name in ("softmax_scale", "softcap", "dropout_p"):
+            value = given[name]
+            if value is not None and (
+                isinstance(value, str | complex) or not hasattr(value, "__float__")
+            ):
+                raise TypeError(f"{name} is a {type(value).__name__}; expected a number")
+        if given.pop("bias") is not None:
+            raise Unsupported(
+                "bias adds a number of its own to every (query, key) pair, which no plan carries. "
+                "Nearest supported: alibi_slopes, a per-head bias that depends on the distance"
+            )
+        if not 0 <= self.dropout_seed < 2**64:
+            raise ValueError(f"dropout_seed={self.dropout_seed}; expected 0 to 2**64-1")
+        return _core.AttentionOptions(**given)
 
 
 def layout_of_dense(x: npt.ArrayLike, name: str, qkv_format: str) -> PackedLayout:
@@ -74,6 +89,7 @@ def attention(
     softcap: float = 0.0,
     sink: npt.ArrayLike | None = None,
     alibi_slopes: npt.ArrayLike | None = None,
+    bias: None = None,
     dropout_p: float = 0.0,
     dropout_seed: int = 0,
     qkv_format: QkvFormat = "thd",
@@ -81,8 +97,8 @@ def attention(
 ) -> Any:
     """The definition of packed attention: dense, one sequence after another, in float64.
 
-    Slow on purpose and short on purpose; everything else is checked against it. Query head h uses kv
-    head h // (num_heads // num_kv_heads).
+    Slow on purpose and short on purpose; everything else is checked against it. Query head h uses
+    kv head h // (num_heads // num_kv_heads).
 
     Args:
         q: [rows_q, num_heads, head_dim_qk] float16, float32 or float64; computed in float64.
@@ -97,25 +113,27 @@ def attention(
             0.0 is "off by one" softmax, learnable ones are gpt-oss's. The lse returned includes it.
         alibi_slopes: a slope, or [num_heads] of them; scores get -slope * |p - key position|, p the
             aligned position of the query (Press et al., arXiv:2108.12409).
+        bias: not supported; anything but None raises Unsupported.
         dropout_p: probability that a weight is dropped; the others are divided by 1-p. Which ones
             depends on dropout_seed and the pair's global (sequence, head, query, key) alone, so
             that every partitioning drops the same (Philox4x32-10).
         dropout_seed: 0 to 2**64-1.
         qkv_format: "thd", or "bshd" / "sbhd" for dense batches [batch, seqlen, heads, dim] /
-            [seqlen, batch, heads, dim]: equal lengths, layouts optional (to declare padding), out in
-            the same format and lse [batch, num_heads, seqlen].
+            [seqlen, batch, heads, dim]: equal lengths, layouts optional (to declare padding), out
+            in the same format and lse [batch, num_heads, seqlen].
         return_max_logit: return the largest score of each head, too.
 
     Arrays need not be contiguous (they are copied then). Padding rows are never read.
 
     Returns:
-        (out, lse): out [rows_q, num_heads, head_dim_v] float64, lse [num_heads, rows_q] float64, the
-        natural log of the sum of exp(score). Padding rows have out 0 and lse -inf; so has a row that
-        sees nothing, except that its lse is the sink where there is one. With return_max_logit
+        (out, lse): out [rows_q, num_heads, head_dim_v] float64, lse [num_heads, rows_q] float64,
+        the natural log of the sum of exp(score). Padding rows have out 0 and lse -inf; so has a row
+        that sees nothing, except that its lse is the sink where there is one. With return_max_logit
         (out, lse, max_logit), max_logit [num_heads], -inf where no row sees anything.
 
     Raises:
         ValueError: shapes, heads, rows or options that do not fit.
+        Unsupported: an additive bias.
         TypeError: arrays that are not floating, unknown keywords.
 
     Source: Vaswani et al., 2017, arXiv:1706.03762; the log-sum-exp as in Dao et al., 2022,
@@ -135,6 +153,7 @@ def attention(
         softcap=softcap,
         sink=sink,
         alibi_slopes=alibi_slopes,
+        bias=bias,
         dropout_p=dropout_p,
         dropout_seed=dropout_seed,
     )
@@ -158,6 +177,7 @@ def attention_backward(
     softcap: float = 0.0,
     sink: npt.ArrayLike | None = None,
     alibi_slopes: npt.ArrayLike | None = None,
+    bias: None = None,
     dropout_p: float = 0.0,
     dropout_seed: int = 0,
     qkv_format: QkvFormat = "thd",
@@ -190,6 +210,7 @@ def attention_backward(
         softcap=softcap,
         sink=sink,
         alibi_slopes=alibi_slopes,
+        bias=bias,
         dropout_p=dropout_p,
         dropout_seed=dropout_seed,
     )

@@ -19,7 +19,7 @@ def check_format(qkv_format: str) -> None:
 
 def to_thd(x: npt.ArrayLike, name: str, qkv_format: str) -> Array:
     """[b, s, h, d] or [s, b, h, d] to [b*s, h, d]; thd stays as it is."""
-    x = np.asarray(x)
+    x = x if hasattr(x, "swapaxes") else np.asarray(x)  # arrays of other libraries stay theirs
     if qkv_format == "thd":
         return x
     if x.ndim != 4:
@@ -40,7 +40,7 @@ def from_thd(x: Array, qkv_format: str, batch: int) -> Array:
 
 def lse_to_thd(lse: npt.ArrayLike, qkv_format: str) -> Array:
     """[b, h, s] to [h, b*s]; thd's [h, rows] stays."""
-    lse = np.asarray(lse)
+    lse = lse if hasattr(lse, "swapaxes") else np.asarray(lse)
     if qkv_format == "thd":
         return lse
     if lse.ndim != 3:

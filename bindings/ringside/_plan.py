@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ringside import _core, _draw, _explain, _plan_json
+from ringside import _core, _cuda, _draw, _explain, _plan_json
 from ringside._attention import Options, gradients, results
 from ringside._formats import QkvFormat, check_format, lse_to_thd, to_thd
 
@@ -31,7 +31,8 @@ class Plan(_core.Plan):
             Segment for every rank, that together own each row (padding too) exactly once.
         partition_k: your own segments of k and v, where layout_k differs from layout_q.
         comm: which rows are resident when, a name of ringside.COMMS.
-        a2a_size: for comm="a2a+p2p": how many neighbouring ranks trade rows for heads; divides cp_size.
+        a2a_size: for comm="a2a+p2p": how many neighbouring ranks trade rows for heads; a divisor
+            of cp_size.
         num_heads: query heads. They matter to plans that split heads (a2a), and to attention().
         num_kv_heads: kv heads, a divisor of num_heads; default num_heads.
 
@@ -58,7 +59,14 @@ class Plan(_core.Plan):
     [2, 2]
     """
 
-    __slots__ = ()
+    __slots__ = ("_cuda_programs",)
+
+    @property
+    def _programs(self) -> dict[Any, Any]:
+        """What was uploaded to a device for this plan (ringside/_cuda.py)."""
+        if not hasattr(self, "_cuda_programs"):
+            self._cuda_programs: dict[Any, Any] = {}
+        return self._cuda_programs
 
     def shard(self, x: npt.ArrayLike, rank: int, *, side: Side = "q") -> npt.NDArray[Any]:
         """The rows of x [rows, ...] that a rank owns, in its order: tokens, labels, q, anything.
@@ -114,9 +122,9 @@ class Plan(_core.Plan):
     def verify(self) -> _core.PlanProof:
         """Proves the plan without running it.
 
-        Each row is owned once; every send meets its receive, in an order that cannot deadlock, inside
-        the buffers; the rows that arrive are those the tiles name; every visible (query, key) pair of
-        every head is computed exactly once, and no tile sees nothing.
+        Each row is owned once; every send meets its receive, in an order that cannot deadlock,
+        inside the buffers; the rows that arrive are those the tiles name; every visible (query,
+        key) pair of every head is computed exactly once, and no tile sees nothing.
 
         Raises:
             PlanError: naming the first offending row, message or tile.
@@ -156,6 +164,7 @@ class Plan(_core.Plan):
         softcap: float = 0.0,
         sink: npt.ArrayLike | None = None,
         alibi_slopes: npt.ArrayLike | None = None,
+        bias: None = None,
         dropout_p: float = 0.0,
         dropout_seed: int = 0,
         qkv_format: QkvFormat = "thd",
@@ -168,7 +177,9 @@ class Plan(_core.Plan):
             q: [rows_q, num_heads, head_dim_qk] float16, float32 or float64.
             k: [rows_k, num_kv_heads, head_dim_qk].
             v: [rows_k, num_kv_heads, head_dim_v].
-            backend: "reference" (CPU, float64).
+            backend: "reference" (CPU, float64), or "cuda" (one GPU, every rank virtual): torch or
+                CuPy arrays on the device, float32, float16 or bfloat16; the result is the same
+                kind of array, out in q's dtype, on the current stream.
             The rest as for ringside.attention. A sink enters once, after all steps are merged;
             dropout drops the same weights whatever the partition.
 
@@ -191,10 +202,18 @@ class Plan(_core.Plan):
             softcap=softcap,
             sink=sink,
             alibi_slopes=alibi_slopes,
+            bias=bias,
             dropout_p=dropout_p,
             dropout_seed=dropout_seed,
         )
         thd = [to_thd(x, name, qkv_format) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+        if backend == "cuda":
+            if return_max_logit:
+                raise _core.Unsupported(
+                    'return_max_logit with backend="cuda"; nearest supported: backend="reference"'
+                )
+            out, lse = _cuda.attention(self, *thd, options)
+            return results(out, lse, None, qkv_format, self.layout_q)
         out, lse, max_logit = super().attention(*thd, options.to_core(), backend)
         max_logit = max_logit if return_max_logit else None
         return results(out, lse, max_logit, qkv_format, self.layout_q)
@@ -212,6 +231,7 @@ class Plan(_core.Plan):
         softcap: float = 0.0,
         sink: npt.ArrayLike | None = None,
         alibi_slopes: npt.ArrayLike | None = None,
+        bias: None = None,
         dropout_p: float = 0.0,
         dropout_seed: int = 0,
         qkv_format: QkvFormat = "thd",
@@ -241,14 +261,18 @@ class Plan(_core.Plan):
             softcap=softcap,
             sink=sink,
             alibi_slopes=alibi_slopes,
+            bias=bias,
             dropout_p=dropout_p,
             dropout_seed=dropout_seed,
         )
         named = ((dout, "dout"), (q, "q"), (k, "k"), (v, "v"), (out, "out"))
         thd = [to_thd(x, name, qkv_format) for x, name in named]
-        grads = super().attention_backward(
-            *thd, lse_to_thd(lse, qkv_format), options.to_core(), backend
-        )
+        lse = lse_to_thd(lse, qkv_format)
+        if backend == "cuda":
+            arrays = {name: x for (_, name), x in zip(named, thd, strict=True)} | {"lse": lse}
+            grads = _cuda.attention_backward(self, arrays, options)
+        else:
+            grads = super().attention_backward(*thd, lse, options.to_core(), backend)
         return gradients(grads, sink is not None, qkv_format, self.layout_q.num_sequences)
 
     def exchange(
@@ -295,7 +319,10 @@ class Plan(_core.Plan):
         return _explain.explain(self)
 
     def draw(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """A picture: rows are query positions, columns key positions, colour the step, a panel a rank.
+        """A picture: a panel a rank, rows are query rows, columns key rows, colour the step.
+
+        Documents are boxed, padding is grey. Up to 2,048 rows each pair is drawn; larger packs are
+        averaged into pixels. At most 16 ranks are shown.
 
         Args:
             path: where to save it (png, pdf, svg); default nowhere.

@@ -89,6 +89,8 @@ def _layout_from_dict(data: dict[str, Any]) -> _core.PackedLayout:
 
 
 def _cells(name: str, table: Any) -> np.ndarray:
+    if not isinstance(table, dict):
+        raise ValueError(f'table "{name}" is {table!r}; expected a dict')
     columns, rows = _field(table, "columns", list), _field(table, "rows", list)
     expected = _core.TABLE_COLUMNS.get(name, columns)
     if columns != expected:
@@ -96,6 +98,7 @@ def _cells(name: str, table: Any) -> np.ndarray:
     cells = np.array(rows).reshape(len(rows), len(columns)) if rows else np.zeros((0, len(columns)))
     if rows and cells.dtype.kind != "i":
         raise ValueError(f'table "{name}" holds {cells.dtype}; expected integers')
-    if rows and np.abs(cells).max() > np.iinfo(np.int32).max:
+    limits = np.iinfo(np.int32)
+    if rows and not (limits.min <= cells.min() and cells.max() <= limits.max):
         raise ValueError(f'table "{name}" holds a number beyond int32')
     return cells.astype(np.int32)

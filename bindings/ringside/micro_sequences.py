@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,14 @@ class MicroSequenceBuffer:
     """Attention over a packed sequence that is processed piece by piece.
 
     Micro-sequence i holds rows splits[i] up to splits[i+1]. Its queries see the keys of their own
-    documents in this and all earlier micro-sequences. Forward runs in order and writes each piece's
-    keys and values into one shared buffer; backward runs in reverse, accumulates into one shared
-    gradient buffer, and hands each piece the finished gradient of its own rows.
+    documents in this and all earlier micro-sequences. Forward runs in order and writes each
+    piece's keys and values into one shared buffer; backward runs in reverse, accumulates into one
+    shared gradient buffer, and hands each piece the finished gradient of its own rows.
 
-    A document may straddle pieces: the first document of a piece then has more keys than queries and
-    is aligned bottom-right. Keys before the first document's beginning are not even passed on, so
-    their gradient stays exactly 0. Each piece is an ordinary plan, so every partition and transport
-    composes.
+    A document may straddle pieces: the first document of a piece then has more keys than queries
+    and is aligned bottom-right. Keys before the first document's beginning are not even passed
+    on, so their gradient stays exactly 0. Each piece is an ordinary plan, so every partition and
+    transport composes.
 
     Args:
         layout: of the whole packed sequence.
@@ -63,7 +64,7 @@ class MicroSequenceBuffer:
         **plan_arguments: Any,
     ) -> None:
         splits = [int(s) for s in splits]
-        rises = all(a <= b for a, b in zip(splits, splits[1:], strict=False))
+        rises = all(a <= b for a, b in pairwise(splits))
         if len(splits) < 2 or splits[0] != 0 or splits[-1] != layout.num_rows or not rises:
             raise ValueError(
                 f"splits={splits}; expected rows that rise from 0 to {layout.num_rows}, for "
@@ -72,12 +73,12 @@ class MicroSequenceBuffer:
         left, right = mask.window_size
         if right != 0:
             raise Unsupported(
-                f"{mask} lets queries see keys ahead of them, which lie in micro-sequences that are "
-                f"yet to come. Nearest supported: window_size=({left}, 0)"
+                f"{mask} lets queries see keys ahead of them, which lie in micro-sequences that "
+                f"are yet to come. Nearest supported: window_size=({left}, 0)"
             )
         self.layout = layout
         self.mask = Mask(window_size=(left, 0), chunk_size=mask.chunk_size, align="bottom_right")
-        self.row_slices = [slice(a, b) for a, b in zip(splits, splits[1:], strict=False)]
+        self.row_slices = [slice(a, b) for a, b in pairwise(splits)]
         plan_arguments.setdefault("cp_size", 1)
         self.plans = [
             Plan(*self.layouts(i), mask=self.mask, **plan_arguments)
@@ -91,7 +92,12 @@ class MicroSequenceBuffer:
         self._options: dict[int, dict[str, Any]] = {}
 
     def first_document_begin(self, i: int) -> int:
-        """The row where the first document of micro-sequence i begins: its keys start there."""
+        """The row where the first document of micro-sequence i begins: its keys start there.
+
+        >>> import ringside as rs
+        >>> rs.MicroSequenceBuffer(rs.PackedLayout([0, 5, 9]), [0, 7, 9]).first_document_begin(1)
+        5
+        """
         rows = self.row_slices[i]
         starts = self.layout.cu_seqlens_padded
         if rows.start == rows.stop:
@@ -102,6 +108,10 @@ class MicroSequenceBuffer:
         """(layout of the queries, layout of the keys) of micro-sequence i.
 
         Query rows count from the start of the piece, key rows from first_document_begin(i).
+
+        >>> import ringside as rs
+        >>> rs.MicroSequenceBuffer(rs.PackedLayout([0, 5, 9]), [0, 7, 9]).layouts(1)
+        (PackedLayout(cu_seqlens=[0, 2]), PackedLayout(cu_seqlens=[0, 4]))
         """
         rows = self.row_slices[i]
         starts, ends = self.layout.cu_seqlens_padded[:-1], self.layout.cu_seqlens_padded[1:]
@@ -127,9 +137,17 @@ class MicroSequenceBuffer:
 
         Returns:
             (out, lse) of the piece.
+
+        >>> import numpy as np, ringside as rs
+        >>> buffer = rs.MicroSequenceBuffer(rs.PackedLayout([0, 4]), [0, 2, 4])
+        >>> q = k = np.zeros((2, 1, 1)); v = np.array([[[1.0]], [[3.0]]])
+        >>> [buffer.forward(i, q, k, v)[0].ravel().round(2).tolist() for i in (0, 1)]
+        [[1.0, 2.0], [1.67, 2.0]]
         """
         if i != self.frontier:
-            raise ValueError(f"got micro-sequence {i}; expected {self.frontier}: forward is in order")
+            raise ValueError(
+                f"got micro-sequence {i}; expected {self.frontier}: forward is in order"
+            )
         if i == 0:  # a new sequence: its gradients start from nothing
             self.dk = self.dv = None
         rows = self.row_slices[i]
@@ -158,10 +176,18 @@ class MicroSequenceBuffer:
         Returns:
             (dq, dk, dv) of the piece's own rows, later pieces' contributions included, and dsink of
             this piece where there is a sink.
+
+        >>> import numpy as np, ringside as rs
+        >>> buffer = rs.MicroSequenceBuffer(rs.PackedLayout([0, 4]), [0, 2, 4])
+        >>> q = k = v = np.zeros((2, 1, 1)); dout = np.ones((2, 1, 1))
+        >>> saved = [buffer.forward(i, q, k, v) for i in (0, 1)]
+        >>> dvs = [buffer.backward(i, dout, q, *saved[i])[2] for i in (1, 0)]
+        >>> [dv.ravel().round(2).tolist() for dv in dvs]
+        [[0.58, 0.25], [2.08, 1.08]]
         """
         if i != self.frontier - 1:
             raise ValueError(
-                f"got micro-sequence {i}; expected {self.frontier - 1}: backward is in reverse order"
+                f"got micro-sequence {i}; expected {self.frontier - 1}: backward is in reverse"
             )
         assert self.k is not None and self.v is not None
         if self.dk is None or self.dv is None:
@@ -190,7 +216,7 @@ def _write(
     x = np.asarray(x)
     if x.ndim != 3 or x.shape[0] != rows.stop - rows.start:
         raise ValueError(
-            f"{name} has shape {x.shape}; expected [{rows.stop - rows.start}, heads, dim], the rows "
+            f"{name} has shape {x.shape}; expected [{rows.stop - rows.start}, heads, dim], rows "
             f"{rows.start} to {rows.stop} of the packed sequence"
         )
     if buffer is None:

@@ -1,0 +1,253 @@
+// backend="cuda": device pointers in, launches out. Which library owns the memory is Python's
+// affair (ringside/_cuda.py); what is checked here is shapes and types.
+//
+// A module of its own, ringside._cuda_core, which only builds with CUDA have: importing ringside
+// loads nothing of CUDA's. Plans and exceptions are those of ringside._core.
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/options.h"
+#include "optimized/cuda_error.h"
+#include "optimized/execute.h"
+#include "reference/errors.h"
+
+namespace ringside::bindings {
+namespace {
+
+using namespace pybind11::literals;
+
+struct NamedType {
+  const char* name;
+  ElementType type;
+};
+constexpr NamedType kTypes[] = {{"float32", ElementType::float32},
+                                {"float16", ElementType::float16},
+                                {"bfloat16", ElementType::bfloat16}};
+
+struct DeviceArray {  // what Python says about an array in device memory
+  uintptr_t data = 0;
+  ElementType type = ElementType::float32;
+  std::vector<int64_t> shape, strides;  // in elements
+
+  DeviceArray(uintptr_t pointer, const std::string& dtype, std::vector<int64_t> shape_,
+              std::vector<int64_t> strides_)
+      : data(pointer), shape(std::move(shape_)), strides(std::move(strides_)) {
+    for (const NamedType& known : kTypes)
+      if (dtype == known.name) {
+        type = known.type;
+        return;
+      }
+    throw py::type_error(concat("dtype ", dtype,
+                                " on the device; expected float32, float16 or bfloat16. Convert "
+                                "it, or pass NumPy arrays to backend=\"reference\""));
+  }
+
+  std::string shape_text() const {
+    std::string text;
+    for (const int64_t n : shape) text += concat(text.empty() ? "" : ", ", n);
+    return "[" + text + "]";
+  }
+};
+
+struct Extent {
+  int64_t rows, heads, dim;
+};
+
+move::GlobalArray global_array(const DeviceArray& x, const char* name, const Extent& want) {
+  require(x.shape == std::vector<int64_t>{want.rows, want.heads, want.dim}, name, " has shape ",
+          x.shape_text(), "; the plan expects [", want.rows, ", ", want.heads, ", ", want.dim, "]");
+  return {{reinterpret_cast<void*>(x.data), x.strides[0], x.strides[1]},
+          x.type,
+          static_cast<int>(want.heads),
+          static_cast<int>(want.dim)};
+}
+
+move::GlobalArray lse_array(const DeviceArray& x, int64_t heads, int64_t rows) {
+  require(x.shape == std::vector<int64_t>{heads, rows}, "lse has shape ", x.shape_text(),
+          "; expected [heads, rows] = [", heads, ", ", rows, "], as attention() returned it");
+  if (x.type != ElementType::float32)
+    throw py::type_error("lse is not float32; pass it as attention() returned it");
+  return {{reinterpret_cast<void*>(x.data), x.strides[1], x.strides[0]},
+          x.type,
+          static_cast<int>(heads),
+          1};
+}
+
+const float* floats(const std::optional<DeviceArray>& x, const char* name, int64_t heads) {
+  if (!x) return nullptr;
+  require(x->shape == std::vector<int64_t>{heads} && x->type == ElementType::float32, name,
+          " has shape ", x->shape_text(), "; expected [", heads, "] float32 on the device");
+  return reinterpret_cast<const float*>(x->data);
+}
+
+int dim_of(const DeviceArray& x, const char* name) {
+  require(x.shape.size() == 3, name, " has shape ", x.shape_text(),
+          "; expected three dimensions [rows, heads, dim] (THD)");
+  return static_cast<int>(x.shape[2]);
+}
+
+class OnDevice {  // makes a device current, and the one before again
+ public:
+  explicit OnDevice(int device) {
+    RINGSIDE_CUDA(cudaGetDevice(&before_));
+    RINGSIDE_CUDA(cudaSetDevice(device));
+  }
+  ~OnDevice() { static_cast<void>(cudaSetDevice(before_)); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+struct CallOptions {  // everything that is not an array of q's, k's or v's kind
+  OptionsArgument keywords;
+  std::optional<DeviceArray> sink, alibi_slopes;
+};
+
+class Program {
+ public:
+  Program(std::shared_ptr<const Plan> plan, const DeviceArray& q, const DeviceArray& v, int device,
+          bool score_options, bool poison)
+      : problem_(plan->problem), device_(device), dim_qk_(dim_of(q, "q")), dim_v_(dim_of(v, "v")) {
+    require(dim_qk_ >= 1 && dim_v_ >= 1, "head dimensions ", dim_qk_, " and ", dim_v_,
+            "; expected at least 1");
+    const py::gil_scoped_release release;
+    const OnDevice on(device);
+    program_ = std::make_unique<CudaProgram>(
+        *plan,
+        ProgramOptions{dim_qk_, dim_v_, q.type, score_options, poison ? Poison::on : Poison::off});
+  }
+
+  std::string family() const { return program_->family(); }
+  int64_t forward_bytes() const { return program_->forward_bytes(); }
+  int64_t backward_bytes() const { return program_->backward_bytes(); }
+
+  void forward(const std::vector<DeviceArray>& arrays, const CallOptions& options,
+               uintptr_t workspace, uintptr_t stream) const {
+    require(arrays.size() == 5, "expected q, k, v, out, lse");
+    const auto x = operands(arrays[0], arrays[1], arrays[2]);
+    const ForwardCall call{x.q,
+                           x.k,
+                           x.v,
+                           global_array(arrays[3], "out", {rows_q(), heads(), dim_v_}),
+                           lse_array(arrays[4], heads(), rows_q()),
+                           floats(options.sink, "sink", heads()),
+                           scale(options),
+                           score_options(options),
+                           reinterpret_cast<void*>(workspace)};
+    const py::gil_scoped_release release;
+    const OnDevice on(device_);
+    program_->forward(call, reinterpret_cast<cudaStream_t>(stream));
+  }
+
+  void backward(const std::vector<DeviceArray>& arrays, const std::optional<DeviceArray>& dsink,
+                const CallOptions& options, uintptr_t workspace, uintptr_t stream) const {
+    require(arrays.size() == 9, "expected dout, q, k, v, out, lse, dq, dk, dv");
+    const auto x = operands(arrays[1], arrays[2], arrays[3]);
+    const Extent out{rows_q(), heads(), dim_v_};
+    const BackwardCall call{same_type(global_array(arrays[0], "dout", out), x.q, "dout"),
+                            x.q,
+                            x.k,
+                            x.v,
+                            global_array(arrays[4], "out", out),
+                            lse_array(arrays[5], heads(), rows_q()),
+                            global_array(arrays[6], "dq", {rows_q(), heads(), dim_qk_}),
+                            global_array(arrays[7], "dk", {rows_k(), kv_heads(), dim_qk_}),
+                            global_array(arrays[8], "dv", {rows_k(), kv_heads(), dim_v_}),
+                            floats(options.sink, "sink", heads()),
+                            const_cast<float*>(floats(dsink, "dsink", heads())),
+                            scale(options),
+                            score_options(options),
+                            true,
+                            reinterpret_cast<void*>(workspace)};
+    const py::gil_scoped_release release;
+    const OnDevice on(device_);
+    program_->backward(call, reinterpret_cast<cudaStream_t>(stream));
+  }
+
+ private:
+  struct Operands {
+    move::GlobalArray q, k, v;
+  };
+
+  Operands operands(const DeviceArray& q, const DeviceArray& k, const DeviceArray& v) const {
+    const auto x = global_array(q, "q", {rows_q(), heads(), dim_qk_});
+    return {x, same_type(global_array(k, "k", {rows_k(), kv_heads(), dim_qk_}), x, "k"),
+            same_type(global_array(v, "v", {rows_k(), kv_heads(), dim_v_}), x, "v")};
+  }
+
+  static move::GlobalArray same_type(const move::GlobalArray& x, const move::GlobalArray& q,
+                                     const char* name) {
+    if (x.type != q.type)
+      throw py::type_error(concat(name, " has another dtype than q; convert it"));
+    return x;
+  }
+
+  ScoreOptions score_options(const CallOptions& options) const {
+    const AttentionOptions resolved = options.keywords.resolve(problem_.num_heads, dim_qk_);
+    return {static_cast<float>(resolved.softcap),
+            floats(options.alibi_slopes, "alibi_slopes", heads()), resolved.dropout};
+  }
+  float scale(const CallOptions& options) const {
+    return static_cast<float>(options.keywords.resolve(problem_.num_heads, dim_qk_).softmax_scale);
+  }
+
+  int64_t rows_q() const { return problem_.layout_q.num_rows(); }
+  int64_t rows_k() const { return problem_.layout_k.num_rows(); }
+  int64_t heads() const { return problem_.num_heads; }
+  int64_t kv_heads() const { return problem_.num_kv_heads; }
+
+  Problem problem_;
+  int device_, dim_qk_, dim_v_;
+  std::unique_ptr<CudaProgram> program_;
+};
+
+}  // namespace
+}  // namespace ringside::bindings
+
+PYBIND11_MODULE(_cuda_core, m) {
+  using namespace ringside;
+  using namespace ringside::bindings;
+  using namespace pybind11::literals;
+  m.doc() = "The C++ half of backend=\"cuda\". Use ringside.Plan instead.";
+  py::register_exception<CudaError>(m, "CudaError", PyExc_RuntimeError).doc() =
+      "A call of CUDA's that failed, with its file and line.";
+  py::class_<DeviceArray>(m, "DeviceArray", "An array in device memory: strides in elements.")
+      .def(py::init<uintptr_t, const std::string&, std::vector<int64_t>, std::vector<int64_t>>(),
+           "data"_a, "dtype"_a, "shape"_a, "strides"_a);
+  py::class_<CallOptions>(m, "CallOptions", "Keywords, and those of them that are arrays.")
+      .def(py::init([](const OptionsArgument& keywords, std::optional<DeviceArray> sink,
+                       std::optional<DeviceArray> alibi_slopes) {
+             return CallOptions{keywords, std::move(sink), std::move(alibi_slopes)};
+           }),
+           "keywords"_a, "sink"_a, "alibi_slopes"_a);
+  py::class_<Program>(m, "Program", "A plan uploaded to a device; see optimized/execute.h.")
+      .def(py::init<std::shared_ptr<const Plan>, const DeviceArray&, const DeviceArray&, int, bool,
+                    bool>(),
+           "plan"_a, "q"_a, "v"_a, "device"_a, "score_options"_a, "poison"_a)
+      .def_property_readonly("family", &Program::family, "The kernels it runs.")
+      .def_property_readonly("forward_bytes", &Program::forward_bytes, "Workspace of forward().")
+      .def_property_readonly("backward_bytes", &Program::backward_bytes, "Workspace of backward().")
+      .def("forward", &Program::forward, "arrays"_a, "options"_a, "workspace"_a, "stream"_a,
+           "Launches on a stream; arrays are q, k, v, out, lse.")
+      .def("backward", &Program::backward, "arrays"_a, "dsink"_a, "options"_a, "workspace"_a,
+           "stream"_a, "Launches on a stream; arrays are dout, q, k, v, out, lse, dq, dk, dv.");
+  m.def(
+      "problem",
+      [] {
+        int devices = 0;
+        const cudaError_t error = cudaGetDeviceCount(&devices);
+        return error != cudaSuccess ? std::string(cudaGetErrorString(error))
+               : devices == 0       ? std::string("no device")
+                                    : std::string();
+      },
+      "Why backend=\"cuda\" cannot run here; empty if it can.");
+  py::list families;
+  for (const KernelFamily& family : kernel_families()) families.append(family.name);
+  m.attr("KERNEL_FAMILIES") = py::tuple(families);
+}

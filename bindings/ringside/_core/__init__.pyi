@@ -1,0 +1,390 @@
+# mypy: disable-error-code="assignment,override"
+from __future__ import annotations
+
+import collections.abc
+import typing
+
+import numpy
+import numpy.typing
+
+class InvalidArgument(ValueError): ...
+class Unsupported(RuntimeError): ...
+class PlanError(RuntimeError): ...
+
+class PackedLayout:
+    __hash__: typing.ClassVar[None] = None
+
+    @staticmethod
+    def from_flash(cu_seqlens: typing.Any, seqused: typing.Any = None) -> PackedLayout: ...
+    @staticmethod
+    def from_lengths(
+        lengths: typing.Any, *, pad_to_multiple_of: typing.SupportsInt | typing.SupportsIndex = 1
+    ) -> PackedLayout: ...
+    @staticmethod
+    def from_position_ids(position_ids: typing.Any) -> PackedLayout: ...
+    @staticmethod
+    def from_segment_ids(segment_ids: typing.Any) -> PackedLayout: ...
+    @staticmethod
+    def from_te(
+        cu_seqlens: typing.Any,
+        cu_seqlens_padded: typing.Any = None,
+        *,
+        num_rows: typing.SupportsInt | typing.SupportsIndex | None = None,
+    ) -> PackedLayout: ...
+    def __eq__(self, arg0: PackedLayout) -> bool: ...
+    def __init__(self, cu_seqlens: typing.Any, cu_seqlens_padded: typing.Any = None) -> None: ...
+    def __repr__(self) -> str: ...
+    def pack(
+        self, arrays: collections.abc.Sequence, *, fill_value: typing.Any = 0
+    ) -> typing.Any: ...
+    def roll(
+        self,
+        x: typing.Any,
+        shift: typing.SupportsInt | typing.SupportsIndex = -1,
+        *,
+        fill_value: typing.Any = 0,
+    ) -> typing.Any: ...
+    def unpack(self, x: typing.Any) -> list: ...
+    @property
+    def cu_seqlens(self) -> numpy.typing.NDArray[numpy.int32]: ...
+    @property
+    def cu_seqlens_padded(self) -> numpy.typing.NDArray[numpy.int32]: ...
+    @property
+    def lengths(self) -> numpy.typing.NDArray[numpy.int32]: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def num_sequences(self) -> int: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def padded_lengths(self) -> numpy.typing.NDArray[numpy.int32]: ...
+
+class Mask:
+    @staticmethod
+    def causal(*, align: str = "top_left") -> Mask: ...
+    @staticmethod
+    def chunked(
+        chunk_size: typing.SupportsInt | typing.SupportsIndex, *, align: str = "top_left"
+    ) -> Mask: ...
+    @staticmethod
+    def full() -> Mask: ...
+    @staticmethod
+    def sliding_window(
+        left: typing.SupportsInt | typing.SupportsIndex,
+        right: typing.SupportsInt | typing.SupportsIndex,
+        *,
+        align: str = "top_left",
+    ) -> Mask: ...
+    def __eq__(self, arg0: Mask) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __init__(
+        self,
+        window_size: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ] = (-1, -1),
+        chunk_size: typing.SupportsInt | typing.SupportsIndex = 0,
+        align: str = "top_left",
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    def allows(
+        self,
+        q: typing.SupportsInt | typing.SupportsIndex,
+        k: typing.SupportsInt | typing.SupportsIndex,
+        len_q: typing.SupportsInt | typing.SupportsIndex,
+        len_k: typing.SupportsInt | typing.SupportsIndex,
+    ) -> bool: ...
+    def to_dense(
+        self,
+        len_q: typing.SupportsInt | typing.SupportsIndex,
+        len_k: typing.SupportsInt | typing.SupportsIndex,
+    ) -> numpy.typing.NDArray[numpy.bool]: ...
+    def visible(
+        self,
+        q: typing.SupportsInt | typing.SupportsIndex,
+        len_q: typing.SupportsInt | typing.SupportsIndex,
+        len_k: typing.SupportsInt | typing.SupportsIndex,
+    ) -> tuple[int, int]: ...
+    @property
+    def align(self) -> str: ...
+    @property
+    def chunk_size(self) -> int: ...
+    @property
+    def window_size(self) -> tuple[int, int]: ...
+
+class Segment:
+    __hash__: typing.ClassVar[None] = None
+
+    def __eq__(self, arg0: Segment) -> bool: ...
+    def __init__(
+        self,
+        seq: typing.SupportsInt | typing.SupportsIndex,
+        pos: typing.SupportsInt | typing.SupportsIndex,
+        len: typing.SupportsInt | typing.SupportsIndex,
+        stride: typing.SupportsInt | typing.SupportsIndex = 1,
+        row: typing.SupportsInt | typing.SupportsIndex = -1,
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    @property
+    def len(self) -> int: ...
+    @property
+    def pos(self) -> int: ...
+    @property
+    def positions(self) -> numpy.typing.NDArray[numpy.int32]: ...
+    @property
+    def row(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def stride(self) -> int: ...
+
+class Tile:
+    __hash__: typing.ClassVar[None] = None
+
+    def __eq__(self, arg0: Tile) -> bool: ...
+    def __repr__(self) -> str: ...
+    @property
+    def k(self) -> Segment: ...
+    @property
+    def q(self) -> Segment: ...
+
+class Message:
+    __hash__: typing.ClassVar[None] = None
+
+    def __eq__(self, arg0: Message) -> bool: ...
+    def __repr__(self) -> str: ...
+    @property
+    def heads(self) -> tuple[int, int]: ...
+    @property
+    def operand(self) -> str: ...
+    @property
+    def peer(self) -> int: ...
+    @property
+    def row(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+
+class Step:
+    def __repr__(self) -> str: ...
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def heads(self) -> tuple[int, int]: ...
+    @property
+    def kv(self) -> list[Segment]: ...
+    @property
+    def kv_heads(self) -> tuple[int, int]: ...
+    @property
+    def q(self) -> list[Segment]: ...
+    @property
+    def receives(self) -> list[Message]: ...
+    @property
+    def sends(self) -> list[Message]: ...
+    @property
+    def tiles(self) -> list[Tile]: ...
+
+class PlanProof:
+    def __repr__(self) -> str: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def pairs(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def tiles(self) -> int: ...
+
+class AttentionOptions:
+    def __init__(
+        self,
+        *,
+        softmax_scale: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        softcap: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        sink: typing.Annotated[numpy.typing.ArrayLike, numpy.float64] | None = None,
+        alibi_slopes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64] | None = None,
+        dropout_p: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        dropout_seed: typing.SupportsInt | typing.SupportsIndex = 0,
+        return_max_logit: bool = False,
+    ) -> None: ...
+
+class Plan:
+    __hash__: typing.ClassVar[None] = None
+
+    def __eq__(self, arg0: Plan) -> bool: ...
+    @typing.overload
+    def __init__(
+        self,
+        layout_q: PackedLayout,
+        layout_k: PackedLayout | None = None,
+        *,
+        mask: Mask = ...,
+        cp_size: typing.SupportsInt | typing.SupportsIndex | None = None,
+        partition: typing.Any = "zigzag",
+        partition_k: collections.abc.Sequence[collections.abc.Sequence[Segment]] | None = None,
+        comm: str = "p2p",
+        a2a_size: typing.SupportsInt | typing.SupportsIndex | None = None,
+        num_heads: typing.SupportsInt | typing.SupportsIndex = 1,
+        num_kv_heads: typing.SupportsInt | typing.SupportsIndex | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        layout_q: PackedLayout,
+        layout_k: PackedLayout,
+        *,
+        mask: Mask,
+        num_heads: typing.SupportsInt | typing.SupportsIndex,
+        num_kv_heads: typing.SupportsInt | typing.SupportsIndex,
+        partition: str,
+        comm: str,
+        tables: dict,
+    ) -> None: ...
+    def attention(
+        self, q: typing.Any, k: typing.Any, v: typing.Any, options: AttentionOptions, backend: str
+    ) -> tuple: ...
+    def attention_backward(
+        self,
+        dout: typing.Any,
+        q: typing.Any,
+        k: typing.Any,
+        v: typing.Any,
+        out: typing.Any,
+        lse: typing.Any,
+        options: AttentionOptions,
+        backend: str,
+    ) -> tuple: ...
+    def cost(
+        self,
+        *,
+        head_dim: typing.SupportsInt | typing.SupportsIndex = 128,
+        head_dim_v: typing.SupportsInt | typing.SupportsIndex | None = None,
+        bytes_per_element: typing.SupportsInt | typing.SupportsIndex = 2,
+    ) -> PlanCost: ...
+    def exchange(
+        self,
+        step: typing.SupportsInt | typing.SupportsIndex,
+        operand: str,
+        buffers: collections.abc.Sequence,
+    ) -> list: ...
+    def exchange_transposed(
+        self,
+        step: typing.SupportsInt | typing.SupportsIndex,
+        operand: str,
+        buffers: collections.abc.Sequence,
+    ) -> list: ...
+    def position_ids(
+        self, rank: typing.SupportsInt | typing.SupportsIndex, *, side: str = "q"
+    ) -> numpy.typing.NDArray[numpy.int32]: ...
+    def row_indices(
+        self, rank: typing.SupportsInt | typing.SupportsIndex, *, side: str = "q"
+    ) -> numpy.typing.NDArray[numpy.int32]: ...
+    def shard(
+        self, x: typing.Any, rank: typing.SupportsInt | typing.SupportsIndex, *, side: str = "q"
+    ) -> typing.Any: ...
+    def shards_k(self, rank: typing.SupportsInt | typing.SupportsIndex) -> list[Segment]: ...
+    def shards_q(self, rank: typing.SupportsInt | typing.SupportsIndex) -> list[Segment]: ...
+    def steps(self, rank: typing.SupportsInt | typing.SupportsIndex) -> list[Step]: ...
+    def tables(self) -> dict: ...
+    def unshard(self, parts: collections.abc.Sequence, *, side: str = "q") -> typing.Any: ...
+    def verify(self) -> PlanProof: ...
+    @property
+    def comm(self) -> str: ...
+    @property
+    def cp_size(self) -> int: ...
+    @property
+    def layout_k(self) -> PackedLayout: ...
+    @property
+    def layout_q(self) -> PackedLayout: ...
+    @property
+    def mask(self) -> Mask: ...
+    @property
+    def num_heads(self) -> int: ...
+    @property
+    def num_kv_heads(self) -> int: ...
+    @property
+    def num_steps(self) -> int: ...
+    @property
+    def partition(self) -> str: ...
+
+class PlanCost:
+    @property
+    def bytes_received(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def bytes_sent(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def imbalance(self) -> float: ...
+    @property
+    def pairs(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def result_bytes_received(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def result_bytes_sent(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def rows_kv(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def rows_q(self) -> numpy.typing.NDArray[numpy.int64]: ...
+
+def attention(
+    q: typing.Any,
+    k: typing.Any,
+    v: typing.Any,
+    layout_q: PackedLayout,
+    layout_k: PackedLayout | None,
+    mask: Mask,
+    options: AttentionOptions,
+) -> tuple: ...
+def attention_backward(
+    dout: typing.Any,
+    q: typing.Any,
+    k: typing.Any,
+    v: typing.Any,
+    out: typing.Any,
+    lse: typing.Any,
+    layout_q: PackedLayout,
+    layout_k: PackedLayout | None,
+    mask: Mask,
+    options: AttentionOptions,
+) -> tuple: ...
+
+COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p")
+PARTITIONS: tuple = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag")
+TABLE_COLUMNS: dict = {
+    "shards": ["shard", "seq", "pos", "stride", "row", "len"],
+    "tiles": [
+        "tile_list",
+        "seq",
+        "q_pos",
+        "q_stride",
+        "q_row",
+        "q_len",
+        "k_pos",
+        "k_stride",
+        "k_row",
+        "k_len",
+    ],
+    "homes": ["rank", "q_shard", "kv_shard"],
+    "steps": [
+        "rank",
+        "step",
+        "kind",
+        "q_shard",
+        "q_head_begin",
+        "q_head_end",
+        "kv_shard",
+        "kv_head_begin",
+        "kv_head_end",
+        "tile_list",
+    ],
+    "messages": [
+        "rank",
+        "step",
+        "direction",
+        "peer",
+        "operand",
+        "row",
+        "rows",
+        "head_begin",
+        "head_end",
+    ],
+}
+__version__: str = "0.1.0"

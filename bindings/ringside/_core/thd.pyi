@@ -1,0 +1,66 @@
+# mypy: disable-error-code="assignment,override"
+from __future__ import annotations
+
+import typing
+
+import numpy
+import numpy.typing
+import ringside._core
+
+def all_gather_step_metadata(
+    layout_q: ringside._core.PackedLayout,
+    layout_k: ringside._core.PackedLayout,
+    mask: ringside._core.Mask,
+    cp_size: typing.SupportsInt | typing.SupportsIndex,
+    rank: typing.SupportsInt | typing.SupportsIndex,
+) -> list: ...
+def canonical_cu_seqlens_k(
+    lengths: typing.Any,
+    begin: typing.SupportsInt | typing.SupportsIndex,
+    end: typing.SupportsInt | typing.SupportsIndex,
+) -> tuple: ...
+def check_canonical_cu_seqlens_k(cu_seqlens_k: typing.Any) -> None: ...
+def chunkify(
+    layout: ringside._core.PackedLayout, chunk_size: typing.SupportsInt | typing.SupportsIndex
+) -> tuple: ...
+def chunkify_p2p(
+    layout: ringside._core.PackedLayout,
+    chunk_size: typing.SupportsInt | typing.SupportsIndex,
+    cp_size: typing.SupportsInt | typing.SupportsIndex,
+    rank: typing.SupportsInt | typing.SupportsIndex,
+) -> tuple: ...
+def chunkify_p2p_above_diagonal(
+    layout: ringside._core.PackedLayout,
+    chunk_size: typing.SupportsInt | typing.SupportsIndex,
+    cp_size: typing.SupportsInt | typing.SupportsIndex,
+    rank: typing.SupportsInt | typing.SupportsIndex,
+    kv_rank: typing.SupportsInt | typing.SupportsIndex,
+) -> tuple: ...
+def chunkify_p2p_below_diagonal(
+    layout: ringside._core.PackedLayout,
+    chunk_size: typing.SupportsInt | typing.SupportsIndex,
+    cp_size: typing.SupportsInt | typing.SupportsIndex,
+    rank: typing.SupportsInt | typing.SupportsIndex,
+    kv_rank: typing.SupportsInt | typing.SupportsIndex,
+) -> tuple: ...
+def copy_valid_tokens(
+    out: typing.Any, step_out: typing.Any, cu_seqlens_padded: typing.Any, cu_seqlens: typing.Any
+) -> None: ...
+def cp_rank_order_to_sequence_order(
+    x: typing.Any, cu_seqlens_padded: typing.Any, cp_size: typing.SupportsInt | typing.SupportsIndex
+) -> numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]: ...
+def p2p_step_metadata(
+    layout_q: ringside._core.PackedLayout,
+    layout_k: ringside._core.PackedLayout,
+    mask: ringside._core.Mask,
+    cp: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex],
+    step: typing.SupportsInt | typing.SupportsIndex,
+) -> dict: ...
+def partition_indices(
+    cu_seqlens_padded: typing.Any,
+    cp_size: typing.SupportsInt | typing.SupportsIndex,
+    rank: typing.SupportsInt | typing.SupportsIndex,
+) -> numpy.typing.NDArray[numpy.int32]: ...
+def sequence_order_to_cp_rank_order(
+    x: typing.Any, cu_seqlens_padded: typing.Any, cp_size: typing.SupportsInt | typing.SupportsIndex
+) -> numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]: ...

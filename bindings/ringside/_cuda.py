@@ -1,0 +1,229 @@
+"""backend="cuda": whose memory it is, which stream is current, and the programs of a plan."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ringside import _core
+from ringside._attention import Options
+
+if TYPE_CHECKING:
+    from ringside._plan import Plan
+
+
+class Torch:
+    """Arrays that are torch tensors."""
+
+    def __init__(self) -> None:
+        self.torch = importlib.import_module("torch")
+
+    def owns(self, x: Any) -> bool:
+        """Whether x is such an array, on any device."""
+        return isinstance(x, self.torch.Tensor)
+
+    def device(self, x: Any) -> int | None:
+        """The number of the CUDA device on which x lies."""
+        return x.device.index if x.is_cuda else None
+
+    def describe(self, x: Any) -> Any:
+        """Pointer, dtype, shape and strides for the C++ half."""
+        dtype = str(x.dtype).removeprefix("torch.")
+        return cuda_core().DeviceArray(x.data_ptr(), dtype, list(x.shape), list(x.stride()))
+
+    def with_rows_contiguous(self, x: Any) -> Any:
+        """x, copied unless its last dimension is dense."""
+        x = x.detach()
+        return x if x.ndim == 0 or x.stride(-1) == 1 else x.contiguous()
+
+    def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
+        """An array on the device of `like`."""
+        of_type = getattr(self.torch, dtype) if dtype else like.dtype
+        return self.torch.empty(tuple(shape), dtype=of_type, device=like.device)
+
+    def vector(self, x: Any, like: Any, size: int) -> Any:
+        """A float32 [size] array on the device of `like`, from one number or [size] of them."""
+        x = self.torch.as_tensor(x, dtype=self.torch.float32, device=like.device).detach()
+        return x.expand(size).contiguous() if x.ndim == 0 else x.contiguous()
+
+    def stream(self, device: int) -> int:
+        """The current stream's handle."""
+        return self.torch.cuda.current_stream(device).cuda_stream
+
+
+class Cupy:
+    """Arrays that are CuPy's; any other that speaks DLPack becomes one of them."""
+
+    def __init__(self) -> None:
+        self.cupy = importlib.import_module("cupy")
+
+    def owns(self, x: Any) -> bool:
+        """Whether x is such an array."""
+        return isinstance(x, self.cupy.ndarray)
+
+    def device(self, x: Any) -> int | None:
+        """The number of the CUDA device on which x lies."""
+        return x.device.id
+
+    def describe(self, x: Any) -> Any:
+        """Pointer, dtype, shape and strides for the C++ half."""
+        strides = [stride // x.itemsize for stride in x.strides]
+        return cuda_core().DeviceArray(x.data.ptr, x.dtype.name, list(x.shape), strides)
+
+    def with_rows_contiguous(self, x: Any) -> Any:
+        """x, copied unless its last dimension is dense."""
+        dense = x.ndim == 0 or x.strides[-1] == x.itemsize
+        return x if dense else self.cupy.ascontiguousarray(x)
+
+    def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
+        """An array on the current device."""
+        return self.cupy.empty(tuple(shape), dtype or like.dtype)
+
+    def vector(self, x: Any, like: Any, size: int) -> Any:
+        """A float32 [size] array, from one number or [size] of them."""
+        x = self.cupy.asarray(x, dtype=np.float32)
+        return self.cupy.ascontiguousarray(self.cupy.broadcast_to(x, (size,)) if x.ndim == 0 else x)
+
+    def stream(self, device: int) -> int:
+        """The current stream's handle."""
+        return self.cupy.cuda.get_current_stream().ptr
+
+
+Library = Torch | Cupy
+
+
+def has_cuda_core() -> bool:
+    """Whether this build has CUDA."""
+    return importlib.util.find_spec("ringside._cuda_core") is not None
+
+
+def cuda_core() -> Any:
+    """The C++ half, which loads CUDA's runtime."""
+    return importlib.import_module("ringside._cuda_core")
+
+
+def problem() -> str:
+    """Why backend="cuda" cannot run here; empty if it can."""
+    return cuda_core().problem() if has_cuda_core() else "this build has no CUDA"
+
+
+def require_cuda() -> None:
+    """Raises Unsupported where there is no CUDA in the build, or no device."""
+    if reason := problem():
+        raise _core.Unsupported(
+            f'backend="cuda" cannot run here: {reason}. Nearest supported: backend="reference" '
+            f"(CPU, float64)"
+        )
+
+
+def library_of(x: Any) -> Library:
+    """Who owns an array; raises TypeError for what does not lie on a device."""
+    if "torch" in sys.modules and (torch := Torch()).owns(x):
+        if torch.device(x) is None:
+            raise TypeError(
+                'a torch tensor on the CPU with backend="cuda"; pass x.cuda(), or use "reference"'
+            )
+        return torch
+    if "cupy" in sys.modules and (cupy := Cupy()).owns(x):
+        return cupy
+    name = f"{type(x).__module__}.{type(x).__qualname__}"
+    raise TypeError(
+        f'a {name} with backend="cuda"; expected device arrays. Pass torch tensors (x.cuda()) '
+        f'or CuPy arrays (cupy.asarray(x), cupy.from_dlpack(x)), or use backend="reference"'
+    )
+
+
+class Call:
+    """What one call of a plan's needs besides its arrays."""
+
+    def __init__(self, plan: Plan, arrays: dict[str, Any], options: Options, *, poison: bool):
+        require_cuda()
+        self.plan, self.options = plan, options
+        q = arrays["q"]
+        self.library = library_of(q)
+        self.device = self.library.device(q)
+        for name, x in arrays.items():
+            if not self.library.owns(x) or self.library.device(x) != self.device:
+                raise TypeError(f"{name} is not on q's device or not q's kind of array; convert it")
+        self.arrays = {name: self.library.with_rows_contiguous(x) for name, x in arrays.items()}
+        self.like = self.arrays["q"]
+        self.sink = self._vector(options.sink)
+        self.slopes = self._vector(options.alibi_slopes)
+        self.program = self._program(poison)
+
+    def _vector(self, x: Any) -> Any:
+        return None if x is None else self.library.vector(x, self.like, self.plan.num_heads)
+
+    def _program(self, poison: bool) -> Any:
+        o = self.options
+        score_options = o.softcap != 0 or o.dropout_p != 0 or o.alibi_slopes is not None
+        q, v = (self.describe(self.arrays[name]) for name in "qv")
+        key = (
+            *(str(self.arrays["q"].dtype), self.arrays["q"].shape[-1]),
+            self.arrays["v"].shape[-1],
+            self.device,
+            score_options,
+            poison,
+        )
+        programs = self.plan._programs
+        if key not in programs:
+            programs[key] = cuda_core().Program(self.plan, q, v, self.device, score_options, poison)
+        return programs[key]
+
+    def describe(self, x: Any) -> Any:
+        """For the C++ half."""
+        return None if x is None else self.library.describe(x)
+
+    def run(self, launch: Any, bytes_needed: int, arrays: Sequence[Any], *more: Any) -> None:
+        """Calls launch(arrays, *more, options, workspace, stream) on the current stream."""
+        keywords = Options(
+            softmax_scale=self.options.softmax_scale,
+            softcap=self.options.softcap,
+            dropout_p=self.options.dropout_p,
+            dropout_seed=self.options.dropout_seed,
+        )
+        options = cuda_core().CallOptions(
+            keywords.to_core(), self.describe(self.sink), self.describe(self.slopes)
+        )
+        workspace = self.library.empty((max(bytes_needed, 1),), self.like, "uint8")
+        pointers = [self.describe(x) for x in arrays]
+        stream = self.library.stream(self.device)
+        launch(pointers, *more, options, _pointer(workspace), stream)
+
+
+def _pointer(x: Any) -> int:
+    return x.data_ptr() if hasattr(x, "data_ptr") else x.data.ptr
+
+
+def attention(
+    plan: Plan, q: Any, k: Any, v: Any, options: Options, *, poison: bool = False
+) -> tuple[Any, Any]:
+    """(out, lse) on the device, in q's dtype and float32."""
+    call = Call(plan, {"q": q, "k": k, "v": v}, options, poison=poison)
+    x = call.arrays
+    shape = (plan.layout_q.num_rows, plan.num_heads)
+    out = call.library.empty((*shape, x["v"].shape[-1]), call.like)
+    lse = call.library.empty(shape[::-1], call.like, "float32")
+    arrays = [x["q"], x["k"], x["v"], out, lse]
+    call.run(call.program.forward, call.program.forward_bytes, arrays)
+    return out, lse
+
+
+def attention_backward(
+    plan: Plan, arrays: dict[str, Any], options: Options, *, poison: bool = False
+) -> tuple[Any, Any, Any, Any]:
+    """(dq, dk, dv, dsink) on the device; arrays are dout, q, k, v, out, lse."""
+    call = Call(plan, arrays, options, poison=poison)
+    x = call.arrays
+    grads = [call.library.empty(x[name].shape, call.like) for name in "qkv"]
+    dsink = None
+    if call.sink is not None:
+        dsink = call.library.empty((plan.num_heads,), call.like, "float32")
+    everything = [*(x[name] for name in ("dout", "q", "k", "v", "out", "lse")), *grads]
+    call.run(call.program.backward, call.program.backward_bytes, everything, call.describe(dsink))
+    return (*grads, dsink)

@@ -1,0 +1,174 @@
+"""A case: one attention problem, one plan for it, and the arrays to run it with."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import ringside as rs
+
+Array = npt.NDArray[np.float64]
+
+
+class Arrays(NamedTuple):
+    """The inputs of a case, float64, NaN in all padding rows."""
+
+    q: Array
+    """[rows_q, num_heads, head_dim]"""
+    k: Array
+    """[rows_k, num_kv_heads, head_dim]"""
+    v: Array
+    """[rows_k, num_kv_heads, head_dim_v]"""
+    dout: Array
+    """[rows_q, num_heads, head_dim_v], the gradient of out"""
+
+
+class Results(NamedTuple):
+    """What attention and its backward pass return."""
+
+    out: Array
+    lse: Array
+    dq: Array
+    dk: Array
+    dv: Array
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Case:
+    """One attention problem, one plan for it, and the seed of its arrays.
+
+    Its repr is a constructor call that leaves defaults out: paste it to have the case again.
+
+    Args:
+        layout_q: where the sequences of q lie.
+        layout_k: those of k and v; None for layout_q.
+        mask, cp_size, partition, partition_k, comm, a2a_size, num_heads, num_kv_heads: as for
+            ringside.plan. With segments as partition, cp_size is the number of their lists.
+        head_dim: of q and k.
+        head_dim_v: of v and out.
+        softmax_scale: None for 1/sqrt(head_dim).
+        seed: of the random arrays.
+
+    >>> import ringside as rs
+    >>> case = Case(rs.PackedLayout([0, 3], [0, 4]), cp_size=2, comm="all_gather")
+    >>> case
+    Case(PackedLayout(cu_seqlens=[0, 3], cu_seqlens_padded=[0, 4]), cp_size=2, comm="all_gather")
+    >>> case.plan().verify().pairs
+    6
+    >>> case.arrays().q.shape
+    (4, 1, 4)
+    """
+
+    layout_q: rs.PackedLayout
+    layout_k: rs.PackedLayout | None = None
+    mask: rs.Mask = rs.Mask.causal()  # noqa: RUF009  a mask cannot be changed
+    cp_size: int = 1
+    partition: str | list[list[rs.Segment]] = "zigzag"
+    partition_k: list[list[rs.Segment]] | None = None
+    comm: str = "p2p"
+    a2a_size: int | None = None
+    num_heads: int = 1
+    num_kv_heads: int = 1
+    head_dim: int = 4
+    head_dim_v: int = 4
+    softmax_scale: float | None = None
+    seed: int = 0
+
+    @property
+    def keys(self) -> rs.PackedLayout:
+        """The layout of k and v."""
+        return self.layout_q if self.layout_k is None else self.layout_k
+
+    @property
+    def scale(self) -> float:
+        """softmax_scale with its default filled in."""
+        return self.head_dim**-0.5 if self.softmax_scale is None else self.softmax_scale
+
+    def replace(self, **changes: object) -> Case:
+        """This case with other settings."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    def plan(self) -> rs.Plan:
+        """The plan of the case."""
+        return rs.plan(
+            self.layout_q,
+            self.layout_k,
+            mask=self.mask,
+            cp_size=self.cp_size,
+            partition=self.partition,
+            partition_k=self.partition_k,
+            comm=self.comm,
+            a2a_size=self.a2a_size,
+            num_heads=self.num_heads,
+            num_kv_heads=self.num_kv_heads,
+        )
+
+    def arrays(self) -> Arrays:
+        """Random normal values in the valid rows, NaN in all padding rows."""
+        rng = np.random.default_rng(self.seed)
+
+        def normal(layout: rs.PackedLayout, heads: int, dim: int) -> Array:
+            sequences = [rng.normal(size=(n, heads, dim)) for n in layout.lengths]
+            if not sequences:
+                return np.zeros((0, heads, dim))
+            return layout.pack(sequences, fill_value=np.nan)
+
+        return Arrays(
+            normal(self.layout_q, self.num_heads, self.head_dim),
+            normal(self.keys, self.num_kv_heads, self.head_dim),
+            normal(self.keys, self.num_kv_heads, self.head_dim_v),
+            normal(self.layout_q, self.num_heads, self.head_dim_v),
+        )
+
+    def by_definition(self, arrays: Arrays | None = None) -> Results:
+        """Forward and backward with ringside.attention, the dense definition."""
+        q, k, v, dout = arrays or self.arrays()
+        settings = {"mask": self.mask, "softmax_scale": self.softmax_scale}
+        layouts = (self.layout_q, self.layout_k)
+        out, lse = rs.attention(q, k, v, *layouts, **settings)
+        gradients = rs.attention_backward(dout, q, k, v, out, lse, *layouts, **settings)
+        return Results(out, lse, *gradients)
+
+    def by_plan(self, arrays: Arrays | None = None) -> Results:
+        """Forward and backward by the plan, all ranks in this process."""
+        q, k, v, dout = arrays or self.arrays()
+        plan = self.plan()
+        out, lse = plan.attention(q, k, v, softmax_scale=self.softmax_scale)
+        gradients = plan.attention_backward(
+            dout, q, k, v, out, lse, softmax_scale=self.softmax_scale
+        )
+        return Results(out, lse, *gradients)
+
+    def largest_error(self) -> float:
+        """The largest difference between by_plan and by_definition; infinite for a stray NaN."""
+        largest = 0.0
+        for ours, truth in zip(self.by_plan(), self.by_definition(), strict=True):
+            with np.errstate(invalid="ignore"):
+                off = np.where(ours == truth, 0.0, np.abs(ours - truth))
+            largest = max(largest, float(np.nan_to_num(off, nan=np.inf).max(initial=0.0)))
+        return largest
+
+    def script(self) -> str:
+        """A Python script that repeats the case, to paste."""
+        return (
+            "from ringside import Mask, PackedLayout, Segment\n"
+            "from ringside.testing import Case\n"
+            f"case = {self!r}\n"
+            "print(case.plan().verify())\n"
+            "print(case.largest_error())"
+        )
+
+    def __repr__(self) -> str:
+        """The constructor call, defaults left out."""
+        arguments = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.default is dataclasses.MISSING:
+                arguments.append(repr(value))
+            elif value != field.default:
+                text = f'"{value}"' if isinstance(value, str) else repr(value)
+                arguments.append(f"{field.name}={text}")
+        return f"Case({', '.join(arguments)})"

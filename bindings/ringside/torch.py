@@ -1,0 +1,73 @@
+"""Attention over a plan as a function that torch can differentiate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ringside import _cuda
+from ringside._attention import Options
+from ringside._plan import Plan
+
+
+class _VarlenAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, v: Any, sink: Any, plan: Plan, keywords: Any) -> Any:
+        out, lse = _cuda.attention(plan, q, k, v, Options(sink=sink, **keywords))
+        ctx.save_for_backward(q, k, v, sink, out, lse)
+        ctx.plan, ctx.keywords = plan, keywords
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, dout: Any, _dlse: Any) -> Any:
+        q, k, v, sink, out, lse = ctx.saved_tensors
+        arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
+        options = Options(sink=sink, **ctx.keywords)
+        dq, dk, dv, dsink = _cuda.attention_backward(ctx.plan, arrays, options)
+        if dsink is not None:
+            dsink = dsink.to(sink.dtype)
+        return dq, dk, dv, dsink, None, None
+
+
+def varlen_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    plan: Plan,
+    *,
+    softmax_scale: float | None = None,
+    softcap: float = 0.0,
+    sink: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    dropout_seed: int = 0,
+    return_lse: bool = False,
+) -> Any:
+    """Packed attention of CUDA tensors, every rank of the plan on one GPU; differentiable.
+
+    Args:
+        q: [rows_q, num_heads, head_dim_qk] float32, float16 or bfloat16 on a CUDA device; k, v
+            likewise, see Plan.attention.
+        plan: cp_size=1 for plain packed attention.
+        sink: [num_heads], differentiable.
+        return_lse: return (out, lse); lse is not differentiable.
+        The rest as for ringside.attention.
+
+    Returns:
+        out [rows_q, num_heads, head_dim_v] in q's dtype.
+
+    Raises:
+        ValueError, TypeError: tensors that do not fit the plan.
+        Unsupported: no CUDA in this build, or no device.
+    """
+    keywords = {
+        "softmax_scale": softmax_scale,
+        "softcap": softcap,
+        "alibi_slopes": alibi_slopes,
+        "dropout_p": dropout_p,
+        "dropout_seed": dropout_seed,
+    }
+    out, lse = _VarlenAttention.apply(q, k, v, sink, plan, keywords)
+    return (out, lse) if return_lse else out

@@ -1,0 +1,84 @@
+// Device memory that frees itself, and tables that are made on the host and read on the device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "optimized/cuda_error.h"
+
+namespace ringside {
+
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  explicit DeviceMemory(int64_t bytes) {
+    if (bytes > 0) RINGSIDE_CUDA(cudaMalloc(&data_, static_cast<size_t>(bytes)));
+  }
+  DeviceMemory(DeviceMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~DeviceMemory() {
+    if (data_) static_cast<void>(cudaFree(data_));  // a destructor does not throw
+  }
+
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// Sizes first, addresses later: what take() returns is an offset into one allocation.
+class Arena {
+ public:
+  int64_t take(int64_t bytes) {
+    const int64_t offset = bytes_;
+    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return offset;
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr int64_t kAlignment = 256;
+  int64_t bytes_ = 0;
+};
+
+template <typename T>
+struct TableOf {  // rows of a table in DeviceTables
+  int64_t offset = 0;
+  int size = 0;
+};
+
+// Any number of tables, uploaded together, once.
+class DeviceTables {
+ public:
+  template <typename T>
+  TableOf<T> add(const std::vector<T>& rows) {
+    const int64_t offset = arena_.take(static_cast<int64_t>(rows.size() * sizeof(T)));
+    host_.resize(static_cast<size_t>(arena_.bytes()));
+    if (!rows.empty()) std::memcpy(host_.data() + offset, rows.data(), rows.size() * sizeof(T));
+    return {offset, static_cast<int>(rows.size())};
+  }
+
+  void upload() {
+    device_ = DeviceMemory(static_cast<int64_t>(host_.size()));
+    RINGSIDE_CUDA(cudaMemcpy(device_.data(), host_.data(), host_.size(), cudaMemcpyHostToDevice));
+    host_ = {};
+  }
+
+  template <typename T>
+  const T* at(TableOf<T> table) const {
+    return reinterpret_cast<const T*>(device_.data() + table.offset);
+  }
+
+ private:
+  Arena arena_;
+  std::vector<std::byte> host_;
+  DeviceMemory device_;
+};
+
+}  // namespace ringside

@@ -1,0 +1,84 @@
+#include "optimized/execute.h"
+
+#include <algorithm>
+
+#include "optimized/execute_parts.h"
+
+namespace ringside {
+namespace {
+
+constexpr int kGapRows = 8;
+
+const KernelFamily& choose_family(AttentionShape& shape, bool score_options) {
+  const KernelFamily* family = find_family(shape, score_options);
+  if (family == nullptr) {  // float32 takes everything else, converted where rows come home
+    shape.type = ElementType::float32;
+    family = find_family(shape, score_options);
+  }
+  if (family == nullptr)
+    throw Unsupported(concat("backend=\"cuda\" with head_dim_qk=", shape.head_dim_qk,
+                             ", head_dim_v=", shape.head_dim_v,
+                             "; head dimensions up to 256 are supported. Nearest supported: "
+                             "backend=\"reference\""));
+  return *family;
+}
+
+Places place_each(Arena& arena, const std::vector<Epoch>& epochs, int64_t bytes_of_cell) {
+  Places places;
+  for (const Epoch& epoch : epochs) places.push_back(arena.take(epoch.stack.cells * bytes_of_cell));
+  return places;
+}
+
+// Two buffers in turn, for what is needed until the next exchange only.
+Places place_in_turn(Arena& arena, const std::vector<Epoch>& epochs, int64_t bytes_of_cell) {
+  int64_t cells = 0;
+  for (const Epoch& epoch : epochs) cells = std::max(cells, epoch.stack.cells);
+  const size_t buffers = std::min<size_t>(epochs.size(), 2);
+  Places places;
+  for (size_t i = 0; i < epochs.size(); ++i)
+    places.push_back(i < buffers ? arena.take(cells * bytes_of_cell) : places[i - 2]);
+  return places;
+}
+
+}  // namespace
+
+CudaProgram::Parts::Parts(const Plan& plan, const ProgramOptions& o)
+    : options(o),
+      shape{1, 1, 0, 0, plan.problem.group_size(), o.head_dim_qk, o.head_dim_v, 1, o.type},
+      family(choose_family(shape, o.score_options)),
+      tables(plan,
+             {family.forward_rows(shape), family.backward_query_rows(shape),
+              family.backward_key_rows(shape)},
+             o.poison == Poison::on ? kGapRows : 0) {
+  place_buffers();
+}
+
+void CudaProgram::Parts::place_buffers() {
+  const int64_t element = move::bytes_of(shape.type);
+  const int64_t qk = shape.head_dim_qk, v = shape.head_dim_v, f32 = sizeof(float);
+  forward.q = place_in_turn(forward.arena, tables.q, qk * element);
+  forward.k = place_in_turn(forward.arena, tables.kv, qk * element);
+  forward.v = place_in_turn(forward.arena, tables.kv, v * element);
+  forward.out = place_each(forward.arena, tables.q, v * f32);
+  forward.lse = place_each(forward.arena, tables.q, f32);
+
+  backward.q = place_each(backward.arena, tables.q, qk * element);
+  backward.dout = place_each(backward.arena, tables.q, v * element);
+  backward.lse = place_each(backward.arena, tables.q, f32);
+  backward.delta = place_each(backward.arena, tables.q, f32);
+  backward.dq = place_in_turn(backward.arena, tables.q, qk * f32);
+  backward.k = place_each(backward.arena, tables.kv, qk * element);
+  backward.v = place_each(backward.arena, tables.kv, v * element);
+  backward.dk = place_in_turn(backward.arena, tables.kv, qk * f32);
+  backward.dv = place_in_turn(backward.arena, tables.kv, v * f32);
+}
+
+CudaProgram::CudaProgram(const Plan& plan, const ProgramOptions& options)
+    : parts_(std::make_unique<Parts>(plan, options)) {}
+CudaProgram::~CudaProgram() = default;
+
+const char* CudaProgram::family() const { return parts_->family.name; }
+int64_t CudaProgram::forward_bytes() const { return parts_->forward.arena.bytes(); }
+int64_t CudaProgram::backward_bytes() const { return parts_->backward.arena.bytes(); }
+
+}  // namespace ringside

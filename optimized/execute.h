@@ -1,0 +1,67 @@
+// Interprets a plan on one GPU, every rank virtual: the same steps and exchanges as
+// reference/execute.cpp, on tables that are uploaded once.
+//
+// Making a CudaProgram allocates and uploads; running it does neither. forward() and backward() are
+// asynchronous on the caller's stream, work in a workspace of the caller's (or of the program's
+// making, see DeviceMemory) and read nothing back. In each step, one launch serves all ranks that
+// hold the same heads.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "optimized/attention_kernel.h"
+#include "optimized/move.h"
+#include "reference/plan.h"
+
+namespace ringside {
+
+enum class Poison { off, on };  // on: workspaces are NaN before use, and NaN rows part the ranks
+
+struct ProgramOptions {
+  int head_dim_qk = 0, head_dim_v = 0;
+  ElementType type = ElementType::float32;  // of the caller's q, k, v
+  bool score_options = false;               // softcap, ALiBi or dropout will be asked for
+  Poison poison = Poison::off;
+};
+
+struct ForwardCall {
+  move::GlobalArray q, k, v, out;
+  move::GlobalArray lse;         // float32; dim is 1, strides say whether heads or rows come first
+  const float* sinks = nullptr;  // [num_heads], or none
+  float softmax_scale = 1;
+  ScoreOptions options;
+  void* workspace = nullptr;  // forward_bytes()
+};
+
+struct BackwardCall {
+  move::GlobalArray dout, q, k, v, out, lse;
+  move::GlobalArray dq, dk, dv;
+  const float* sinks = nullptr;
+  float* dsink = nullptr;  // [num_heads], where there are sinks
+  float softmax_scale = 1;
+  ScoreOptions options;
+  bool deterministic = true;  // bit-equal results from run to run
+  void* workspace = nullptr;  // backward_bytes()
+};
+
+class CudaProgram {
+ public:
+  // Raises Unsupported where no kernel family takes the head dimensions.
+  CudaProgram(const Plan& plan, const ProgramOptions& options);
+  ~CudaProgram();
+
+  const char* family() const;  // whose kernels it runs
+  int64_t forward_bytes() const;
+  int64_t backward_bytes() const;
+  void forward(const ForwardCall& call, cudaStream_t stream) const;
+  void backward(const BackwardCall& call, cudaStream_t stream) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace ringside

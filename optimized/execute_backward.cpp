@@ -1,0 +1,110 @@
+// A plan's backward pass on one GPU: attention_backward() of reference/execute.cpp, launch by
+// launch.
+#include "optimized/execute_parts.h"
+
+namespace ringside {
+namespace {
+
+template <typename Parts>
+class Backward {
+ public:
+  Backward(const Parts& parts, const BackwardCall& call, cudaStream_t stream)
+      : c(parts),
+        t(parts.tables),
+        p(parts.backward),
+        call_(call),
+        run_(t, c.options, call.workspace, p.arena.bytes(), stream),
+        stream_(stream) {}
+
+  void bring_home() const {
+    const auto q_rows = t.span(t.home_q_valid), kv_rows = t.span(t.home_kv_valid);
+    move::shard(q_rows, call_.q, run_.at(p.q[0]), c.shape.type, stream_);
+    move::shard(q_rows, call_.dout, run_.at(p.dout[0]), c.shape.type, stream_);
+    move::shard(q_rows, call_.lse, run_.at(p.lse[0]), ElementType::float32, stream_);
+    move::delta(q_rows, call_.dout, call_.out, run_.floats(p.delta[0]), stream_);
+    move::shard(kv_rows, call_.k, run_.at(p.k[0]), c.shape.type, stream_);
+    move::shard(kv_rows, call_.v, run_.at(p.v[0]), c.shape.type, stream_);
+    if (call_.sinks != nullptr)
+      move::sink_gradients(q_rows, {call_.sinks, t.problem.num_heads}, run_.floats(p.lse[0]),
+                           run_.floats(p.delta[0]), call_.dsink, stream_);
+  }
+
+  // Once more through the exchanges, keeping what was resident in each step.
+  void exchange_all() {
+    for (q_epoch_ = 1; q_epoch_ < static_cast<int>(t.q.size()); ++q_epoch_) {
+      run_.carry(p.q, t.q, q_epoch_, qk * bytes);
+      run_.carry(p.dout, t.q, q_epoch_, v * bytes);
+      run_.carry(p.lse, t.q, q_epoch_, sizeof(float));
+      run_.carry(p.delta, t.q, q_epoch_, sizeof(float));
+    }
+    for (kv_epoch_ = 1; kv_epoch_ < static_cast<int>(t.kv.size()); ++kv_epoch_) {
+      run_.carry(p.k, t.kv, kv_epoch_, qk * bytes);
+      run_.carry(p.v, t.kv, kv_epoch_, v * bytes);
+    }
+    --q_epoch_, --kv_epoch_;
+    const int64_t q_cells = t.q[q_epoch_].stack.cells, kv_cells = t.kv[kv_epoch_].stack.cells;
+    run_.zero(p.dq[q_epoch_], q_cells * qk * int64_t{sizeof(float)});
+    run_.zero(p.dk[kv_epoch_], kv_cells * qk * int64_t{sizeof(float)});
+    run_.zero(p.dv[kv_epoch_], kv_cells * v * int64_t{sizeof(float)});
+  }
+
+  // Gradients go back the way their operands came.
+  void exchange_back(int q_epoch, int kv_epoch) {
+    for (; kv_epoch_ > kv_epoch; --kv_epoch_) {
+      run_.carry_back(p.dk, t.kv, kv_epoch_, qk);
+      run_.carry_back(p.dv, t.kv, kv_epoch_, v);
+    }
+    for (; q_epoch_ > q_epoch; --q_epoch_) run_.carry_back(p.dq, t.q, q_epoch_, qk);
+  }
+
+  void differentiate(const Launch& launch) const {
+    const RankStack &qs = t.q[q_epoch_].stack, &ks = t.kv[kv_epoch_].stack;
+    RINGSIDE_CUDA(
+        c.family.backward({c.shape_of(launch, call_.softmax_scale),
+                           run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
+                           run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
+                           run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
+                           run_.matrix(p.dout[q_epoch_], qs, launch.q_matrix, v, bytes),
+                           run_.cells(p.lse[q_epoch_], qs, launch.q_matrix),
+                           run_.cells(p.delta[q_epoch_], qs, launch.q_matrix),
+                           run_.matrix(p.dq[q_epoch_], qs, launch.q_matrix, qk, sizeof(float)),
+                           run_.matrix(p.dk[kv_epoch_], ks, launch.k_matrix, qk, sizeof(float)),
+                           run_.matrix(p.dv[kv_epoch_], ks, launch.k_matrix, v, sizeof(float)),
+                           t.work_list(launch.backward_queries), t.work_list(launch.backward_keys),
+                           call_.deterministic, call_.options},
+                          stream_));
+  }
+
+  void send_home() {
+    exchange_back(0, 0);
+    move::unshard(t.span(t.home_q_all), run_.floats(p.dq[0]), call_.dq, stream_);
+    move::unshard(t.span(t.home_kv_all), run_.floats(p.dk[0]), call_.dk, stream_);
+    move::unshard(t.span(t.home_kv_all), run_.floats(p.dv[0]), call_.dv, stream_);
+  }
+
+ private:
+  const Parts& c;
+  const ProgramTables& t;
+  const BackwardPlaces& p;
+  const BackwardCall& call_;
+  Run run_;
+  cudaStream_t stream_;
+  int q_epoch_ = 0, kv_epoch_ = 0;
+  int qk = c.shape.head_dim_qk, v = c.shape.head_dim_v, bytes = move::bytes_of(c.shape.type);
+};
+
+}  // namespace
+
+void CudaProgram::backward(const BackwardCall& call, cudaStream_t stream) const {
+  Backward backward(*parts_, call, stream);
+  backward.bring_home();
+  backward.exchange_all();
+  const auto& steps = parts_->tables.steps;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    backward.exchange_back(step->q_epoch, step->kv_epoch);
+    for (const Launch& launch : step->launches) backward.differentiate(launch);
+  }
+  backward.send_home();
+}
+
+}  // namespace ringside

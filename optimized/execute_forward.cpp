@@ -1,0 +1,97 @@
+// A plan's forward pass on one GPU: attention() of reference/execute.cpp, launch by launch.
+#include <cmath>
+
+#include "optimized/execute_parts.h"
+
+namespace ringside {
+namespace {
+
+template <typename Parts>
+class Forward {
+ public:
+  Forward(const Parts& parts, const ForwardCall& call, cudaStream_t stream)
+      : c(parts),
+        t(parts.tables),
+        p(parts.forward),
+        call_(call),
+        run_(t, c.options, call.workspace, p.arena.bytes(), stream),
+        stream_(stream) {}
+
+  void bring_home() {
+    move::shard(t.span(t.home_q_valid), call_.q, run_.at(p.q[0]), c.shape.type, stream_);
+    move::shard(t.span(t.home_kv_valid), call_.k, run_.at(p.k[0]), c.shape.type, stream_);
+    move::shard(t.span(t.home_kv_valid), call_.v, run_.at(p.v[0]), c.shape.type, stream_);
+    start_results();
+  }
+
+  void exchange(const StepTables& step) {
+    if (step.q_epoch != q_epoch_) {
+      q_epoch_ = step.q_epoch;
+      run_.carry(p.q, t.q, q_epoch_, qk * bytes);
+      start_results();
+    }
+    if (step.kv_epoch != kv_epoch_) {
+      kv_epoch_ = step.kv_epoch;
+      run_.carry(p.k, t.kv, kv_epoch_, qk * bytes);
+      run_.carry(p.v, t.kv, kv_epoch_, v * bytes);
+    }
+  }
+
+  void attend(const Launch& launch) const {
+    const RankStack &qs = t.q[q_epoch_].stack, &ks = t.kv[kv_epoch_].stack;
+    RINGSIDE_CUDA(
+        c.family.forward({c.shape_of(launch, call_.softmax_scale),
+                          run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
+                          run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
+                          run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
+                          run_.matrix(p.out[q_epoch_], qs, launch.q_matrix, v, sizeof(float)),
+                          run_.cells(p.lse[q_epoch_], qs, launch.q_matrix),
+                          t.work_list(launch.forward), call_.options},
+                         stream_));
+  }
+
+  void send_home() {
+    for (; q_epoch_ > 0; --q_epoch_)  // the way q came
+      for (const auto& round : t.q[q_epoch_].carry_back)
+        move::merge(t.span(round), results(q_epoch_), results(q_epoch_ - 1), v, stream_);
+    if (call_.sinks != nullptr)
+      move::merge_sinks(t.span(t.home_q_valid), {call_.sinks, t.problem.num_heads}, results(0), v,
+                        stream_);
+    move::unshard(t.span(t.home_q_all), run_.floats(p.out[0]), call_.out, stream_);
+    move::unshard(t.span(t.home_q_all), run_.floats(p.lse[0]), call_.lse, stream_);
+  }
+
+ private:
+  move::Results results(int epoch) const {
+    return {run_.floats(p.out[epoch]), run_.floats(p.lse[epoch])};
+  }
+
+  void start_results() const {  // (0, -inf): saw nothing
+    const int64_t cells = t.q[q_epoch_].stack.cells;
+    run_.zero(p.out[q_epoch_], cells * v * int64_t{sizeof(float)});
+    move::fill(run_.floats(p.lse[q_epoch_]), cells, -INFINITY, stream_);
+  }
+
+  const Parts& c;
+  const ProgramTables& t;
+  const ForwardPlaces& p;
+  const ForwardCall& call_;
+  Run run_;
+  cudaStream_t stream_;
+  int q_epoch_ = 0, kv_epoch_ = 0;
+  int qk = c.shape.head_dim_qk, v = c.shape.head_dim_v, bytes = move::bytes_of(c.shape.type);
+};
+
+}  // namespace
+
+void CudaProgram::forward(const ForwardCall& call, cudaStream_t stream) const {
+  Forward forward(*parts_, call, stream);
+  forward.bring_home();
+  for (const StepTables& step : parts_->tables.steps) {
+    forward.exchange(step);
+    for (const Launch& launch : step.launches) forward.attend(launch);
+  }
+  forward.send_home();
+}
+
+}  // namespace ringside

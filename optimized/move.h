@@ -1,0 +1,63 @@
+// Everything on the device that is not attention: copies between resident buffers, global arrays to
+// home buffers and back, merges, fills. Each function is one asynchronous launch over a table
+// (move_tables.h) in device memory; an empty table is no launch.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "optimized/attention_kernel.h"
+#include "optimized/move_tables.h"
+
+namespace ringside::move {
+
+template <typename T>
+struct Span {  // in device memory
+  const T* rows = nullptr;
+  int size = 0;
+};
+
+// A global array in the caller's memory.
+struct GlobalArray {
+  DeviceMatrix matrix;  // [rows, heads, dim]
+  ElementType type = ElementType::float32;
+  int heads = 0, dim = 0;
+};
+
+int bytes_of(ElementType type);
+
+// Home buffers hold all heads of a row side by side.
+void shard(Span<RowBlock> blocks, const GlobalArray& from, void* to, ElementType to_type,
+           cudaStream_t stream);
+void unshard(Span<RowBlock> blocks, const float* from, const GlobalArray& to, cudaStream_t stream);
+
+// delta = dout . out for every row and head of home buffers.
+void delta(Span<RowBlock> blocks, const GlobalArray& dout, const GlobalArray& out, float* to,
+           cudaStream_t stream);
+
+void copy(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
+          cudaStream_t stream);
+void add(Span<CellBlock> blocks, const float* from, float* to, int dim, cudaStream_t stream);
+
+struct Results {  // partial results (partial.h), a cell each
+  float *out = nullptr, *lse = nullptr;
+};
+void merge(Span<CellBlock> blocks, const Results& from, const Results& to, int dim,
+           cudaStream_t stream);
+
+void fill(float* x, int64_t size, float value, cudaStream_t stream);
+
+// A sink is a partial result without a value; merged into home rows, once.
+struct Sinks {
+  const float* logits = nullptr;  // [heads]
+  int heads = 0;
+};
+void merge_sinks(Span<RowBlock> blocks, const Sinks& sinks, const Results& home, int dim,
+                 cudaStream_t stream);
+
+// dsink[h] = -sum over rows of exp(sink[h] - lse) * delta, in one order.
+void sink_gradients(Span<RowBlock> blocks, const Sinks& sinks, const float* lse, const float* delta,
+                    float* dsink, cudaStream_t stream);
+
+}  // namespace ringside::move

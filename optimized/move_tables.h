@@ -1,0 +1,72 @@
+// Where every rank's buffer lies on one device, and what each exchange moves, as tables.
+//
+// The resident buffers of all virtual ranks share one allocation, counted in cells: a cell is one
+// row of one head. Ranks with the same heads lie one below the other and form one matrix, so that
+// one launch serves them all. Tables do not know the head dimension: q, dout, lse and dq move by
+// the same table. Host code only; execute.cpp uploads the tables, move.cu interprets them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/carry.h"
+#include "reference/plan.h"
+
+namespace ringside {
+
+struct RankStack {
+  struct Place {     // of a rank's buffer
+    int matrix = 0;  // index into matrices
+    int row = 0;     // of that matrix
+    int rows = 0;
+  };
+  struct Matrix {
+    int64_t cell = 0;  // where it begins
+    int rows = 0;
+    Range heads;
+  };
+  std::vector<Place> of_rank;
+  std::vector<Matrix> matrices;
+  int64_t cells = 0;
+
+  int64_t cell(int rank, int row, int head) const {  // head: numbered globally
+    const Matrix& m = matrices[of_rank[rank].matrix];
+    return m.cell + (int64_t{of_rank[rank].row} + row) * m.heads.size() + head - m.heads.begin;
+  }
+  int heads(int rank) const { return matrices[of_rank[rank].matrix].heads.size(); }
+};
+
+// What is resident just before `step`. `gap` rows between ranks belong to nobody.
+RankStack stack_ranks(const Plan& plan, int step, Operand operand, int gap);
+
+struct CellBlock {  // `rows` runs of `heads` cells
+  int64_t from = 0, to = 0;
+  int from_pitch = 0, to_pitch = 0;  // cells from one row to the next
+  int rows = 0, heads = 0;
+};
+
+// What the exchange before `step` does to an operand; `from` and `to` are its stacks before and
+// after. Ranks that the exchange leaves alone keep their rows.
+std::vector<CellBlock> carry_blocks(const Plan& plan, int step, Operand operand,
+                                    const RankStack& from, const RankStack& to);
+
+// The transpose, in rounds: blocks of one round write different cells, so that sums have one order.
+std::vector<std::vector<CellBlock>> carry_back_rounds(const Plan& plan, int step, Operand operand,
+                                                      const RankStack& before,
+                                                      const RankStack& after);
+
+bool any_rank_moves(const Plan& plan, int step, Operand operand);
+
+struct RowBlock {  // rows of a global array <-> rows of the stack of home buffers
+  int global_row = 0, global_step = 0;
+  int home_row = 0, rows = 0;
+  int seq = 0;
+};
+
+enum class Rows { all, valid };
+
+// Home rows of every rank by segments; valid leaves padding out.
+std::vector<RowBlock> home_blocks(const Plan& plan, Operand operand, const RankStack& home,
+                                  Rows which);
+
+}  // namespace ringside

@@ -1,0 +1,166 @@
+"""What a plan costs, counted again from the masks and from the messages."""
+
+import numpy as np
+import pytest
+from assertions import noted
+from hypothesis import given
+from hypothesis import strategies as st
+from independent import visible_pairs
+from ringside.testing import strategies
+
+import ringside as rs
+
+CASES = noted(strategies.cases())
+SIZES = {"head_dim": 6, "head_dim_v": 5, "bytes_per_element": 2}
+
+
+@given(CASES)
+def test_pairs_of_all_ranks_are_the_visible_pairs_of_all_heads(case):
+    pairs = case.plan().cost().pairs
+    assert pairs.sum() == visible_pairs(case.mask, case.layout_q, case.keys) * case.num_heads
+
+
+@given(CASES)
+def test_pairs_of_a_step_are_those_of_its_tiles(case):
+    plan = case.plan()
+    pairs = plan.cost().pairs
+    for rank in range(case.cp_size):
+        for i, step in enumerate(plan.steps(rank)):
+            count = 0
+            for tile in step.tiles:
+                dense = case.mask.to_dense(
+                    int(case.layout_q.lengths[tile.q.seq]), int(case.keys.lengths[tile.q.seq])
+                )
+                q = [p for p in tile.q.positions if p < dense.shape[0]]
+                k = [p for p in tile.k.positions if p < dense.shape[1]]
+                count += int(dense[np.ix_(q, k)].sum())
+            assert pairs[rank, i] == count * (step.heads[1] - step.heads[0])
+
+
+def bytes_of(message):
+    """K and V travel together; q alone."""
+    dim = SIZES["head_dim"] + (SIZES["head_dim_v"] if message.operand == "kv" else 0)
+    heads = message.heads[1] - message.heads[0]
+    return message.rows * heads * dim * SIZES["bytes_per_element"]
+
+
+@given(CASES)
+def test_bytes_are_those_of_the_messages_to_other_ranks(case):
+    plan = case.plan()
+    cost = plan.cost(**SIZES)
+    for rank in range(case.cp_size):
+        for i, step in enumerate(plan.steps(rank)):
+            for counted, messages in (
+                (cost.bytes_sent, step.sends),
+                (cost.bytes_received, step.receives),
+            ):
+                assert counted[rank, i] == sum(bytes_of(m) for m in messages if m.peer != rank)
+
+
+@given(CASES)
+def test_what_is_sent_is_received(case):
+    cost = case.plan().cost(**SIZES)
+    assert cost.bytes_sent.sum(axis=0).tolist() == cost.bytes_received.sum(axis=0).tolist()
+    assert cost.result_bytes_sent.sum() == cost.result_bytes_received.sum()
+
+
+@given(CASES)
+def test_results_come_home_along_the_way_that_queries_went(case):
+    plan = case.plan()
+    cost = plan.cost(**SIZES)
+    for rank in range(case.cp_size):
+        away = [m for step in plan.steps(rank) for m in step.sends]
+        cells = sum(
+            m.rows * (m.heads[1] - m.heads[0])
+            for m in away
+            if m.operand == "q" and m.peer != rank
+        )
+        per_cell = SIZES["head_dim_v"] * SIZES["bytes_per_element"] + 4  # out and a float32 lse
+        assert cost.result_bytes_received[rank] == cells * per_cell
+
+
+@given(CASES)
+def test_resident_rows_are_those_of_the_buffers(case):
+    plan = case.plan()
+    cost = plan.cost()
+    for rank in range(case.cp_size):
+        for i, step in enumerate(plan.steps(rank)):
+            assert cost.rows_q[rank, i] == sum(s.len for s in step.q)
+            assert cost.rows_kv[rank, i] == sum(s.len for s in step.kv)
+
+
+@given(CASES)
+def test_imbalance_is_the_busiest_rank_over_the_mean(case):
+    cost = case.plan().cost()
+    per_rank = cost.pairs.sum(axis=1)
+    wanted = per_rank.max() / per_rank.mean() if per_rank.sum() else 1.0
+    assert cost.imbalance == pytest.approx(wanted, rel=1e-14)
+
+
+@given(noted(strategies.cases(cp_sizes=st.just(1))))
+def test_one_rank_sends_nothing(case):
+    cost = case.plan().cost()
+    assert cost.bytes_sent.sum() == cost.bytes_received.sum() == cost.result_bytes_sent.sum() == 0
+    assert cost.imbalance == 1
+
+
+@given(noted(strategies.cases(comms=st.just("all_gather"))))
+def test_all_gather_brings_every_rank_the_rows_of_all_others(case):
+    plan = case.plan()
+    received = plan.cost(**SIZES).bytes_received.sum(axis=1)
+    per_row = case.num_kv_heads * (SIZES["head_dim"] + SIZES["head_dim_v"]) * 2
+    for rank in range(case.cp_size):
+        others = case.keys.num_rows - len(plan.row_indices(rank, side="k"))
+        assert received[rank] == others * per_row
+
+
+@given(noted(strategies.cases(comms=st.just("p2p"))))
+def test_a_ring_never_moves_more_than_an_all_gather_and_never_takes_more_steps_than_ranks(case):
+    plan = case.plan()
+    assert plan.num_steps <= case.cp_size
+    gathered = case.replace(comm="all_gather").plan()
+    assert plan.cost().bytes_sent.sum() <= gathered.cost().bytes_sent.sum()
+
+
+@given(noted(strategies.cases(comms=st.just("p2p"), cp_sizes=st.integers(2, 8))))
+def test_a_ring_drops_every_hop_that_nobody_needs_from_then_on(case):
+    """The last hop of a rank's keys is one on which somebody computes with them."""
+    plan = case.plan()
+    for rank in range(case.cp_size):
+        sends = [i for i, step in enumerate(plan.steps(rank)) if step.sends]
+        for i in sends:
+            owner = (rank - (i - 1)) % case.cp_size
+            later = range(i, plan.num_steps)
+            assert any(plan.steps((owner + j) % case.cp_size)[j].tiles for j in later)
+
+
+@pytest.mark.parametrize("partition", ["contiguous", "zigzag"])
+def test_a_window_shortens_the_ring(partition):
+    layout = rs.PackedLayout([0, 64])
+    full, window = (
+        rs.plan(layout, mask=mask, cp_size=8, partition=partition, comm="p2p")
+        for mask in (rs.Mask.causal(), rs.Mask.sliding_window(4, 0))
+    )
+    assert window.num_steps <= full.num_steps
+    assert window.cost().bytes_sent.sum() < full.cost().bytes_sent.sum()
+    if partition == "contiguous":  # a rank needs its neighbour only
+        assert window.num_steps == 2
+
+
+def test_chunks_as_long_as_a_part_need_no_ring_at_all():
+    plan = rs.plan(
+        rs.PackedLayout([0, 64]), mask=rs.Mask.chunked(8), cp_size=8, partition="contiguous"
+    )
+    assert plan.num_steps == 1
+    assert plan.cost().bytes_sent.sum() == 0
+
+
+def test_zigzag_balances_a_long_causal_document():
+    layout = rs.PackedLayout([0, 4096])
+    imbalance = {
+        partition: rs.plan(layout, cp_size=4, partition=partition).cost().imbalance
+        for partition in ("contiguous", "zigzag", "striped")
+    }
+    assert imbalance["zigzag"] == 1.0
+    assert imbalance["striped"] < 1.001
+    assert imbalance["contiguous"] > 1.7

@@ -1,0 +1,137 @@
+"""backend="cuda" computes what the CPU does: any plan, any mask, any shape, between canaries."""
+
+import numpy as np
+import pytest
+import ringside as rs
+from assertions import noted
+from cuda_cases import DTYPES, check, needs_gpu
+from hypothesis import example, given
+from hypothesis import strategies as st
+from ringside.testing import Case, strategies
+
+pytestmark = needs_gpu
+
+BORDERS = [0, 1, 63, 64, 65, 127, 128, 129]
+DIMS = st.one_of(st.integers(1, 9), st.sampled_from([32, 63, 64, 65, 96, 128, 192, 255, 256]))
+MASKS = {
+    "full": rs.Mask.full(),
+    "causal": rs.Mask.causal(),
+    "causal from the bottom right": rs.Mask.causal(align="bottom_right"),
+    "window": rs.Mask.sliding_window(70, 9),
+    "chunks": rs.Mask.chunked(96),
+    "chunks and a window": rs.Mask(window_size=(40, 3), chunk_size=64, align="bottom_right"),
+}
+
+
+def border_layouts():
+    lengths = st.lists(st.sampled_from(BORDERS), max_size=3)
+    return strategies.layouts(lengths=st.one_of(strategies.lengths(), lengths))
+
+
+def border_keys(layout_q):
+    batch = layout_q.num_sequences
+    lengths = st.lists(
+        st.one_of(st.integers(0, 20), st.sampled_from(BORDERS)), min_size=batch, max_size=batch
+    )
+    return st.one_of(st.none(), strategies.layouts(lengths=lengths))
+
+
+def cases(**restricted):
+    return noted(
+        strategies.cases(
+            layouts_q=border_layouts(), layouts_k=border_keys, head_dims=DIMS, **restricted
+        )
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(case=cases())
+@example(case=Case(rs.PackedLayout([0]), cp_size=3))
+@example(case=Case(rs.PackedLayout([0, 1]), cp_size=8, comm="a2a"))
+def test_any_plan_agrees_with_the_cpu(dtype, case):
+    check(case, dtype)
+
+
+@given(cases(cp_sizes=st.sampled_from([4, 6, 8]), comms=st.just("a2a+p2p")))
+def test_rings_of_all_to_all_groups_agree_with_the_cpu(case):
+    check(case)
+
+
+@given(
+    cases(
+        cp_sizes=st.integers(2, 8),
+        comms=st.sampled_from(["a2a", "a2a+p2p"]),
+        heads=strategies.heads(max_kv_heads=2),
+    )
+)
+def test_heads_that_do_not_divide_by_the_ranks_agree_with_the_cpu(case):
+    check(case)
+
+
+@pytest.mark.parametrize("comm", rs.COMMS)
+@pytest.mark.parametrize("partition", rs.PARTITIONS)
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+def test_every_cell_agrees_on_documents_longer_than_a_block(mask, partition, comm):
+    layout_q = rs.PackedLayout([0, 300, 301, 301, 460], [0, 304, 306, 311, 471])
+    layout_k = rs.PackedLayout([0, 290, 310, 311, 480], [0, 299, 320, 321, 490])
+    check(
+        Case(
+            layout_q, layout_k, mask=mask, cp_size=4, partition=partition, comm=comm,
+            a2a_size=2 if comm == "a2a+p2p" else None, num_heads=4, num_kv_heads=2, head_dim=64,
+            head_dim_v=64, seed=7,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "dims", [(64, 64), (96, 96), (128, 128), (192, 128), (256, 256), (40, 200)]
+)
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+def test_lengths_around_the_tiles_agree_for_every_head_dimension(mask, dims):
+    layout = rs.PackedLayout.from_lengths(BORDERS, pad_to_multiple_of=16)
+    check(
+        Case(
+            layout, mask=mask, cp_size=2, num_heads=4, num_kv_heads=2, head_dim=dims[0],
+            head_dim_v=dims[1],
+        )
+    )  # fmt: skip
+
+
+OPTIONS = {
+    "softcap": {"softcap": 2.0},
+    "sink": {"sink": np.array([0.5, -1.0, 2.0, 0.0])},
+    "alibi": {"alibi_slopes": np.array([0.5, 0.25, 0.125, 0.0])},
+    "dropout": {"dropout_p": 0.3, "dropout_seed": 2**40 + 5},
+    "all": {
+        "softcap": 2.0,
+        "sink": 0.25,
+        "alibi_slopes": 0.125,
+        "dropout_p": 0.5,
+        "dropout_seed": 3,
+    },
+}
+
+
+@pytest.mark.parametrize("comm", rs.COMMS)
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_options_agree_with_the_cpu(options, comm):
+    layout = rs.PackedLayout([0, 70, 71, 160], [0, 72, 80, 170])
+    check(
+        Case(
+            layout, cp_size=4, comm=comm, a2a_size=2 if comm == "a2a+p2p" else None, num_heads=4,
+            num_kv_heads=2, head_dim=16, head_dim_v=24,
+        ),
+        **options,
+    )  # fmt: skip
+
+
+def test_a_sink_enters_rows_that_see_nothing():
+    layout = rs.PackedLayout([0, 9])
+    keys = rs.PackedLayout([0, 3])
+    check(Case(layout, keys, mask=rs.Mask.sliding_window(0, 0), num_heads=2), sink=1.5)
+
+
+def test_more_sequences_than_one_block_could_hold():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(0, 4, size=13_000).tolist()
+    check(Case(rs.PackedLayout.from_lengths(lengths), cp_size=2, head_dim=8, head_dim_v=8))

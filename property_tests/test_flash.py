@@ -1,0 +1,63 @@
+"""flash_attn_varlen_func is FlashAttention's contract, spelled out by the definition."""
+
+import numpy as np
+import pytest
+import ringside as rs
+from hypothesis import given
+from hypothesis import strategies as st
+
+SMALL = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=3)
+BOUNDS = st.sampled_from([-1, 0, 1, 3])
+
+
+def contract(lengths, causal, window, chunk):
+    """[rows_q, rows_k] of bool: query i sees key j iff i+sk-sq-left <= j <= i+sk-sq+right."""
+    allowed = np.zeros(np.sum(lengths, axis=0, initial=0), bool)
+    row_q = row_k = 0
+    for sq, sk in lengths:
+        for i in range(sq):
+            p = i + sk - sq
+            for j in range(sk):
+                left = window[0] == -1 or j >= p - window[0]
+                right = (window[1] == -1 or j <= p + window[1]) and (not causal or j <= p)
+                same = chunk == 0 or p // chunk == j // chunk
+                allowed[row_q + i, row_k + j] = left and right and same
+        row_q, row_k = row_q + sq, row_k + sk
+    return allowed
+
+
+@given(SMALL, st.booleans(), st.tuples(BOUNDS, BOUNDS), st.sampled_from([0, 2, 3]), st.integers(0))
+def test_masks_are_aligned_bottom_right(lengths, causal, window, chunk, seed):
+    sums = np.concatenate([[[0, 0]], np.cumsum(lengths, axis=0)])
+    rng = np.random.default_rng(seed % 2**32)
+    q = rng.normal(size=(sums[-1, 0], 2, 4)).astype(np.float32)
+    k, v = rng.normal(size=(2, sums[-1, 1], 1, 4)).astype(np.float32)
+    longest = np.max(lengths, axis=0)
+    out, lse = rs.flash_attn_varlen_func(
+        q, k, v, sums[:, 0], sums[:, 1], *map(int, longest), causal=causal, window_size=window,
+        attention_chunk=chunk, return_attn_probs=True,
+    )  # fmt: skip
+    assert out.dtype == np.float32 and lse.dtype == np.float32 and lse.shape == (2, len(q))
+    allowed = contract(lengths, causal, window, chunk)
+    scores = np.einsum("qhd,kd->hqk", q.astype(float), k[:, 0].astype(float)) / 2
+    weights = np.exp(scores) * allowed
+    total = weights.sum(axis=2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wanted = np.einsum("hqk,kd->qhd", weights / total[..., None], v[:, 0].astype(float))
+        np.testing.assert_allclose(lse, np.log(total), rtol=1e-6, atol=1e-6)  # rounded to float32
+    seeing = allowed.any(axis=1)
+    np.testing.assert_allclose(out[seeing], wanted[seeing], rtol=1e-6, atol=1e-6)
+    assert not out[~seeing].any()
+
+
+def test_seqused_leaves_the_rows_behind_it_untouched_and_unread():
+    q = np.full((4, 1, 1), np.nan, np.float32)
+    q[:2] = 0
+    out = rs.flash_attn_varlen_func(q, q, q, [0, 4], [0, 4], 4, 4, seqused_q=[2], seqused_k=[2])
+    assert (out == 0).all()
+
+
+def test_a_max_seqlen_that_is_too_small_is_refused():
+    q = np.zeros((4, 1, 1), np.float32)
+    with pytest.raises(ValueError, match="max_seqlen_k=3 but a sequence has 4 rows"):
+        rs.flash_attn_varlen_func(q, q, q, [0, 4], [0, 4], 4, 3)

@@ -1,0 +1,100 @@
+// One varlen entry of a step: consecutive query rows, consecutive key rows, one window.
+//
+// A query row sees ONE interval of key rows, and both ends of it move by 0 or 1 from a row to the
+// next wherever nothing is cut. FlashAttention's bottom-right window over sq query and sk key rows,
+//   row i sees row j   iff   i + sk - sq - left <= j <= i + sk - sq + right,
+// can say exactly this: a lower end that rests and then moves, an upper end that moves and then
+// rests. An entry is a stretch of rows of that shape, its rectangle as small as possible; so left
+// and right are never negative, and -1 keeps its meaning: that side hides nothing. Integers only,
+// nothing from std: device code includes this file too.
+#pragma once
+
+#include "reference/mask.h"
+#include "reference/thd/dual_chunk.h"
+
+namespace ringside::thd {
+
+// `len` query rows, each seeing something, over which each end of the interval rests or moves.
+struct QueryRun {
+  int row = 0, len = 0;
+  Interval first, last;  // the key rows that the first and the last of them see
+};
+
+struct StepEntry {
+  int q_row = 0, q_len = 0, kv_row = 0, kv_len = 0;
+  int lo_moves = 0, hi_moves = 0;  // by how many rows each end moves from the first to the last row
+
+  RINGSIDE_HD static StepEntry of(const QueryRun& run) {
+    return {run.row,
+            run.len,
+            run.first.begin,
+            run.last.end - run.first.begin,
+            run.last.begin - run.first.begin,
+            run.last.end - run.first.end};
+  }
+
+  // The lower end moves in the last lo_moves rows, the upper end in the first hi_moves.
+  RINGSIDE_HD int window_left() const { return lo_moves == 0 ? kUnbounded : kv_len - 1 - lo_moves; }
+  RINGSIDE_HD int window_right() const { return hi_moves == 0 ? kUnbounded : q_len - 1 - hi_moves; }
+
+  // Takes in the rows that follow, if one window can still say it all.
+  RINGSIDE_HD bool extend(const QueryRun& next) {
+    const int lo_step = next.first.begin - (kv_row + lo_moves);
+    const int hi_step = next.first.end - (kv_row + kv_len);
+    const int lo_inner = next.last.begin - next.first.begin;
+    const int hi_inner = next.last.end - next.first.end;
+    if (next.row != q_row + q_len) return false;
+    if (lo_step < 0 || lo_step > 1 || hi_step < 0 || hi_step > 1) return false;
+    const bool lo_must_move = lo_moves > 0 || lo_step == 1;
+    if (lo_must_move && lo_step + lo_inner != next.len) return false;
+    const bool hi_must_rest = hi_moves < q_len - 1 || hi_step == 0;
+    if (hi_must_rest && hi_step + hi_inner != 0) return false;
+    q_len += next.len;
+    kv_len += hi_step + hi_inner;
+    lo_moves += lo_step + lo_inner;
+    hi_moves += hi_step + hi_inner;
+    return true;
+  }
+};
+
+// One sequence of a step: which of its positions lie in the two buffers, and what the mask shows.
+struct StepSequence {
+  Mask mask;
+  int len_q = 0, len_k = 0;  // valid tokens
+  Runs q, kv;
+
+  RINGSIDE_HD Interval kv_rows_seen_by(int q_position) const {
+    const Interval seen = mask.visible(q_position, len_q, len_k);
+    return {kv.row + kv.rows_below(seen.begin), kv.row + kv.rows_below(seen.end)};
+  }
+
+  // A stretch of query positions from `begin` on, before `end`, over which neither end of the
+  // interval changes between resting and moving. An empty `first` means that none of it sees a key.
+  RINGSIDE_HD QueryRun query_run(int begin, int end) const {
+    const int64_t shift = mask.aligned(begin, len_q, len_k) - begin;
+    const int64_t stop = next_change(begin + shift) - shift;
+    int len = static_cast<int>(stop < end ? stop : end) - begin;
+    Interval first = kv_rows_seen_by(begin);
+    if (first.size() == 0 && kv_rows_seen_by(begin + len - 1).size() > 0) len = 1;
+    return {q.row + q.rows_below(begin), len, first, kv_rows_seen_by(begin + len - 1)};
+  }
+
+ private:
+  // The first aligned position after p where an end of the window meets a place at which key rows
+  // or visible keys begin or end, or where p enters another chunk.
+  RINGSIDE_HD int64_t next_change(int64_t p) const {
+    const int64_t chunk = mask.chunk > 0 ? mask.chunk : int64_t{1} << 40;
+    const int64_t chunk_begin = p - ((p % chunk) + chunk) % chunk;
+    const int64_t places[] = {0,           len_k,           kv.first.begin,      kv.first.end,
+                              chunk_begin, kv.second.begin, chunk_begin + chunk, kv.second.end};
+    int64_t change = chunk_begin + chunk;
+    for (const int64_t place : places) {
+      const int64_t left = place + mask.left, right = place - mask.right - 1;
+      if (mask.left != kUnbounded && p < left && left < change) change = left;
+      if (mask.right != kUnbounded && p < right && right < change) change = right;
+    }
+    return change;
+  }
+};
+
+}  // namespace ringside::thd

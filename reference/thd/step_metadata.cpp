@@ -1,0 +1,109 @@
+#include "reference/thd/step_metadata.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "reference/errors.h"
+#include "reference/thd/dual_chunk.h"
+#include "reference/thd/reorder.h"
+#include "reference/thd/step_entry.h"
+#include "reference/validate.h"
+
+namespace ringside::thd {
+namespace {
+
+void check(const MaskedLayouts& layouts, CpRank cp) {
+  check_problem({layouts.q, layouts.k, layouts.mask});
+  check_rank(cp);
+}
+
+void push(StepMetadata& step, int sequence, const StepEntry& entry) {
+  step.sequence.push_back(sequence);
+  step.cu_seqlens_q.push_back(step.cu_seqlens_q.back() + entry.q_len);
+  step.cu_seqlens_kv.push_back(step.cu_seqlens_kv.back() + entry.kv_len);
+  step.cu_seqlens_q_padded.push_back(entry.q_row);
+  step.cu_seqlens_kv_padded.push_back(entry.kv_row);
+  step.seqused_q.push_back(entry.q_len);
+  step.seqused_k.push_back(entry.kv_len);
+  step.window_left.push_back(entry.window_left());
+  step.window_right.push_back(entry.window_right());
+  step.max_seqlen_q = std::max(step.max_seqlen_q, entry.q_len);
+  step.max_seqlen_kv = std::max(step.max_seqlen_kv, entry.kv_len);
+}
+
+void push_sequence(StepMetadata& step, int sequence, const StepSequence& s) {
+  StepEntry entry{s.q.row, 0, s.kv.row, 0};
+  for (const Interval run : {s.q.first, s.q.second})
+    for (int position = run.begin; position < std::min(run.end, s.len_q);) {
+      const QueryRun rows = s.query_run(position, std::min(run.end, s.len_q));
+      position += rows.len;
+      if (rows.first.size() == 0 || (entry.q_len > 0 && entry.extend(rows))) continue;
+      if (entry.q_len > 0) push(step, sequence, entry);
+      entry = StepEntry::of(rows);
+    }
+  push(step, sequence, entry);
+}
+
+struct Resident {  // what a step has of one sequence
+  Runs q, kv;
+};
+struct NumRows {  // of the two buffers
+  int q, kv;
+};
+
+template <typename ResidentOf>
+void fill(StepMetadata& step, const MaskedLayouts& layouts, NumRows rows, ResidentOf resident_of) {
+  step.cu_seqlens_q = step.cu_seqlens_kv = {0};
+  for (int s = 0; s < layouts.q.batch(); ++s) {
+    const Resident r = resident_of(s);
+    push_sequence(step, s, {layouts.mask, layouts.q.len(s), layouts.k.len(s), r.q, r.kv});
+  }
+  step.cu_seqlens_q_padded.push_back(rows.q);
+  step.cu_seqlens_kv_padded.push_back(rows.kv);
+}
+
+// Causal masks over equal layouts leave whole halves of a step unseen: the peers name these steps.
+const char* section_of(const MaskedLayouts& layouts, int rank, int kv_rank) {
+  if (layouts.mask.right != 0 || !(layouts.q == layouts.k)) return "all";
+  return kv_rank == rank ? "diagonal" : kv_rank < rank ? "lower" : "upper";
+}
+
+}  // namespace
+
+std::array<StepMetadata, 2> all_gather_step_metadata(const MaskedLayouts& layouts, CpRank cp) {
+  check(layouts, cp);
+  const Offsets local = local_cu_seqlens_padded(layouts.q.cu_seqlens_padded(), cp);
+  std::array<StepMetadata, 2> steps;
+  for (int half = 0; half < 2; ++half) {
+    steps[half].section = half == 0 ? "first_half" : "second_half";
+    fill(steps[half], layouts, {local.back(), layouts.k.num_rows()}, [&](int s) {
+      const Runs queries = DualChunk{layouts.q.padded_len(s), cp.cp_size}.runs(cp.rank, local[s]);
+      const Runs keys{{0, layouts.k.padded_len(s)}, {}, layouts.k.row_begin(s)};
+      return Resident{half == 0 ? queries.first_half() : queries.second_half(), keys};
+    });
+  }
+  return steps;
+}
+
+StepMetadata p2p_step_metadata(const MaskedLayouts& layouts, CpRank cp, int step) {
+  check(layouts, cp);
+  require(0 <= step && step < cp.cp_size, "step=", step, "; expected 0 to ", cp.cp_size - 1,
+          ": a ring has cp_size steps, step i with the keys of rank (rank - i) mod cp_size");
+  StepMetadata metadata;
+  const int kv_rank = (cp.rank - step + cp.cp_size) % cp.cp_size;
+  metadata.kv_rank = kv_rank;
+  metadata.section = section_of(layouts, cp.rank, kv_rank);
+  const bool upper = metadata.section == std::string_view("upper");
+  const Offsets local_q = local_cu_seqlens_padded(layouts.q.cu_seqlens_padded(), cp);
+  const Offsets local_k =
+      local_cu_seqlens_padded(layouts.k.cu_seqlens_padded(), {cp.cp_size, kv_rank});
+  fill(metadata, layouts, {local_q.back(), local_k.back()}, [&](int s) {
+    const Runs queries = DualChunk{layouts.q.padded_len(s), cp.cp_size}.runs(cp.rank, local_q[s]);
+    const Runs keys = DualChunk{layouts.k.padded_len(s), cp.cp_size}.runs(kv_rank, local_k[s]);
+    // The first half sees nothing in an upper step; left out, even an empty entry lies behind it.
+    return Resident{upper ? queries.second_half() : queries, keys};
+  });
+  return metadata;
+}
+
+}  // namespace ringside::thd

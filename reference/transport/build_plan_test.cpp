@@ -1,0 +1,131 @@
+// What build_plan refuses, and the tools that transports share.
+#include <gtest/gtest.h>
+
+#include "reference/random_case.h"
+#include "reference/test_errors.h"
+#include "reference/transport/transport.h"
+#include "reference/verify.h"
+
+namespace ringside {
+namespace {
+
+using testing::expect_error;
+
+Problem four_tokens() {
+  const PackedLayout layout({0, 4});
+  return {layout, layout, Mask::full(), 2, 2};
+}
+
+void expect_refused(const Placement& placement, const Comm& comm,
+                    std::initializer_list<const char*> parts) {
+  expect_error<InvalidArgument>([&] { build_plan(four_tokens(), placement, comm); }, parts);
+}
+
+TEST(BuildPlan, RefusesAnUnknownTransport) {
+  expect_refused(place(four_tokens(), "zigzag", 2), {"ring"},
+                 {"comm=\"ring\" is unknown", "\"p2p\", \"all_gather\", \"a2a\", \"a2a+p2p\""});
+}
+
+TEST(BuildPlan, RefusesAnA2aSizeThatDoesNotDivide) {
+  const Placement placement = place(four_tokens(), "zigzag", 4);
+  for (const int size : {0, 3, 5, 8, -2})
+    expect_refused(placement, {"a2a+p2p", size},
+                   {("a2a_size=" + std::to_string(size)).c_str(), "does not divide cp_size=4",
+                    "Pass a divisor"});
+  EXPECT_NO_THROW(build_plan(four_tokens(), placement, {"a2a+p2p", 2}));
+}
+
+TEST(BuildPlan, RefusesAnA2aSizeThatNobodyAskedFor) {
+  for (const char* comm : {"p2p", "all_gather", "a2a"})
+    expect_refused(
+        place(four_tokens(), "zigzag", 4), {comm, 2},
+        {"a2a_size=2 with comm=\"", comm, "only comm=\"a2a+p2p\" takes it", "Leave it out"});
+}
+
+TEST(BuildPlan, RefusesAPlacementWithoutAShardForEveryRank) {
+  Placement placement = place(four_tokens(), "zigzag", 2);
+  placement.k.pop_back();
+  expect_refused(placement, {"p2p"}, {"2 query shards and 1 key shards", "one of each"});
+  expect_refused({}, {"p2p"}, {"0 query shards", "one of each"});
+}
+
+TEST(BuildPlan, RefusesRowsWithTwoOwnersOrNone) {
+  Placement placement = place(four_tokens(), "contiguous", 2);
+  placement.q[1] = placement.q[0];
+  expect_refused(placement, {"p2p"}, {"query position 0 of sequence 0", "by rank 0 and by rank 1"});
+  placement = place(four_tokens(), "contiguous", 2);
+  placement.k[1].clear();
+  expect_refused(placement, {"p2p"}, {"key position 2 of sequence 0", "owned by no rank"});
+}
+
+TEST(BuildPlan, RefusesABadProblem) {
+  Problem problem = four_tokens();
+  const Placement placement = place(problem, "contiguous", 2);
+  problem.num_kv_heads = 0;
+  expect_error<InvalidArgument>([&] { build_plan(problem, placement, {"p2p"}); },
+                                {"num_kv_heads=0"});
+}
+
+TEST(Place, RefusesNoRanksAndUnknownNames) {
+  for (const int cp_size : {0, -3})
+    expect_error<InvalidArgument>(
+        [&] { place(four_tokens(), "zigzag", cp_size); },
+        {("cp_size=" + std::to_string(cp_size)).c_str(), "expected at least 1"});
+  expect_error<InvalidArgument>([] { place(four_tokens(), "zag", 2); },
+                                {"partition=\"zag\" is unknown", "\"zigzag\""});
+}
+
+TEST(Place, PlacesQueriesAndKeysByTheirOwnLayouts) {
+  const Problem problem{PackedLayout({0, 4}), PackedLayout({0, 6}), Mask::full(), 1, 1};
+  const Placement placement = place(problem, "contiguous", 2);
+  EXPECT_EQ(placement.name, "contiguous");
+  EXPECT_EQ(placement.q[1], (Shard{{0, 2, 1, 0, 2}}));
+  EXPECT_EQ(placement.k[1], (Shard{{0, 3, 1, 0, 3}}));
+}
+
+// Rows may go anywhere: rank 0 takes every query and rank 2 every key.
+TEST(BuildPlan, TakesAnyPlacementThatOwnsEachRowOnce) {
+  Placement placement;
+  placement.q = {{{0, 2, 1, 0, 2}, {0, 0, 1, 2, 2}}, {}, {}};
+  placement.k = {{}, {}, {{0, 1, 2, 0, 2}, {0, 0, 2, 2, 2}}};
+  for (const char* comm : {"p2p", "all_gather", "a2a"}) {
+    const Plan plan = build_plan(four_tokens(), placement, {comm});
+    EXPECT_EQ(plan.partition, "custom");
+    EXPECT_EQ(verify(plan).pairs, 16) << comm;
+  }
+  const Plan ring = build_plan(four_tokens(), placement, {"p2p"});
+  ASSERT_EQ(ring.num_steps(), 2) << "rank 2's keys reach rank 0 on the first hop";
+  EXPECT_EQ(ring.tiles(ring.steps_of_rank[0][1]).size(), 4u);
+}
+
+TEST(AddShard, EmptyShardsShareTheFirstEntry) {
+  Plan plan;
+  plan.shards.emplace_back();
+  EXPECT_EQ(add_shard(plan, {}), kEmpty);
+  EXPECT_EQ(add_shard(plan, {{0, 0, 1, 0, 2}}), 1);
+  EXPECT_EQ(plan.shards.size(), 2u);
+}
+
+TEST(AddMessage, LeavesOutWhatCarriesNothing) {
+  std::vector<Message> messages;
+  add_message(messages, {0, Operand::q, 0, 0, {0, 2}});
+  add_message(messages, {0, Operand::q, 0, 3, {1, 1}});
+  EXPECT_TRUE(messages.empty());
+  add_message(messages, {0, Operand::q, 0, 3, {1, 2}});
+  EXPECT_EQ(messages.size(), 1u);
+}
+
+TEST(Stack, LaysBuffersOneBelowTheOther) {
+  Plan plan;
+  plan.shards = {{}, {{0, 0, 1, 0, 2}}, {{0, 2, 1, 0, 3}, {1, 4, 2, 3, 2}}};
+  const Stacked both = stack(plan, {{1, {0, 1}}, {0, {0, 1}}, {2, {0, 1}}});
+  EXPECT_EQ(both.row_begin, (std::vector<int>{0, 2, 2, 7}));
+  EXPECT_EQ(plan.shards[both.shard], (Shard{{0, 0, 1, 0, 5}, {1, 4, 2, 5, 2}}))
+      << "runs are joined";
+  const Stacked one = stack(plan, {{2, {0, 1}}});
+  EXPECT_EQ(one.shard, 2) << "one buffer is itself";
+  EXPECT_EQ(one.row_begin, (std::vector<int>{0, 5}));
+}
+
+}  // namespace
+}  // namespace ringside
