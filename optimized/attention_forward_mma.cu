@@ -17,6 +17,7 @@
 //   32 rows a warp, not 16: K and V fragments serve twice      d128 292 -> 378, d64 277 -> 308
 //   128 keys a block, not 64, where registers hold the scores                   d64 308 -> 333
 //   the old maximum serves until outgrown by 2^8 (kSlack)      d128 368 -> 378
+//   items longest first, not in order of rows                  d128 355 -> 370, d64 325 -> 331
 //   d192: two blocks of 64 rows a multiprocessor, not one of 128              tail 281 -> 315
 //   the same at d256: worse, not kept                                         tail 297 -> 291
 //   two stages of K and V: not worth its code, not kept        d128 366 -> 370, d64 334 -> 336
@@ -248,3 +249,17 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
 }
 
 }  // namespace ringside::mma
+
+namespace ringside {
+
+KernelFamily mma_family() {
+  return {.name = "mma",
+          .supports = mma::supports,
+          .forward_rows = mma::forward_rows,
+          .backward_query_rows = mma::backward_query_rows,
+          .backward_key_rows = mma::backward_key_rows,
+          .forward = mma::forward,
+          .backward = mma::backward};
+}
+
+}  // namespace ringside

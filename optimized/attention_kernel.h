@@ -86,5 +86,6 @@ const KernelFamily* find_family(const AttentionShape& shape, bool with_score_opt
 
 // The families, one a pair of .cu files; kernel_families.cpp lists them.
 KernelFamily float32_family();
+KernelFamily mma_family();  // bfloat16 and float16 on the tensor cores
 
 }  // namespace ringside
