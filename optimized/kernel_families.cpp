@@ -1,13 +1,11 @@
-// The table of kernel families, the preferred one first: a new one is its files, and a line here.
+// The table of kernel families: a new one is its files, and a line here.
 #include "optimized/attention_kernel.h"
-#include "optimized/attention_mma.h"
 
 namespace ringside {
 
 std::span<const KernelFamily> kernel_families() {
   static const KernelFamily kTable[] = {
-      {"mma", mma::supports, mma::forward_rows, mma::backward_query_rows, mma::backward_key_rows,
-       mma::forward, mma::backward},
+      mma_family(),
       float32_family(),
   };
   return kTable;

@@ -12,7 +12,7 @@
 #include "optimized/device_memory.h"
 #include "optimized/execute.h"
 #include "reference/execute.h"
-#include "reference/random_case.h"
+#include "reference/test_random_case.h"
 
 namespace ringside {
 namespace {

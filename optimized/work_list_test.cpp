@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "optimized/build_work_list.h"
-#include "reference/random_case.h"
+#include "reference/test_random_case.h"
 
 namespace ringside {
 namespace {
