@@ -231,7 +231,7 @@ __device__ void add_dq(const BackwardArguments& arguments, const QueryBlock& blo
 template <typename C>
 __device__ void score_step(typename C::Weights& p, typename C::Weights& ds, uint32_t shared_base,
                            const QueryRows<C::kQueries>& rows, int stage, int warp_key, int query,
-                           bool clear_block, float scale_log2) {
+                           bool clear_block, const AttentionShape& shape, float scale_log2) {
   using T = typename C::T;
   const uint32_t q_tile = shared_base + C::kAtQ + stage * C::kQBytes;
   const uint32_t dout_tile = shared_base + C::kAtDout + stage * C::kDoutBytes;
@@ -239,6 +239,7 @@ __device__ void score_step(typename C::Weights& p, typename C::Weights& ds, uint
   clear(scores);
   multiply_rows<T, C::kQk>(scores, C::QkTile::lane_down(shared_base, warp_key),
                            C::QkTile::lane_across(q_tile, query));
+  apply_unfolded_scale(scores, shape);
   if (!clear_block) hide_unseen_keys<C>(scores, rows, query, warp_key);
   weigh<C>(scores, rows, query, scale_log2);
   clear(grads);
@@ -275,7 +276,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
 
   const int warp = threadIdx.x / 32, part = warp % C::kSplit;
   const int warp_key = warp / C::kSplit * 16 * C::kM;
-  const float scale_log2 = shape.softmax_scale * kLog2E;
+  const float scale_log2 = folded_scale(shape) * kLog2E;
   typename C::Dk dk;
   typename C::Dv dv;
   clear(dk), clear(dv);
@@ -297,7 +298,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     for (int step = 0; step < C::kOwn; step += C::kStep) {
       const int query = part * C::kOwn + step;
       typename C::Weights p, ds;
-      score_step<C>(p, ds, base, rows, stage, warp_key, query, block.clear, scale_log2);
+      score_step<C>(p, ds, base, rows, stage, warp_key, query, block.clear, shape, scale_log2);
       store_scores<C>(ds_tile, ds, warp_key, query);
       if (C::kSplit > 1) store_scores<C>(p_tile, p, warp_key, query);
       multiply_columns<T, C::kV, C::kSplit>(

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(C::kThreads)
   load_keys<C>(arguments, next, kv_head, base, 0);
 
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
-  const float scale_log2 = shape.softmax_scale * kLog2E;
+  const float scale_log2 = folded_scale(shape) * kLog2E;
   float shift[2] = {}, delta[2] = {};
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -91,6 +91,7 @@ __global__ void __launch_bounds__(C::kThreads)
                              QkTile::lane_across(k_tile));
     multiply_rows<T, C::kV>(grads, VTile::lane_down(base + C::kDoutAt, warp_row),
                             VTile::lane_across(v_tile));
+    apply_unfolded_scale(scores, shape);
     if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
 #pragma unroll
     for (int n = 0; n < C::kKeys / 8; ++n)

@@ -152,7 +152,7 @@ __device__ void merge(const ForwardArguments& arguments, const WorkItem& item, i
       const bool stored = row < item.end && sum != 0;
       const int64_t physical = int64_t{item.own.row} + row;
       float* lse = arguments.lse + physical * shape.num_heads + head;
-      const float own_lse = softmax.top[m][half] * shape.softmax_scale + logf(sum);
+      const float own_lse = softmax.top[m][half] * folded_scale(shape) + logf(sum);
       const auto weights = merge_weights(stored ? *lse : -INFINITY, own_lse);
       __syncwarp();  // the four lanes of a row have read it
       if (!stored) continue;
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
       arguments.q.row_stride, item.end - item.begin, shape.head_dim_qk);
   load_k();
 
-  const float scale_log2 = shape.softmax_scale * kLog2E;
+  const float scale_log2 = folded_scale(shape) * kLog2E;
   OnlineSoftmax<C> softmax;
   typename C::Output output;
   clear(output);
@@ -213,6 +213,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     wait_for_copies();
     __syncthreads();  // V is there, K is used up
     if (next.valid()) load_k();
+    apply_unfolded_scale(scores, shape);
     if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
     softmax.update(scores, output, scale_log2);
     typename C::Weights weights;
@@ -228,8 +229,7 @@ bool supports(const AttentionShape& shape) {
   const auto fits = [](int dim) {
     return dim > 0 && dim <= 256 && dim % 8 == 0;
   };  // 16-byte copies
-  return shape.type != ElementType::float32 && fits(shape.head_dim_qk) && fits(shape.head_dim_v) &&
-         shape.softmax_scale > 0;  // the running maximum is kept before scaling
+  return shape.type != ElementType::float32 && fits(shape.head_dim_qk) && fits(shape.head_dim_v);
 }
 
 int forward_rows(const AttentionShape& shape) {

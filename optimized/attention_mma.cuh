@@ -59,6 +59,23 @@ __device__ inline Interval query_heads_of(const AttentionShape& shape, int kv_he
   return {begin > 0 ? begin : 0, end < shape.num_heads ? end : shape.num_heads};
 }
 
+// A positive softmax scale is folded into the exponent, behind the running maximum. Any other one
+// would turn or flatten the order of the scores: it is applied to them first, and 1 is folded.
+__device__ inline float folded_scale(const AttentionShape& shape) {
+  return shape.softmax_scale > 0 ? shape.softmax_scale : 1;
+}
+template <int M, int N>
+__device__ inline void apply_unfolded_scale(Accumulator (&scores)[M][N],
+                                            const AttentionShape& shape) {
+  if (shape.softmax_scale > 0) return;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[m][n][i] *= shape.softmax_scale;
+}
+
 __device__ inline float quad_sum(float x) {  // over the four lanes that share a row
   x += __shfl_xor_sync(~0u, x, 1);
   return x + __shfl_xor_sync(~0u, x, 2);
