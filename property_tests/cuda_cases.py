@@ -26,9 +26,7 @@ from ringside import _cuda
 from ringside._attention import Options
 from ringside.testing import Arrays, Case, Results
 
-REASON = _cuda.problem() or (
-    "" if importlib.util.find_spec("torch") else "torch is not installed"
-)
+REASON = _cuda.problem() or ("" if importlib.util.find_spec("torch") else "torch is not installed")
 needs_gpu = pytest.mark.skipif(bool(REASON), reason=f"no GPU test: {REASON}")
 DTYPES = ("float32", "float16", "bfloat16")
 EPSILON = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}

@@ -36,8 +36,10 @@ def pairs(mask, lens: list[int]) -> int:
         if mask[1] != NONE:
             hi = np.minimum(hi, p + mask[1] + 1)
         if mask[2]:
-            lo, hi = np.maximum(lo, p // mask[2] * mask[2]), np.minimum(
-                hi, (p // mask[2] + 1) * mask[2])
+            lo, hi = (
+                np.maximum(lo, p // mask[2] * mask[2]),
+                np.minimum(hi, (p // mask[2] + 1) * mask[2]),
+            )
         total += int(np.maximum(hi - lo, 0).sum())
     return total
 
@@ -60,19 +62,32 @@ def median_times(runs, repeats: int) -> list[float]:
 
 def bench(libraries: list[Library], quick: bool) -> None:
     from torch.nn.attention.varlen import varlen_attn
+
     packs = {"tail": long_tail(32768, 21, 8000), "2k x16": [2048] * 16, "16k x2": [16384] * 2}
     for h, d in ((16, 128), (32, 64)):
         for pack, lens in packs.items():
-            for name, mask in {"causal": CAUSAL, "full": FULL, "window 1024": (1024, 0, 0, 0),
-                               "chunk 8192": (NONE, 0, 8192, 0)}.items():
+            for name, mask in {
+                "causal": CAUSAL,
+                "full": FULL,
+                "window 1024": (1024, 0, 0, 0),
+                "chunk 8192": (NONE, 0, 8192, 0),
+            }.items():
                 if "1" in name and pack != "16k x2":
                     continue
-                if quick and (name, pack) not in (("causal", "tail"), ("causal", "16k x2"),
-                                                  ("full", "2k x16")):
+                if quick and (name, pack) not in (
+                    ("causal", "tail"),
+                    ("causal", "16k x2"),
+                    ("full", "2k x16"),
+                ):
                     continue
                 bench_case(libraries, varlen_attn, f"d{d} h{h} {pack} {name}", lens, mask, h, d)
-    for dims, h, kv in (((128, 128), 64, 8), ((96, 96), 16, 16), ((192, 128), 16, 16),
-                        ((192, 192), 8, 8), ((256, 256), 8, 8)):
+    for dims, h, kv in (
+        ((128, 128), 64, 8),
+        ((96, 96), 16, 16),
+        ((192, 128), 16, 16),
+        ((192, 192), 8, 8),
+        ((256, 256), 8, 8),
+    ):
         name = f"d{dims} h{h}/{kv} tail causal"
         bench_case(libraries, None, name, packs["tail"], CAUSAL, h, dims[0], kv, dims[1])
 
@@ -81,8 +96,10 @@ def bench_case(libraries, peer, name, lens, mask, h, d, kv=None, d_v=None, repea
     kv, d_v = kv or h, d_v or d
     total = sum(lens)
     torch.manual_seed(0)
-    q, k, v, dout = (torch.randn(total, heads, dim, device="cuda", dtype=torch.bfloat16)
-                     for heads, dim in ((h, d), (kv, d), (kv, d_v), (h, d_v)))
+    q, k, v, dout = (
+        torch.randn(total, heads, dim, device="cuda", dtype=torch.bfloat16)
+        for heads, dim in ((h, d), (kv, d), (kv, d_v), (h, d_v))
+    )
     shape, scale = shape_of(h, kv, (d, d_v), torch.bfloat16), 1 / math.sqrt(d)
     out = torch.zeros(total, h, d_v, device="cuda")
     lse = torch.full((total, h), -math.inf, device="cuda")
@@ -124,8 +141,10 @@ def bench_case(libraries, peer, name, lens, mask, h, d, kv=None, d_v=None, repea
             backwards.append(lambda run=backward: run(fixed=True))
             backwards.append(lambda run=backward: (dq.zero_(), dk.zero_(), dv.zero_(), run()))
     work = pairs(mask, lens) * h * 2 * (d + d_v) / 1e9
-    speed = [[factor * work / t for t in median_times(runs, repeats)]
-             for runs, factor in ((forwards, 1), (backwards, 2.5))]
+    speed = [
+        [factor * work / t for t in median_times(runs, repeats)]
+        for runs, factor in ((forwards, 1), (backwards, 2.5))
+    ]
     has_peer = peer is not None and not mask[2]
     for label, rates in zip(("fwd", "bwd"), speed, strict=True):
         peer_rate = f"FA2 {rates[0]:4.0f}" if has_peer else "FA2   - "

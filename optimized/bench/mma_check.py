@@ -119,8 +119,12 @@ def dense(case: Case, q, k, v, dout, kind: torch.dtype):
                 size[rows_k] = each.sum(1).transpose(0, 1)
     out = torch.cat(outs)
     grads = torch.autograd.grad(out, (q, k, v), dout, allow_unused=True)
-    return (out.detach(), torch.cat(lses).detach(), *grads,
-            [torch.cat(sizes[0]), torch.cat(sizes[1]), size_k, size_v])
+    return (
+        out.detach(),
+        torch.cat(lses).detach(),
+        *grads,
+        [torch.cat(sizes[0]), torch.cat(sizes[1]), size_k, size_v],
+    )
 
 
 def excess(got, exact, plain, size, kind: torch.dtype) -> tuple[float, float]:
@@ -138,7 +142,12 @@ def excess(got, exact, plain, size, kind: torch.dtype) -> tuple[float, float]:
 
 def poisoned(rows: int, heads: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
     return torch.full((rows + 2, heads + 1, dim + 8), math.nan, dtype=dtype, device="cuda")[
-        1:-1, :heads, :dim]
+        1:-1, :heads, :dim
+    ]
+
+
+def joined(parts):
+    return [x for part in parts for x in part]
 
 
 class Problem:
@@ -147,7 +156,7 @@ class Problem:
     def __init__(self, library: Library, case: Case) -> None:
         torch.manual_seed(0)
         self.library, self.case = library, case
-        (d_qk, d_v), kind = case.dims, case.dtype
+        d_qk, kind = case.dims[0], case.dtype
         q_segments, self.rows_q, self.of_q = gathered(case, case.lens_q)
         k_segments, self.rows_k, self.of_k = gathered(case, case.lens_k)
 
@@ -156,15 +165,19 @@ class Problem:
 
         self.q, self.dout = (random(case.lens_q, case.heads, dim) for dim in case.dims)
         self.k, self.v = (random(case.lens_k, case.kv_heads, dim) for dim in case.dims)
-        self.operands = [self.spread(self.q, True), self.spread(self.k, False),
-                         self.spread(self.v, False)]
+        self.operands = [
+            self.spread(self.q, True),
+            self.spread(self.k, False),
+            self.spread(self.v, False),
+        ]
         self.shape, self.scale = shape_of(case.heads, case.kv_heads, case.dims, kind), d_qk**-0.5
         launches = [(q_segments[r], [s]) for r in range(case.ranks) for s in k_segments]
         if not case.ring:
-            launches = [(sum(q_segments, []), k_segments)]
+            launches = [(joined(q_segments), k_segments)]
         self.lists = [
-            library.lists(self.shape, qs, sum(ks, []), case.lens_q, case.lens_k, case.mask)
-            for qs, ks in launches]
+            library.lists(self.shape, qs, joined(ks), case.lens_q, case.lens_k, case.mask)
+            for qs, ks in launches
+        ]
 
     def spread(self, packed: torch.Tensor, is_query: bool) -> torch.Tensor:
         of, rows = (self.of_q, self.rows_q) if is_query else (self.of_k, self.rows_k)
@@ -183,14 +196,18 @@ class Problem:
 
     def backward(self, out, lse, deterministic: bool) -> list[torch.Tensor]:
         delta = (self.dout.float() * out).sum(-1)
-        row_lse, row_delta = (self.spread(x[..., None], True)[..., 0].contiguous()
-                              for x in (lse, delta))
-        grads = [self.spread(torch.zeros(x.shape, device="cuda"), x is self.q)
-                 for x in (self.q, self.k, self.v)]
+        row_lse, row_delta = (
+            self.spread(x[..., None], True)[..., 0].contiguous() for x in (lse, delta)
+        )
+        grads = [
+            self.spread(torch.zeros(x.shape, device="cuda"), x is self.q)
+            for x in (self.q, self.k, self.v)
+        ]
         operands = [*self.operands, self.spread(self.dout, True), *grads]
         for each in self.lists:
-            self.library.backward(each, self.shape, self.scale, operands, row_lse, row_delta,
-                                  deterministic)
+            self.library.backward(
+                each, self.shape, self.scale, operands, row_lse, row_delta, deterministic
+            )
         for grad, of in zip(grads, (self.of_q, self.of_k, self.of_k), strict=True):
             untouched(grad, of)
         return [grads[0][self.of_q], grads[1][self.of_k], grads[2][self.of_k]]
@@ -198,7 +215,7 @@ class Problem:
 
 def untouched(whole: torch.Tensor, of: torch.Tensor) -> None:
     rest = torch.ones(whole._base.shape, dtype=torch.bool, device="cuda")
-    inside = rest[1:-1, :whole.shape[1], :whole.shape[2]]
+    inside = rest[1:-1, : whole.shape[1], : whole.shape[2]]
     inside[of] = False
     assert whole._base[rest].isnan().all(), "wrote outside the rows of the items"
 
@@ -247,8 +264,9 @@ def check_far_rows(library: Library) -> None:
         library.forward(lists, shape, scale, [*operands, out], lse)
         delta = (problem.dout.float() * out).sum(-1)
         grads = [place(torch.zeros(x.shape, device="cuda")) for x in operands]
-        library.backward(lists, shape, scale, [*operands, place(problem.dout), *grads], lse, delta,
-                         True)
+        library.backward(
+            lists, shape, scale, [*operands, place(problem.dout), *grads], lse, delta, True
+        )
         return [x.contiguous() for x in (out, *grads)]
 
     near_and_far = zip(run(torch.clone), run(far), strict=True)
@@ -260,15 +278,20 @@ def launch_only(library: Library, case: Case) -> None:
     shape = shape_of(case.heads, case.kv_heads, case.dims, case.dtype)
     q_segments, rows_q, _ = gathered(case, case.lens_q)
     k_segments, rows_k, _ = gathered(case, case.lens_k)
-    lists = library.lists(shape, sum(q_segments, []), sum(k_segments, []), case.lens_q, case.lens_k,
-                          case.mask)
+    lists = library.lists(
+        shape, joined(q_segments), joined(k_segments), case.lens_q, case.lens_k, case.mask
+    )
 
     def random(rows, heads, dim, dtype=case.dtype):
         return torch.randn(rows, heads, dim).to(dtype).cuda()
 
     (d_qk, d_v), h, kv = case.dims, case.heads, case.kv_heads
-    q, k, v, dout = (random(rows_q, h, d_qk), random(rows_k, kv, d_qk), random(rows_k, kv, d_v),
-                     random(rows_q, h, d_v))
+    q, k, v, dout = (
+        random(rows_q, h, d_qk),
+        random(rows_k, kv, d_qk),
+        random(rows_k, kv, d_v),
+        random(rows_q, h, d_v),
+    )
     out, lse, delta = (random(rows_q, h, dim, torch.float32) for dim in (d_v, 1, 1))
     grads = [random(*x.shape, torch.float32) for x in (q, k, v)]
     library.forward(lists, shape, 0.1, [q, k, v, out], lse)
@@ -278,15 +301,35 @@ def launch_only(library: Library, case: Case) -> None:
 
 
 EDGES = [0, 1, 63, 64, 65, 127, 128, 129, 300]
-MASKS = [FULL, CAUSAL, (100, 0, 0, 0), (30, 17, 0, 0), (NONE, NONE, 96, 0), (NONE, 0, 100, 0),
-         (50, 0, 128, 0), BOTTOM_RIGHT, (40, 20, 0, 1)]
+MASKS = [
+    FULL,
+    CAUSAL,
+    (100, 0, 0, 0),
+    (30, 17, 0, 0),
+    (NONE, NONE, 96, 0),
+    (NONE, 0, 100, 0),
+    (50, 0, 128, 0),
+    BOTTOM_RIGHT,
+    (40, 20, 0, 1),
+]
 
 
 def cases() -> list[Case]:
     tail = [int(x) for x in np.random.default_rng(1).lognormal(4.6, 1.2, 24)]
     result = [Case(EDGES, EDGES, mask, 2, 1) for mask in MASKS]
-    for dims in ((64, 64), (96, 96), (192, 192), (256, 256), (192, 128), (80, 80), (40, 24),
-                 (128, 64), (64, 192), (8, 8), (160, 248)):
+    for dims in (
+        (64, 64),
+        (96, 96),
+        (192, 192),
+        (256, 256),
+        (192, 128),
+        (80, 80),
+        (40, 24),
+        (128, 64),
+        (64, 192),
+        (8, 8),
+        (160, 248),
+    ):
         for dtype in ELEMENTS:
             result.append(Case(EDGES, EDGES, CAUSAL, 2, 1, dims, dtype))
         result.append(Case([200, 333], [350, 100], (70, 9, 0, 1), 3, 3, dims))
@@ -294,10 +337,12 @@ def cases() -> list[Case]:
     for mask in MASKS:
         for partition, ranks in (("zigzag", 4), ("striped", 3)):
             for ring in (False, True):
-                result.append(Case(EDGES, EDGES, mask, 4, 2, (64, 64), torch.bfloat16, partition,
-                                   ranks, ring))
-                result.append(Case(tail, tail, mask, 2, 2, (128, 128), torch.float16, partition,
-                                   ranks, ring))
+                result.append(
+                    Case(EDGES, EDGES, mask, 4, 2, (64, 64), torch.bfloat16, partition, ranks, ring)
+                )
+                result.append(
+                    Case(tail, tail, mask, 2, 2, (128, 128), torch.float16, partition, ranks, ring)
+                )
     result.append(Case([5, 130, 700], [400, 0, 65], CAUSAL, 6, 2))
     result.append(Case([5, 130, 700], [400, 0, 65], BOTTOM_RIGHT, 6, 2, (64, 64)))
     result.append(Case([2000, 3000], [2000, 3000], CAUSAL, 4, 1))
@@ -308,8 +353,8 @@ def small_cases() -> list[Case]:
     pairs = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256))
     few, window = [0, 1, 65, 200], (40, 0, 64, 0)
     return [Case(few, few, CAUSAL, 2, 1, dims) for dims in pairs] + [
-        Case([130, 70], [130, 70], window, 2, 1, dims, torch.float16, "zigzag", 2)
-        for dims in pairs]
+        Case([130, 70], [130, 70], window, 2, 1, dims, torch.float16, "zigzag", 2) for dims in pairs
+    ]
 
 
 def run_checks(library: Library, all_cases: list[Case]) -> int:

@@ -35,22 +35,39 @@ class Library:
         cu_q, cu_k = cumulative(lens_q), cumulative(lens_k)
         pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (q, k, cu_q, cu_k)]
         mask_ints = (ctypes.c_int * 4)(*mask)
-        return ctypes.c_void_p(self.library.ringside_lists(
-            shape, pointers[0], len(q), pointers[1], len(k), pointers[2], pointers[3], len(lens_q),
-            mask_ints))
+        return ctypes.c_void_p(
+            self.library.ringside_lists(
+                shape,
+                pointers[0],
+                len(q),
+                pointers[1],
+                len(k),
+                pointers[2],
+                pointers[3],
+                len(lens_q),
+                mask_ints,
+            )
+        )
 
     def forward(self, lists, shape, scale, matrices, lse):
         operands = (Matrix * 4)(*map(Matrix.of, matrices))
         status = self.library.ringside_forward(
-            lists, shape, ctypes.c_float(scale), operands, ctypes.c_void_p(lse.data_ptr()),
-            stream())
+            lists, shape, ctypes.c_float(scale), operands, ctypes.c_void_p(lse.data_ptr()), stream()
+        )
         assert status == 0, f"forward: CUDA error {status}"
 
     def backward(self, lists, shape, scale, matrices, lse, delta, deterministic):
         operands = (Matrix * 7)(*map(Matrix.of, matrices))
         status = self.library.ringside_backward(
-            lists, shape, ctypes.c_float(scale), operands, ctypes.c_void_p(lse.data_ptr()),
-            ctypes.c_void_p(delta.data_ptr()), int(deterministic), stream())
+            lists,
+            shape,
+            ctypes.c_float(scale),
+            operands,
+            ctypes.c_void_p(lse.data_ptr()),
+            ctypes.c_void_p(delta.data_ptr()),
+            int(deterministic),
+            stream(),
+        )
         assert status == 0, f"backward: CUDA error {status}"
 
 
