@@ -86,10 +86,10 @@ MUTANTS_OF_PRIMITIVES = [
     ),
     # --- chunks
     Mutant(
-        "the chunk grid counts local rows",
+        "the chunk grid starts where a rank's rows start",
         THD + "chunkify.cpp",
         "(rows.position_at(begin) / chunk_size + int64_t{1}) * chunk_size",
-        "(begin / chunk_size + int64_t{1}) * chunk_size",
+        "rows.position_at(begin) + int64_t{chunk_size}",
         "TransformerEngine #1887: interior chunks of a half merge",
     ),
     Mutant(
@@ -124,10 +124,10 @@ MUTANTS_OF_PRIMITIVES = [
         "append(copies, {cu_seqlens_padded[s], cu_seqlens_padded[s], rows});",
     ),
     Mutant(
-        "a long run is copied from its start by every block",
+        "every block of a long run is copied from its start",
         THD + "copy_rows.cpp",
-        "const int64_t skip = std::max(begin - first[i], int64_t{0});",
-        "const int64_t skip = std::min(std::max(begin - first[i], int64_t{0}), int64_t{0});",
+        "(copies[i].from + skip) * buffers.row_bytes",
+        "copies[i].from * buffers.row_bytes",
     ),
     # --- micro-sequences
     Mutant(
