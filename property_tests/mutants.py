@@ -12,6 +12,7 @@ import contextlib
 import filecmp
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -44,6 +45,7 @@ PROPERTIES = (
     *("formats", "docs"),
 )
 TIMEOUT = 300  # seconds for one suite; a fault may hang
+MEMORY = 8 << 30  # bytes of address space for one suite; a fault may allocate without end
 
 
 class Verdict(NamedTuple):
@@ -57,6 +59,11 @@ class Failure(Exception):
     """Something is wrong with the mutants or the machine, not with the tests."""
 
 
+def limit_memory() -> None:
+    """An allocation beyond the limit fails in the test instead of starving the machine."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
 def run(command: list[str], cwd: Path, timeout: int | None = None, **env: str) -> tuple[int, str]:
     """Exit code and output; a command that takes too long is killed with its children."""
     process = subprocess.Popen(
@@ -68,6 +75,7 @@ def run(command: list[str], cwd: Path, timeout: int | None = None, **env: str) -
         text=True,
         errors="replace",
         start_new_session=True,
+        preexec_fn=limit_memory if timeout else None,
     )
     try:
         output, _ = process.communicate(timeout=timeout)
