@@ -113,20 +113,53 @@ class Program {
  public:
   Program(std::shared_ptr<const Plan> plan, const DeviceArray& q, const DeviceArray& v, int device,
           const CallOptions& options, bool poison)
-      : problem_(plan->problem), device_(device), dim_qk_(dim_of(q, "q")), dim_v_(dim_of(v, "v")) {
+      : Program(*plan,
+                {plan->problem.layout_q.num_rows(), plan->problem.layout_k.num_rows(),
+                 plan->problem.num_heads, plan->problem.num_kv_heads},
+                q, v, device, options, poison) {}
+  Program(const Capacity& capacity, const DeviceArray& q, const DeviceArray& v, int device,
+          const CallOptions& options, bool poison)
+      : Program(
+            capacity,
+            {capacity.max_rows_q, capacity.max_rows_k, capacity.num_heads, capacity.num_kv_heads},
+            q, v, device, options, poison) {}
+
+  void set_lengths(const std::vector<uintptr_t>& offsets, int batch, uintptr_t stream) const {
+    require(offsets.size() == 4, "expected cu_seqlens_q, _q_padded, _k, _k_padded");
+    const auto at = [&](size_t i) { return reinterpret_cast<const int32_t*>(offsets[i]); };
+    const OnDevice on(device_);
+    program_->set_lengths({at(0), at(1), at(2), at(3), batch},
+                          reinterpret_cast<cudaStream_t>(stream));
+  }
+  bool lengths_fitted(uintptr_t stream) const {
+    const py::gil_scoped_release release;
+    const OnDevice on(device_);
+    return program_->lengths_fitted(reinterpret_cast<cudaStream_t>(stream));
+  }
+
+ private:
+  struct Sizes {
+    int64_t rows_q, rows_k;
+    int heads, kv_heads;
+  };
+  template <typename Source>
+  Program(const Source& source, const Sizes& sizes, const DeviceArray& q, const DeviceArray& v,
+          int device, const CallOptions& options, bool poison)
+      : sizes_(sizes), device_(device), dim_qk_(dim_of(q, "q")), dim_v_(dim_of(v, "v")) {
     require(dim_qk_ >= 1 && dim_v_ >= 1, "head dimensions ", dim_qk_, " and ", dim_v_,
             "; expected at least 1");
-    const AttentionOptions resolved = options.keywords.resolve(problem_.num_heads, dim_qk_);
+    const AttentionOptions resolved = options.keywords.resolve(sizes.heads, dim_qk_);
     const bool score_options =
         resolved.softcap != 0 || options.alibi_slopes || resolved.dropout.p != 0;
     const py::gil_scoped_release release;
     const OnDevice on(device);
     program_ = std::make_unique<CudaProgram>(
-        *plan, ProgramOptions{dim_qk_, dim_v_, q.type, score_options,
-                              static_cast<float>(resolved.softmax_scale),
-                              poison ? Poison::on : Poison::off});
+        source, ProgramOptions{dim_qk_, dim_v_, q.type, score_options,
+                               static_cast<float>(resolved.softmax_scale),
+                               poison ? Poison::on : Poison::off});
   }
 
+ public:
   std::string family() const { return program_->family(); }
   int64_t forward_bytes() const { return program_->forward_bytes(); }
   int64_t backward_bytes() const { return program_->backward_bytes(); }
@@ -191,16 +224,16 @@ class Program {
   }
 
   ScoreOptions score_options(const CallOptions& options) const {
-    const AttentionOptions resolved = options.keywords.resolve(problem_.num_heads, dim_qk_);
+    const AttentionOptions resolved = options.keywords.resolve(sizes_.heads, dim_qk_);
     return {static_cast<float>(resolved.softcap),
             floats(options.alibi_slopes, "alibi_slopes", heads()), resolved.dropout};
   }
-  int64_t rows_q() const { return problem_.layout_q.num_rows(); }
-  int64_t rows_k() const { return problem_.layout_k.num_rows(); }
-  int64_t heads() const { return problem_.num_heads; }
-  int64_t kv_heads() const { return problem_.num_kv_heads; }
+  int64_t rows_q() const { return sizes_.rows_q; }
+  int64_t rows_k() const { return sizes_.rows_k; }
+  int64_t heads() const { return sizes_.heads; }
+  int64_t kv_heads() const { return sizes_.kv_heads; }
 
-  Problem problem_;
+  Sizes sizes_;
   int device_, dim_qk_, dim_v_;
   std::unique_ptr<CudaProgram> program_;
 };
@@ -224,10 +257,31 @@ PYBIND11_MODULE(_cuda_core, m) {
              return CallOptions{keywords, std::move(sink), std::move(alibi_slopes)};
            }),
            "keywords"_a, "sink"_a, "alibi_slopes"_a);
+  py::class_<Capacity>(m, "Capacity", "What a plan has room for; see optimized/capacity.h.")
+      .def(py::init([](const std::string& partition, const std::string& comm, int a2a_size,
+                       const Mask& mask, int cp_size, int num_heads, int num_kv_heads,
+                       int max_sequences, int max_rows_q, int max_rows_k, int pad_to_multiple_of) {
+             Capacity capacity{partition,  {comm, a2a_size},  mask,          cp_size,
+                               num_heads,  num_kv_heads,      max_sequences, max_rows_q,
+                               max_rows_k, pad_to_multiple_of};
+             static_cast<void>(stand_in_plan(capacity));  // checks everything
+             return capacity;
+           }),
+           py::kw_only(), "partition"_a, "comm"_a, "a2a_size"_a, "mask"_a, "cp_size"_a,
+           "num_heads"_a, "num_kv_heads"_a, "max_sequences"_a, "max_rows_q"_a, "max_rows_k"_a,
+           "pad_to_multiple_of"_a);
   py::class_<Program>(m, "Program", "A plan uploaded to a device; see optimized/execute.h.")
       .def(py::init<std::shared_ptr<const Plan>, const DeviceArray&, const DeviceArray&, int,
                     const CallOptions&, bool>(),
            "plan"_a, "q"_a, "v"_a, "device"_a, "options"_a, "poison"_a)
+      .def(py::init<const Capacity&, const DeviceArray&, const DeviceArray&, int,
+                    const CallOptions&, bool>(),
+           "capacity"_a, "q"_a, "v"_a, "device"_a, "options"_a, "poison"_a)
+      .def("set_lengths", &Program::set_lengths, "offsets"_a, "batch"_a, "stream"_a,
+           "Of a program of capacity: rewrites its tables from four [batch+1] int32 arrays on the "
+           "device; one launch.")
+      .def("lengths_fitted", &Program::lengths_fitted, "stream"_a,
+           "Whether all lengths since the last question fitted; synchronizes.")
       .def_property_readonly("family", &Program::family, "The kernels it runs.")
       .def_property_readonly("forward_bytes", &Program::forward_bytes, "Workspace of forward().")
       .def_property_readonly("backward_bytes", &Program::backward_bytes, "Workspace of backward().")

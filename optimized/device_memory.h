@@ -53,7 +53,7 @@ struct TableOf {  // rows of a table in DeviceTables
   int size = 0;
 };
 
-// Any number of tables, uploaded together, once.
+// Any number of tables, uploaded together, once; and others that are filled on the device.
 class DeviceTables {
  public:
   template <typename T>
@@ -64,6 +64,15 @@ class DeviceTables {
     return {offset, static_cast<int>(rows.size())};
   }
 
+  template <typename T>
+  TableOf<T> reserve(int64_t size) {
+    return {kReserved | reserved_arena_.take(size * static_cast<int64_t>(sizeof(T))),
+            static_cast<int>(size)};
+  }
+
+  // Allocates what was reserved; at() is then good for it.
+  void allocate() { reserved_ = DeviceMemory(reserved_arena_.bytes()); }
+
   void upload() {
     device_ = DeviceMemory(static_cast<int64_t>(host_.size()));
     RINGSIDE_CUDA(cudaMemcpy(device_.data(), host_.data(), host_.size(), cudaMemcpyHostToDevice));
@@ -71,14 +80,16 @@ class DeviceTables {
   }
 
   template <typename T>
-  const T* at(TableOf<T> table) const {
-    return reinterpret_cast<const T*>(device_.data() + table.offset);
+  T* at(TableOf<T> table) const {
+    const DeviceMemory& memory = table.offset & kReserved ? reserved_ : device_;
+    return reinterpret_cast<T*>(memory.data() + (table.offset & ~kReserved));
   }
 
  private:
-  Arena arena_;
+  static constexpr int64_t kReserved = int64_t{1} << 62;
+  Arena arena_, reserved_arena_;
   std::vector<std::byte> host_;
-  DeviceMemory device_;
+  DeviceMemory device_, reserved_;
 };
 
 }  // namespace ringside

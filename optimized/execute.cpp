@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "optimized/execute_parts.h"
+#include "optimized/fill_length_tables.h"
 
 namespace ringside {
 namespace {
@@ -42,15 +43,16 @@ Places place_in_turn(Arena& arena, const std::vector<Epoch>& epochs, int64_t byt
 
 }  // namespace
 
-CudaProgram::Parts::Parts(const Plan& plan, const ProgramOptions& o)
+template <typename Source>
+CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOptions& o)
     : options(o),
-      shape{.group_size = plan.problem.group_size(),
+      shape{.group_size = group_size,
             .head_dim_qk = o.head_dim_qk,
             .head_dim_v = o.head_dim_v,
             .softmax_scale = o.softmax_scale,
             .type = o.type},
       family(choose_family(shape, o.score_options)),
-      tables(plan,
+      tables(source,
              {family.forward_rows(shape), family.backward_query_rows(shape),
               family.backward_key_rows(shape)},
              o.poison == Poison::on ? kGapRows : 0) {
@@ -78,10 +80,29 @@ void CudaProgram::Parts::place_buffers() {
 }
 
 CudaProgram::CudaProgram(const Plan& plan, const ProgramOptions& options)
-    : parts_(std::make_unique<Parts>(plan, options)) {}
+    : parts_(std::make_unique<Parts>(plan, plan.problem.group_size(), options)) {}
+CudaProgram::CudaProgram(const Capacity& capacity, const ProgramOptions& options)
+    : parts_(std::make_unique<Parts>(
+          capacity, capacity.num_heads / std::max(1, capacity.num_kv_heads), options)) {}
 CudaProgram::~CudaProgram() = default;
 
 const char* CudaProgram::family() const { return parts_->family.name; }
+void CudaProgram::set_lengths(const DeviceLengths& lengths, cudaStream_t stream) const {
+  const LengthTables& tables = parts_->tables.lengths;
+  require(lengths.batch <= tables.max_batch, lengths.batch, " sequences; the program has room for ",
+          tables.max_batch, ". Make one with a larger max_sequences");
+  fill_length_tables(tables, lengths, stream);
+}
+
+bool CudaProgram::lengths_fitted(cudaStream_t stream) const {
+  int32_t status = 0, *on_device = parts_->tables.lengths.status;
+  RINGSIDE_CUDA(
+      cudaMemcpyAsync(&status, on_device, sizeof(status), cudaMemcpyDeviceToHost, stream));
+  RINGSIDE_CUDA(cudaMemsetAsync(on_device, 0, sizeof(status), stream));
+  RINGSIDE_CUDA(cudaStreamSynchronize(stream));
+  return status == 0;
+}
+
 int64_t CudaProgram::forward_bytes() const { return parts_->forward.arena.bytes(); }
 int64_t CudaProgram::backward_bytes() const { return parts_->backward.arena.bytes(); }
 

@@ -13,6 +13,8 @@
 #include <memory>
 
 #include "optimized/attention_kernel.h"
+#include "optimized/capacity.h"
+#include "optimized/length_tables.h"
 #include "optimized/move.h"
 #include "reference/plan.h"
 
@@ -50,7 +52,15 @@ class CudaProgram {
  public:
   // Raises Unsupported where no kernel family takes the head dimensions.
   CudaProgram(const Plan& plan, const ProgramOptions& options);
+  // One whose lengths only the device knows: set_lengths() before the first pass.
+  CudaProgram(const Capacity& capacity, const ProgramOptions& options);
   ~CudaProgram();
+
+  // Rewrites the tables from lengths in device memory: one asynchronous launch, nothing read back,
+  // so that a captured graph follows what the arrays hold when it is replayed. Lengths that do not
+  // fit count as none: results are those of an empty batch until they fit again.
+  void set_lengths(const DeviceLengths& lengths, cudaStream_t stream) const;
+  bool lengths_fitted(cudaStream_t stream) const;  // since it was last asked; synchronizes
 
   const char* family() const;  // whose kernels it runs
   int64_t forward_bytes() const;

@@ -17,15 +17,14 @@ class Backward {
         stream_(stream) {}
 
   void bring_home() const {
-    const auto q_rows = t.span(t.home_q_valid), kv_rows = t.span(t.home_kv_valid);
-    move::shard(q_rows, call_.q, run_.at(p.q[0]), c.shape.type, stream_);
-    move::shard(q_rows, call_.dout, run_.at(p.dout[0]), c.shape.type, stream_);
-    move::shard(q_rows, call_.lse, run_.at(p.lse[0]), ElementType::float32, stream_);
-    move::delta(q_rows, call_.dout, call_.out, run_.floats(p.delta[0]), stream_);
-    move::shard(kv_rows, call_.k, run_.at(p.k[0]), c.shape.type, stream_);
-    move::shard(kv_rows, call_.v, run_.at(p.v[0]), c.shape.type, stream_);
+    move::shard(q_rows_, call_.q, run_.at(p.q[0]), c.shape.type, stream_);
+    move::shard(q_rows_, call_.dout, run_.at(p.dout[0]), c.shape.type, stream_);
+    move::shard(q_rows_, call_.lse, run_.at(p.lse[0]), ElementType::float32, stream_);
+    move::delta(q_rows_, call_.dout, call_.out, run_.floats(p.delta[0]), stream_);
+    move::shard(kv_rows_, call_.k, run_.at(p.k[0]), c.shape.type, stream_);
+    move::shard(kv_rows_, call_.v, run_.at(p.v[0]), c.shape.type, stream_);
     if (call_.sinks != nullptr)
-      move::sink_gradients(q_rows, {call_.sinks, t.problem.num_heads}, run_.floats(p.lse[0]),
+      move::sink_gradients(q_rows_, {call_.sinks, t.problem.num_heads}, run_.floats(p.lse[0]),
                            run_.floats(p.delta[0]), call_.dsink, stream_);
   }
 
@@ -76,9 +75,9 @@ class Backward {
 
   void send_home() {
     exchange_back(0, 0);
-    move::unshard(t.span(t.home_q_all), run_.floats(p.dq[0]), call_.dq, stream_);
-    move::unshard(t.span(t.home_kv_all), run_.floats(p.dk[0]), call_.dk, stream_);
-    move::unshard(t.span(t.home_kv_all), run_.floats(p.dv[0]), call_.dv, stream_);
+    move::unshard(q_rows_, run_.floats(p.dq[0]), call_.dq, 0, stream_);
+    move::unshard(kv_rows_, run_.floats(p.dk[0]), call_.dk, 0, stream_);
+    move::unshard(kv_rows_, run_.floats(p.dv[0]), call_.dv, 0, stream_);
   }
 
  private:
@@ -88,6 +87,7 @@ class Backward {
   const BackwardCall& call_;
   Run run_;
   cudaStream_t stream_;
+  move::RowMap q_rows_ = t.row_map(t.q_rows), kv_rows_ = t.row_map(t.kv_rows);
   int q_epoch_ = 0, kv_epoch_ = 0;
   int qk = c.shape.head_dim_qk, v = c.shape.head_dim_v, bytes = move::bytes_of(c.shape.type);
 };

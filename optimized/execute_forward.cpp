@@ -18,9 +18,9 @@ class Forward {
         stream_(stream) {}
 
   void bring_home() {
-    move::shard(t.span(t.home_q_valid), call_.q, run_.at(p.q[0]), c.shape.type, stream_);
-    move::shard(t.span(t.home_kv_valid), call_.k, run_.at(p.k[0]), c.shape.type, stream_);
-    move::shard(t.span(t.home_kv_valid), call_.v, run_.at(p.v[0]), c.shape.type, stream_);
+    move::shard(q_rows_, call_.q, run_.at(p.q[0]), c.shape.type, stream_);
+    move::shard(kv_rows_, call_.k, run_.at(p.k[0]), c.shape.type, stream_);
+    move::shard(kv_rows_, call_.v, run_.at(p.v[0]), c.shape.type, stream_);
     start_results();
   }
 
@@ -54,10 +54,9 @@ class Forward {
       for (const auto& round : t.q[q_epoch_].carry_back)
         move::merge(t.span(round), results(q_epoch_), results(q_epoch_ - 1), v, stream_);
     if (call_.sinks != nullptr)
-      move::merge_sinks(t.span(t.home_q_valid), {call_.sinks, t.problem.num_heads}, results(0), v,
-                        stream_);
-    move::unshard(t.span(t.home_q_all), run_.floats(p.out[0]), call_.out, stream_);
-    move::unshard(t.span(t.home_q_all), run_.floats(p.lse[0]), call_.lse, stream_);
+      move::merge_sinks(q_rows_, {call_.sinks, t.problem.num_heads}, results(0), v, stream_);
+    move::unshard(q_rows_, run_.floats(p.out[0]), call_.out, 0, stream_);
+    move::unshard(q_rows_, run_.floats(p.lse[0]), call_.lse, -INFINITY, stream_);
   }
 
  private:
@@ -77,6 +76,7 @@ class Forward {
   const ForwardCall& call_;
   Run run_;
   cudaStream_t stream_;
+  move::RowMap q_rows_ = t.row_map(t.q_rows), kv_rows_ = t.row_map(t.kv_rows);
   int q_epoch_ = 0, kv_epoch_ = 0;
   int qk = c.shape.head_dim_qk, v = c.shape.head_dim_v, bytes = move::bytes_of(c.shape.type);
 };

@@ -31,7 +31,9 @@ struct CudaProgram::Parts {
   ForwardPlaces forward;
   BackwardPlaces backward;
 
-  Parts(const Plan& plan, const ProgramOptions& o);
+  // `source` is a Plan or a Capacity.
+  template <typename Source>
+  Parts(const Source& source, int group_size, const ProgramOptions& o);
 
   AttentionShape shape_of(const Launch& launch) const {
     AttentionShape s = shape;

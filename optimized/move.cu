@@ -1,11 +1,16 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
+
 #include "optimized/cuda_error.h"
 #include "optimized/move.h"
 #include "reference/partial.h"
 
 namespace ringside::move {
+
+int bytes_of(ElementType type) { return type == ElementType::float32 ? 4 : 2; }
+
 namespace {
 
 constexpr int kThreads = 256, kLanes = 32;
@@ -34,35 +39,70 @@ void with_type(ElementType type, Run run) {
   }
 }
 
-// visit(row, head, d) for what one thread has of `rows` rows.
-template <typename Visit>
-__device__ void for_each_element(int rows, int heads, int dim, Visit visit) {
-  const unsigned of_row = static_cast<unsigned>(heads) * dim, count = of_row * rows;
-  for (unsigned e = threadIdx.x; e < count; e += kThreads)
-    visit(static_cast<int>(e / of_row), static_cast<int>(e % of_row / dim),
-          static_cast<int>(e % dim));
+// N neighbouring elements of a row of a head, moved as one.
+template <typename T, int N>
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
+  T of[N];
+};
+
+template <int N, typename From, typename To>
+__device__ void move_pack(const From* from, To* to) {
+  const auto x = *reinterpret_cast<const Pack<From, N>*>(from);
+  Pack<To, N> y;
+#pragma unroll
+  for (int i = 0; i < N; ++i) assign(y.of[i], to_float(x.of[i]));
+  *reinterpret_cast<Pack<To, N>*>(to) = y;
 }
 
-template <typename From, typename To>
-__global__ void shard_kernel(const RowBlock* blocks, GlobalArray from, To* to) {
-  const RowBlock b = blocks[blockIdx.x];
+// visit(row, head, d) for the packs of N that this block has of rows [0, rows).
+constexpr int kPacksOfThread = 4;
+template <int N, typename Visit>
+__device__ void for_each_pack(int rows, int heads, int dim, Visit visit) {
+  const unsigned of_cell = static_cast<unsigned>(dim) / N, of_row = of_cell * heads;
+  const int rows_of_block = max(1, kThreads * kPacksOfThread / static_cast<int>(of_row));
+  const int first = blockIdx.x * rows_of_block, here = min(rows_of_block, rows - first);
+#pragma unroll 4
+  for (unsigned e = threadIdx.x; e < here * of_row; e += kThreads)
+    visit(first + static_cast<int>(e / of_row), static_cast<int>(e % of_row / of_cell),
+          static_cast<int>(e % of_cell) * N);
+}
+unsigned blocks_of_packs(int rows, int heads, int dim, int n) {
+  const int rows_of_block = std::max(1, kThreads * kPacksOfThread / (heads * (dim / n)));
+  return static_cast<unsigned>((rows + rows_of_block - 1) / rows_of_block);
+}
+
+template <int N, typename From, typename To>
+__global__ void shard_kernel(RowMap map, GlobalArray from, To* to) {
   const From* x = static_cast<const From*>(from.matrix.data);
-  for_each_element(b.rows, from.heads, from.dim, [&](int row, int head, int d) {
-    const int64_t global = b.global_row + int64_t{row} * b.global_step;
-    const int64_t cell = (int64_t{b.home_row} + row) * from.heads + head;
-    assign(to[cell * from.dim + d], to_float(x[offset_of(from.matrix, global, head) + d]));
+  for_each_pack<N>(map.global_of_home.size, from.heads, from.dim, [&](int row, int head, int d) {
+    const int global = map.global_of_home.rows[row];
+    if (global < 0) return;
+    const int64_t cell = int64_t{row} * from.heads + head;
+    move_pack<N>(x + offset_of(from.matrix, global, head) + d, to + cell * from.dim + d);
   });
 }
 
-template <typename To>
-__global__ void unshard_kernel(const RowBlock* blocks, const float* from, GlobalArray to) {
-  const RowBlock b = blocks[blockIdx.x];
+template <int N, typename To>
+__global__ void unshard_kernel(RowMap map, const float* from, GlobalArray to, float of_nobody) {
   To* x = static_cast<To*>(to.matrix.data);
-  for_each_element(b.rows, to.heads, to.dim, [&](int row, int head, int d) {
-    const int64_t global = b.global_row + int64_t{row} * b.global_step;
-    const int64_t cell = (int64_t{b.home_row} + row) * to.heads + head;
-    assign(x[offset_of(to.matrix, global, head) + d], from[cell * to.dim + d]);
+  for_each_pack<N>(map.home_of_global.size, to.heads, to.dim, [&](int global, int head, int d) {
+    const int row = map.home_of_global.rows[global];
+    To* place = x + offset_of(to.matrix, global, head) + d;
+    if (row != kNobody) {
+      move_pack<N>(from + (int64_t{row} * to.heads + head) * to.dim + d, place);
+    } else {
+      Pack<float, N> y;
+      for (int i = 0; i < N; ++i) y.of[i] = of_nobody;
+      move_pack<N>(y.of, place);
+    }
   });
+}
+
+// Whether packs of n elements are aligned in a global array.
+bool takes_packs(const GlobalArray& x, int n) {
+  const int64_t bytes = std::min(16, n * bytes_of(x.type)), element = bytes_of(x.type);
+  return x.dim % n == 0 && reinterpret_cast<uintptr_t>(x.matrix.data) % bytes == 0 &&
+         x.matrix.row_stride * element % bytes == 0 && x.matrix.head_stride * element % bytes == 0;
 }
 
 __device__ float sum_of_warp(float x) {
@@ -78,10 +118,12 @@ __device__ void for_each_cell(int rows, int heads, Visit visit) {
 }
 
 template <typename Dout, typename Out>
-__global__ void delta_kernel(const RowBlock* blocks, GlobalArray dout, GlobalArray out, float* to) {
-  const RowBlock b = blocks[blockIdx.x];
-  for_each_cell(b.rows, out.heads, [&](int row, int head) {
-    const int64_t global = b.global_row + int64_t{row} * b.global_step;
+__global__ void delta_kernel(RowMap map, GlobalArray dout, GlobalArray out, float* to) {
+  const int first = blockIdx.x * (kThreads / kLanes);
+  const int rows = min(kThreads / kLanes, map.global_of_home.size - first);
+  for_each_cell(rows, out.heads, [&](int row, int head) {
+    const int global = map.global_of_home.rows[first + row];
+    if (global < 0) return;
     const Dout* x =
         static_cast<const Dout*>(dout.matrix.data) + offset_of(dout.matrix, global, head);
     const Out* y = static_cast<const Out*>(out.matrix.data) + offset_of(out.matrix, global, head);
@@ -89,7 +131,7 @@ __global__ void delta_kernel(const RowBlock* blocks, GlobalArray dout, GlobalArr
     for (int d = threadIdx.x % kLanes; d < out.dim; d += kLanes)
       sum = fmaf(to_float(x[d]), to_float(y[d]), sum);
     sum = sum_of_warp(sum);
-    if (threadIdx.x % kLanes == 0) to[(int64_t{b.home_row} + row) * out.heads + head] = sum;
+    if (threadIdx.x % kLanes == 0) to[(int64_t{first} + row) * out.heads + head] = sum;
   });
 }
 
@@ -126,10 +168,12 @@ __global__ void merge_kernel(const CellBlock* blocks, Results from, Results to, 
   });
 }
 
-__global__ void merge_sinks_kernel(const RowBlock* blocks, Sinks sinks, Results home, int dim) {
-  const RowBlock b = blocks[blockIdx.x];
-  for_each_cell(b.rows, sinks.heads, [&](int row, int head) {
-    const int64_t cell = (int64_t{b.home_row} + row) * sinks.heads + head;
+__global__ void merge_sinks_kernel(RowMap map, Sinks sinks, Results home, int dim) {
+  const int first = blockIdx.x * (kThreads / kLanes);
+  const int rows = min(kThreads / kLanes, map.global_of_home.size - first);
+  for_each_cell(rows, sinks.heads, [&](int row, int head) {
+    if (map.global_of_home.rows[first + row] < 0) return;
+    const int64_t cell = (int64_t{first} + row) * sinks.heads + head;
     const auto w = merge_weights(home.lse[cell], sinks.logits[head]);
     for (int d = threadIdx.x % kLanes; d < dim; d += kLanes) home.out[cell * dim + d] *= w.a;
     __syncwarp();
@@ -138,16 +182,16 @@ __global__ void merge_sinks_kernel(const RowBlock* blocks, Sinks sinks, Results 
 }
 
 // One block a head; a thread's rows and the tree over threads are fixed, hence the order is.
-__global__ void sink_gradients_kernel(Span<RowBlock> blocks, Sinks sinks, const float* lse,
-                                      const float* delta, float* dsink) {
+__global__ void sink_gradients_kernel(RowMap map, Sinks sinks, const float* lse, const float* delta,
+                                      float* dsink) {
   __shared__ double sums[kThreads];
   const int head = blockIdx.x;
   double sum = 0;
-  for (int i = 0; i < blocks.size; ++i)
-    for (int row = threadIdx.x; row < blocks.rows[i].rows; row += kThreads) {
-      const int64_t cell = (int64_t{blocks.rows[i].home_row} + row) * sinks.heads + head;
-      sum -= static_cast<double>(expf(sinks.logits[head] - lse[cell])) * delta[cell];
-    }
+  for (int row = threadIdx.x; row < map.global_of_home.size; row += kThreads) {
+    if (map.global_of_home.rows[row] < 0) continue;
+    const int64_t cell = int64_t{row} * sinks.heads + head;
+    sum -= static_cast<double>(expf(sinks.logits[head] - lse[cell])) * delta[cell];
+  }
   sums[threadIdx.x] = sum;
   for (int half = kThreads / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -170,38 +214,54 @@ void copy_units(Span<CellBlock> blocks, const void* from, void* to, int bytes_of
                                                     bytes_of_cell / static_cast<int>(sizeof(Unit)));
 }
 
+unsigned blocks_of_rows(int rows) {  // a row a warp
+  return static_cast<unsigned>((rows + kThreads / kLanes - 1) / (kThreads / kLanes));
+}
+
 }  // namespace
 
-int bytes_of(ElementType type) { return type == ElementType::float32 ? 4 : 2; }
-
-void shard(Span<RowBlock> blocks, const GlobalArray& from, void* to, ElementType to_type,
+void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
            cudaStream_t stream) {
-  if (blocks.size == 0) return;
+  const int rows = map.global_of_home.size;
+  if (rows == 0) return;
   with_type(from.type, [&]<typename From>(From) {
+    const auto run = [&]<typename To>(To*) {
+      constexpr int kPack = sizeof(From) == 2 ? 8 : 4;
+      const bool packs = takes_packs(from, kPack);
+      const unsigned blocks = blocks_of_packs(rows, from.heads, from.dim, packs ? kPack : 1);
+      (packs ? shard_kernel<kPack, From, To>
+             : shard_kernel<1, From, To>)<<<blocks, kThreads, 0, stream>>>(map, from,
+                                                                           static_cast<To*>(to));
+    };
     if (to_type == ElementType::float32)
-      shard_kernel<From>
-          <<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, static_cast<float*>(to));
+      run(static_cast<float*>(nullptr));
     else  // the family takes what the caller has
-      shard_kernel<From>
-          <<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, static_cast<From*>(to));
+      run(static_cast<From*>(nullptr));
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void unshard(Span<RowBlock> blocks, const float* from, const GlobalArray& to, cudaStream_t stream) {
-  if (blocks.size == 0) return;
+void unshard(const RowMap& map, const float* from, const GlobalArray& to, float of_nobody,
+             cudaStream_t stream) {
+  const int rows = map.home_of_global.size;
+  if (rows == 0) return;
   with_type(to.type, [&]<typename To>(To) {
-    unshard_kernel<To><<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, to);
+    constexpr int kPack = sizeof(To) == 2 ? 8 : 4;
+    const bool packs = takes_packs(to, kPack);
+    const unsigned blocks = blocks_of_packs(rows, to.heads, to.dim, packs ? kPack : 1);
+    (packs ? unshard_kernel<kPack, To> : unshard_kernel<1, To>)<<<blocks, kThreads, 0, stream>>>(
+        map, from, to, of_nobody);
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void delta(Span<RowBlock> blocks, const GlobalArray& dout, const GlobalArray& out, float* to,
+void delta(const RowMap& map, const GlobalArray& dout, const GlobalArray& out, float* to,
            cudaStream_t stream) {
-  if (blocks.size == 0) return;
+  const int rows = map.global_of_home.size;
+  if (rows == 0) return;
   with_type(dout.type, [&]<typename Dout>(Dout) {
     with_type(out.type, [&]<typename Out>(Out) {
-      delta_kernel<Dout, Out><<<blocks.size, kThreads, 0, stream>>>(blocks.rows, dout, out, to);
+      delta_kernel<Dout, Out><<<blocks_of_rows(rows), kThreads, 0, stream>>>(map, dout, out, to);
     });
   });
   RINGSIDE_CUDA(cudaGetLastError());
@@ -240,16 +300,17 @@ void fill(float* x, int64_t size, float value, cudaStream_t stream) {
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void merge_sinks(Span<RowBlock> blocks, const Sinks& sinks, const Results& home, int dim,
+void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim,
                  cudaStream_t stream) {
-  if (blocks.size == 0) return;
-  merge_sinks_kernel<<<blocks.size, kThreads, 0, stream>>>(blocks.rows, sinks, home, dim);
+  const int rows = map.global_of_home.size;
+  if (rows == 0) return;
+  merge_sinks_kernel<<<blocks_of_rows(rows), kThreads, 0, stream>>>(map, sinks, home, dim);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void sink_gradients(Span<RowBlock> blocks, const Sinks& sinks, const float* lse, const float* delta,
+void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,
                     float* dsink, cudaStream_t stream) {
-  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(blocks, sinks, lse, delta, dsink);
+  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, sinks, lse, delta, dsink);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

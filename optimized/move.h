@@ -27,13 +27,21 @@ struct GlobalArray {
 
 int bytes_of(ElementType type);
 
-// Home buffers hold all heads of a row side by side.
-void shard(Span<RowBlock> blocks, const GlobalArray& from, void* to, ElementType to_type,
-           cudaStream_t stream);
-void unshard(Span<RowBlock> blocks, const float* from, const GlobalArray& to, cudaStream_t stream);
+// Rows of a global array <-> rows of the stack of home buffers (HostRowMap), which hold all heads
+// of a row side by side.
+struct RowMap {
+  Span<int32_t> global_of_home, home_of_global;
+};
 
-// delta = dout . out for every row and head of home buffers.
-void delta(Span<RowBlock> blocks, const GlobalArray& dout, const GlobalArray& out, float* to,
+// Tokens come home; padding stays behind.
+void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
+           cudaStream_t stream);
+// Writes every row of the global array: `of_nobody` where no rank owns it.
+void unshard(const RowMap& map, const float* from, const GlobalArray& to, float of_nobody,
+             cudaStream_t stream);
+
+// delta = dout . out for every token and head of home buffers.
+void delta(const RowMap& map, const GlobalArray& dout, const GlobalArray& out, float* to,
            cudaStream_t stream);
 
 void copy(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
@@ -53,11 +61,11 @@ struct Sinks {
   const float* logits = nullptr;  // [heads]
   int heads = 0;
 };
-void merge_sinks(Span<RowBlock> blocks, const Sinks& sinks, const Results& home, int dim,
+void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim,
                  cudaStream_t stream);
 
 // dsink[h] = -sum over rows of exp(sink[h] - lse) * delta, in one order.
-void sink_gradients(Span<RowBlock> blocks, const Sinks& sinks, const float* lse, const float* delta,
+void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,
                     float* dsink, cudaStream_t stream);
 
 }  // namespace ringside::move

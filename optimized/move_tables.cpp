@@ -113,22 +113,22 @@ bool any_rank_moves(const Plan& plan, int step, Operand operand) {
   return false;
 }
 
-std::vector<RowBlock> home_blocks(const Plan& plan, Operand operand, const RankStack& home,
-                                  Rows which) {
+HostRowMap home_rows(const Plan& plan, Operand operand, const RankStack& home) {
   const bool is_q = operand == Operand::q;
   const PackedLayout& layout = is_q ? plan.problem.layout_q : plan.problem.layout_k;
   const auto& homes = is_q ? plan.home_q : plan.home_kv;
-  const int piece = rows_of_piece(is_q ? plan.problem.num_heads : plan.problem.num_kv_heads);
-  std::vector<RowBlock> blocks;
+  HostRowMap map;
+  map.global_of_home.resize(home.matrices.empty() ? 0 : home.matrices[0].rows, kNobody);
+  map.home_of_global.resize(layout.num_rows(), kNobody);
   for (int rank = 0; rank < plan.cp_size(); ++rank)
-    for (const Segment& s : plan.shard(homes[rank])) {
-      const int rows = which == Rows::valid ? s.rows_below(layout.len(s.seq)) : s.len;
-      for (int begin = 0; begin < rows; begin += piece)
-        blocks.push_back({layout.row_begin(s.seq) + s.position(begin), s.stride,
-                          home.of_rank[rank].row + s.row + begin, std::min(piece, rows - begin),
-                          s.seq});
-    }
-  return blocks;
+    for (const Segment& s : plan.shard(homes[rank]))
+      for (int i = 0; i < s.len; ++i) {
+        const int global = layout.row_begin(s.seq) + s.position(i);
+        const int row = home.of_rank[rank].row + s.row + i;
+        map.global_of_home[row] = s.position(i) < layout.len(s.seq) ? global : ~global;
+        map.home_of_global[global] = row;
+      }
+  return map;
 }
 
 }  // namespace ringside

@@ -6,6 +6,7 @@
 // the same table. Host code only; execute.cpp uploads the tables, move.cu interprets them.
 #pragma once
 
+#include <climits>
 #include <cstdint>
 #include <vector>
 
@@ -57,16 +58,13 @@ std::vector<std::vector<CellBlock>> carry_back_rounds(const Plan& plan, int step
 
 bool any_rank_moves(const Plan& plan, int step, Operand operand);
 
-struct RowBlock {  // rows of a global array <-> rows of the stack of home buffers
-  int global_row = 0, global_step = 0;
-  int home_row = 0, rows = 0;
-  int seq = 0;
+// Where the rows of a global array lie in the stack of home buffers, and back.
+//   global_of_home  g: token row g; ~g: padding row g; kNobody: a gap between ranks
+//   home_of_global  a row of the stack; kNobody: no rank owns it
+inline constexpr int kNobody = INT_MIN;
+struct HostRowMap {
+  std::vector<int32_t> global_of_home, home_of_global;
 };
-
-enum class Rows { all, valid };
-
-// Home rows of every rank by segments; valid leaves padding out.
-std::vector<RowBlock> home_blocks(const Plan& plan, Operand operand, const RankStack& home,
-                                  Rows which);
+HostRowMap home_rows(const Plan& plan, Operand operand, const RankStack& home);
 
 }  // namespace ringside

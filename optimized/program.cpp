@@ -7,12 +7,9 @@ namespace ringside {
 
 ProgramTables::ProgramTables(const Plan& plan, const ItemRows& rows, int gap)
     : problem(plan.problem) {
-  q.push_back({stack_ranks(plan, 0, Operand::q, gap), -1, {}, {}});
-  kv.push_back({stack_ranks(plan, 0, Operand::kv, gap), -1, {}, {}});
-  home_q_all = device.add(home_blocks(plan, Operand::q, q[0].stack, Rows::all));
-  home_q_valid = device.add(home_blocks(plan, Operand::q, q[0].stack, Rows::valid));
-  home_kv_all = device.add(home_blocks(plan, Operand::kv, kv[0].stack, Rows::all));
-  home_kv_valid = device.add(home_blocks(plan, Operand::kv, kv[0].stack, Rows::valid));
+  start(plan, gap);
+  q_rows = add(home_rows(plan, Operand::q, q[0].stack));
+  kv_rows = add(home_rows(plan, Operand::kv, kv[0].stack));
   cu_seqlens_q = device.add(problem.layout_q.cu_seqlens());
   cu_seqlens_k = device.add(problem.layout_k.cu_seqlens());
   for (int step = 0; step < plan.num_steps(); ++step) {
@@ -22,6 +19,11 @@ ProgramTables::ProgramTables(const Plan& plan, const ItemRows& rows, int gap)
     add_launches(plan, step, rows);
   }
   device.upload();
+}
+
+void ProgramTables::start(const Plan& plan, int gap) {
+  q.push_back({stack_ranks(plan, 0, Operand::q, gap), -1, {}, {}});
+  kv.push_back({stack_ranks(plan, 0, Operand::kv, gap), -1, {}, {}});
 }
 
 void ProgramTables::add_epoch(const Plan& plan, int step, Operand operand, int gap) {
@@ -35,23 +37,41 @@ void ProgramTables::add_epoch(const Plan& plan, int step, Operand operand, int g
   epochs.push_back(std::move(next));
 }
 
+// The ranks that compute something, by the heads they hold.
+std::vector<ProgramTables::RanksOfLaunch> ProgramTables::launches_of(const Plan& plan,
+                                                                     int step) const {
+  std::map<std::pair<int, int>, std::vector<int>> ranks_of_matrices;
+  for (int rank = 0; rank < plan.cp_size(); ++rank)
+    if (!plan.tiles(plan.steps_of_rank[rank][step]).empty())
+      ranks_of_matrices[{q.back().stack.of_rank[rank].matrix, kv.back().stack.of_rank[rank].matrix}]
+          .push_back(rank);
+  std::vector<RanksOfLaunch> launches;
+  for (const auto& [matrices, ranks] : ranks_of_matrices)
+    launches.push_back({matrices.first, matrices.second, ranks});
+  return launches;
+}
+
+Launch ProgramTables::launch_of(const RanksOfLaunch& ranks) const {
+  return {ranks.q_matrix,
+          ranks.k_matrix,
+          q.back().stack.matrices[ranks.q_matrix].heads,
+          kv.back().stack.matrices[ranks.k_matrix].heads,
+          {},
+          {},
+          {}};
+}
+
 void ProgramTables::add_launches(const Plan& plan, int step, const ItemRows& rows) {
-  const RankStack &q_stack = q.back().stack, &kv_stack = kv.back().stack;
-  std::map<std::pair<int, int>, std::vector<RankTiles>> ranks_of_matrices;
-  for (int rank = 0; rank < plan.cp_size(); ++rank) {
-    const auto& tiles = plan.tiles(plan.steps_of_rank[rank][step]);
-    const auto &q_place = q_stack.of_rank[rank], &kv_place = kv_stack.of_rank[rank];
-    if (!tiles.empty())
-      ranks_of_matrices[{q_place.matrix, kv_place.matrix}].push_back(
-          {&tiles, q_place.row, kv_place.row});
-  }
-  for (const auto& [matrices, ranks] : ranks_of_matrices) {
-    const auto [q_matrix, k_matrix] = matrices;
-    steps.back().launches.push_back({q_matrix, k_matrix, q_stack.matrices[q_matrix].heads,
-                                     kv_stack.matrices[k_matrix].heads,
-                                     add(query_items(problem, ranks, rows.forward)),
-                                     add(query_items(problem, ranks, rows.backward_queries)),
-                                     add(key_items(problem, ranks, rows.backward_keys))});
+  for (const RanksOfLaunch& of_launch : launches_of(plan, step)) {
+    std::vector<RankTiles> tiles;
+    for (const int rank : of_launch.ranks)
+      tiles.push_back({&plan.tiles(plan.steps_of_rank[rank][step]),
+                       q.back().stack.of_rank[rank].row, kv.back().stack.of_rank[rank].row});
+    Launch launch = launch_of(of_launch);
+    launch.forward = add(query_items(problem, tiles, rows.forward));
+    launch.backward_queries = add(query_items(problem, tiles, rows.backward_queries));
+    launch.backward_keys = add(key_items(problem, tiles, rows.backward_keys));
+    steps.back().launches.push_back(launch);
   }
 }
 
@@ -59,6 +79,10 @@ WorkTable ProgramTables::add(const HostWorkList& list) {
   const auto size = static_cast<int32_t>(list.items.size());
   return {device.add(list.items), device.add(list.partners),
           device.add(std::vector<int32_t>{size})};
+}
+
+RowTables ProgramTables::add(const HostRowMap& map) {
+  return {device.add(map.global_of_home), device.add(map.home_of_global)};
 }
 
 WorkList ProgramTables::work_list(const WorkTable& table) const {

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "optimized/build_work_list.h"
+#include "optimized/capacity.h"
 #include "optimized/device_memory.h"
 #include "optimized/execute.h"
+#include "optimized/length_tables.h"
 #include "optimized/move_tables.h"
 
 namespace ringside {
@@ -37,30 +39,50 @@ struct StepTables {
   std::vector<Launch> launches;
 };
 
-// Everything about a plan that is made once. `sizes` says how many rows an item of the family has.
+struct RowTables {  // a HostRowMap in DeviceTables
+  TableOf<int32_t> global_of_home, home_of_global;
+};
+
+struct ItemRows {  // how many rows an item of the family has
+  int forward = 0, backward_queries = 0, backward_keys = 0;
+};
+
+// Everything about a plan that is made once; and, where lengths are the device's to know, room for
+// what follows from them.
 struct ProgramTables {
   Problem problem;
   std::vector<Epoch> q, kv;
   std::vector<StepTables> steps;
-  TableOf<RowBlock> home_q_all, home_q_valid, home_kv_all, home_kv_valid;
+  RowTables q_rows, kv_rows;
   TableOf<int32_t> cu_seqlens_q, cu_seqlens_k;
   DeviceTables device;
+  LengthTables lengths;  // what set_lengths fills; of a fixed plan, nothing
 
-  struct ItemRows {
-    int forward = 0, backward_queries = 0, backward_keys = 0;
-  };
   ProgramTables(const Plan& plan, const ItemRows& rows, int gap);
+  ProgramTables(const Capacity& capacity, const ItemRows& rows, int gap);
 
   template <typename T>
   move::Span<T> span(TableOf<T> table) const {
     return {device.at(table), table.size};
   }
   WorkList work_list(const WorkTable& table) const;
+  move::RowMap row_map(const RowTables& rows) const {
+    return {span(rows.global_of_home), span(rows.home_of_global)};
+  }
 
  private:
+  friend class CapacityTables;
+  struct RanksOfLaunch {
+    int q_matrix = 0, k_matrix = 0;
+    std::vector<int> ranks;
+  };
+  void start(const Plan& plan, int gap);
   void add_epoch(const Plan& plan, int step, Operand operand, int gap);
+  std::vector<RanksOfLaunch> launches_of(const Plan& plan, int step) const;
+  Launch launch_of(const RanksOfLaunch& ranks) const;
   void add_launches(const Plan& plan, int step, const ItemRows& rows);
   WorkTable add(const HostWorkList& list);
+  RowTables add(const HostRowMap& map);
 };
 
 }  // namespace ringside

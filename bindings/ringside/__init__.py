@@ -30,6 +30,7 @@ from ringside._core import (
     Unsupported,
     __version__,
 )
+from ringside._device_plan import DevicePlan
 from ringside._plan import Plan, plan
 from ringside.flash import flash_attn_varlen_func
 from ringside.micro_sequences import MicroSequenceBuffer
@@ -37,6 +38,7 @@ from ringside.micro_sequences import MicroSequenceBuffer
 __all__ = [
     "COMMS",
     "PARTITIONS",
+    "DevicePlan",
     "InvalidArgument",
     "Mask",
     "Message",

@@ -14,7 +14,10 @@ from ringside import _core
 from ringside._attention import Options
 
 if TYPE_CHECKING:
+    from ringside._device_plan import DevicePlan
     from ringside._plan import Plan
+
+    AnyPlan = Plan | DevicePlan
 
 
 class Torch:
@@ -141,7 +144,7 @@ def library_of(x: Any) -> Library:
 class Call:
     """What one call of a plan's needs besides its arrays."""
 
-    def __init__(self, plan: Plan, arrays: dict[str, Any], options: Options, *, poison: bool):
+    def __init__(self, plan: AnyPlan, arrays: dict[str, Any], options: Options, *, poison: bool):
         require_cuda()
         self.plan, self.options = plan, options
         q = arrays["q"]
@@ -168,9 +171,11 @@ class Call:
         )
         if key not in programs:
             q, v = (self.describe(arrays[name]) for name in "qv")
-            programs[key] = cuda_core().Program(
-                self.plan, q, v, self.device, self._core_options(), poison
+            program = cuda_core().Program(
+                self.plan._source, q, v, self.device, self._core_options(), poison
             )
+            self.plan._prepare(program)
+            programs[key] = program
         return programs[key]
 
     def _core_options(self) -> Any:
@@ -199,13 +204,54 @@ def _pointer(x: Any) -> int:
     return x.data_ptr() if hasattr(x, "data_ptr") else x.data.ptr
 
 
+class Lengths:
+    """cu_seqlens on the device, of q and of k, valid and padded."""
+
+    def __init__(self, max_sequences: int, q: Any, q_padded: Any, k: Any, k_padded: Any) -> None:
+        q_padded = q if q_padded is None else q_padded
+        if k is None and k_padded is not None:
+            raise ValueError("cu_seqlens_k_padded without cu_seqlens_k; pass both")
+        k, k_padded = (q, q_padded) if k is None else (k, k if k_padded is None else k_padded)
+        self.arrays = {
+            "cu_seqlens": q,
+            "cu_seqlens_padded": q_padded,
+            "cu_seqlens_k": k,
+            "cu_seqlens_k_padded": k_padded,
+        }
+        self.library = library_of(q)
+        self.device = self.library.device(q)
+        self.batch = q.shape[0] - 1 if len(q.shape) == 1 else -1
+        for name, x in self.arrays.items():
+            if not self.library.owns(x) or self.library.device(x) != self.device:
+                raise TypeError(f"{name} is not on cu_seqlens's device or not its kind of array")
+            if str(x.dtype).removeprefix("torch.") != "int32":
+                raise TypeError(f"{name} is {x.dtype}; expected int32. Convert it")
+            if tuple(x.shape) != (self.batch + 1,) or not 0 <= self.batch <= max_sequences:
+                raise ValueError(
+                    f"{name} has shape {tuple(x.shape)}; expected [batch+1] for one batch of at "
+                    f"most max_sequences={max_sequences}"
+                )
+        self.arrays = {
+            name: self.library.with_rows_contiguous(x) for name, x in self.arrays.items()
+        }
+
+    def set(self, program: Any) -> None:
+        """Rewrites a program's tables, on the current stream."""
+        pointers = [_pointer(x) for x in self.arrays.values()]
+        program.set_lengths(pointers, self.batch, self.library.stream(self.device))
+
+    def fitted(self, program: Any) -> bool:
+        """Whether lengths fitted; waits for the device."""
+        return program.lengths_fitted(self.library.stream(self.device))
+
+
 def attention(
-    plan: Plan, q: Any, k: Any, v: Any, options: Options, *, poison: bool = False
+    plan: AnyPlan, q: Any, k: Any, v: Any, options: Options, *, poison: bool = False
 ) -> tuple[Any, Any]:
     """(out, lse) on the device, in q's dtype and float32."""
     call = Call(plan, {"q": q, "k": k, "v": v}, options, poison=poison)
     x = call.arrays
-    shape = (plan.layout_q.num_rows, plan.num_heads)
+    shape = (plan.num_rows_q, plan.num_heads)
     out = call.library.empty((*shape, x["v"].shape[-1]), call.like)
     lse = call.library.empty(shape[::-1], call.like, "float32")
     arrays = [x["q"], x["k"], x["v"], out, lse]
@@ -214,7 +260,7 @@ def attention(
 
 
 def attention_backward(
-    plan: Plan, arrays: dict[str, Any], options: Options, *, poison: bool = False
+    plan: AnyPlan, arrays: dict[str, Any], options: Options, *, poison: bool = False
 ) -> tuple[Any, Any, Any, Any]:
     """(dq, dk, dv, dsink) on the device; arrays are dout, q, k, v, out, lse."""
     call = Call(plan, arrays, options, poison=poison)

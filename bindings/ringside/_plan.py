@@ -68,6 +68,18 @@ class Plan(_core.Plan):
             self._cuda_programs: dict[Any, Any] = {}
         return self._cuda_programs
 
+    @property
+    def _source(self) -> Plan:
+        return self
+
+    def _prepare(self, program: Any) -> None:
+        """Nothing more than its tables, which the program has."""
+
+    @property
+    def num_rows_q(self) -> int:
+        """Rows of q, out and dq."""
+        return self.layout_q.num_rows
+
     def shard(self, x: npt.ArrayLike, rank: int, *, side: Side = "q") -> npt.NDArray[Any]:
         """The rows of x [rows, ...] that a rank owns, in its order: tokens, labels, q, anything.
 

@@ -8,21 +8,28 @@ import torch
 
 from ringside import _cuda
 from ringside._attention import Options
+from ringside._device_plan import DevicePlan
 from ringside._plan import Plan
 
 
 class _VarlenAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, sink: Any, plan: Plan, keywords: Any) -> Any:
+    def forward(ctx: Any, q: Any, k: Any, v: Any, sink: Any, plan: Any, keywords: Any) -> Any:
         out, lse = _cuda.attention(plan, q, k, v, Options(sink=sink, **keywords))
         ctx.save_for_backward(q, k, v, sink, out, lse)
         ctx.plan, ctx.keywords = plan, keywords
+        ctx.lengths = getattr(plan, "_version", 0)
         ctx.mark_non_differentiable(lse)
         return out, lse
 
     @staticmethod
     def backward(ctx: Any, dout: Any, _dlse: Any) -> Any:
         q, k, v, sink, out, lse = ctx.saved_tensors
+        if ctx.lengths != getattr(ctx.plan, "_version", 0):
+            raise RuntimeError(
+                "the plan's lengths were set anew between forward and backward; keep one "
+                "DevicePlan for each batch in flight"
+            )
         arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
         options = Options(sink=sink, **ctx.keywords)
         dq, dk, dv, dsink = _cuda.attention_backward(ctx.plan, arrays, options)
@@ -35,7 +42,7 @@ def varlen_attention(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    plan: Plan,
+    plan: Plan | DevicePlan,
     *,
     softmax_scale: float | None = None,
     softcap: float = 0.0,
@@ -50,7 +57,7 @@ def varlen_attention(
     Args:
         q: [rows_q, num_heads, head_dim_qk] float32, float16 or bfloat16 on a CUDA device; k, v
             likewise, see Plan.attention.
-        plan: cp_size=1 for plain packed attention.
+        plan: cp_size=1 for plain packed attention; a DevicePlan where lengths stay on the GPU.
         sink: [num_heads], differentiable.
         return_lse: return (out, lse); lse is not differentiable.
         The rest as for ringside.attention.

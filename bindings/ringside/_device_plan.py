@@ -1,0 +1,153 @@
+"""Plans whose lengths stay on the device, for steps that neither synchronize nor know lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringside import _core, _cuda
+from ringside._attention import Options
+
+
+class DevicePlan:
+    """A plan for any lengths within a capacity; they are read on the GPU, where they are.
+
+    set_lengths() rebuilds who owns what and the kernels' work lists from cu_seqlens in one launch:
+    no copy to the host, no synchronization, no allocation. So one plan serves all layers of a step,
+    and a CUDA graph that captured set_lengths, attention and attention_backward can be replayed
+    with other lengths written into the same arrays.
+
+    Args:
+        max_sequences: most sequences of a batch; up to 65,536 are tested.
+        num_rows_q: rows of q, out and dq; rows behind the last sequence belong to nobody.
+        num_rows_k: rows of k and v; default num_rows_q.
+        pad_to_multiple_of: promises that padded lengths are multiples of this. 2*cp_size (what
+            Transformer Engine asks for) keeps the ranks' buffers as small as they can be.
+        mask, cp_size, partition, comm, a2a_size, num_heads, num_kv_heads: as for ringside.plan;
+            a partition is one of ringside.PARTITIONS.
+
+    Raises:
+        ValueError: arguments that do not fit.
+        Unsupported: no CUDA in this build, or no device.
+
+    Lengths on the device cannot be checked without waiting for it. Those that do not fit (falling,
+    more rows than there are, not a multiple) count as an empty batch: results are zeros, lse -inf,
+    and check() raises.
+
+    Example, with torch::
+
+        plan = rs.DevicePlan(max_sequences=64, num_rows_q=q.shape[0], cp_size=4, num_heads=16)
+        plan.set_lengths(cu_seqlens)              # [batch+1] int32 on the GPU
+        out = ringside.torch.varlen_attention(q, k, v, plan)
+    """
+
+    def __init__(
+        self,
+        *,
+        max_sequences: int,
+        num_rows_q: int,
+        num_rows_k: int | None = None,
+        mask: _core.Mask | None = None,
+        cp_size: int = 1,
+        partition: str = "zigzag",
+        comm: str = "p2p",
+        a2a_size: int | None = None,
+        num_heads: int = 1,
+        num_kv_heads: int | None = None,
+        pad_to_multiple_of: int = 1,
+    ) -> None:
+        _cuda.require_cuda()
+        self.max_sequences, self.num_rows_q = max_sequences, num_rows_q
+        self.num_rows_k = num_rows_q if num_rows_k is None else num_rows_k
+        self.mask = _core.Mask.causal() if mask is None else mask
+        self.cp_size, self.partition, self.comm = cp_size, partition, comm
+        self.num_heads = num_heads
+        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        self._source = _cuda.cuda_core().Capacity(
+            partition=partition,
+            comm=comm,
+            a2a_size=a2a_size or 0,
+            mask=self.mask,
+            cp_size=cp_size,
+            num_heads=num_heads,
+            num_kv_heads=self.num_kv_heads,
+            max_sequences=max_sequences,
+            max_rows_q=self.num_rows_q,
+            max_rows_k=self.num_rows_k,
+            pad_to_multiple_of=pad_to_multiple_of,
+        )
+        self._programs: dict[Any, Any] = {}
+        self._lengths: _cuda.Lengths | None = None
+        self._version = 0
+
+    def set_lengths(
+        self,
+        cu_seqlens: Any,
+        cu_seqlens_padded: Any = None,
+        cu_seqlens_k: Any = None,
+        cu_seqlens_k_padded: Any = None,
+    ) -> None:
+        """Takes over the lengths that these arrays hold now, on the current stream.
+
+        Args:
+            cu_seqlens: [batch+1] int32 on the GPU, valid tokens, starts at 0.
+            cu_seqlens_padded: [batch+1] int32, where each sequence's rows start; default
+                cu_seqlens.
+            cu_seqlens_k, cu_seqlens_k_padded: of k and v; default those of q.
+
+        A backward pass wants the lengths of its forward pass: do not set others between them (keep
+        a plan for each batch in flight). ringside.torch.varlen_attention refuses.
+
+        Raises:
+            ValueError: shapes that do not fit.
+            TypeError: arrays that are not int32, or not on the device.
+        """
+        self._lengths = _cuda.Lengths(
+            self.max_sequences, cu_seqlens, cu_seqlens_padded, cu_seqlens_k, cu_seqlens_k_padded
+        )
+        self._version += 1
+        for program in self._programs.values():
+            self._lengths.set(program)
+
+    def check(self) -> None:
+        """Waits for the device and raises ValueError if lengths did not fit since the last check.
+
+        Raises:
+            ValueError: what would have fitted.
+        """
+        fitted = [self._lengths.fitted(p) for p in self._programs.values() if self._lengths]
+        if not all(fitted):
+            raise ValueError(
+                "lengths on the device did not fit; expected cu_seqlens that start at 0, never "
+                f"fall, give no sequence more tokens than rows, and end within {self.num_rows_q} "
+                f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of"
+            )
+
+    def attention(self, q: Any, k: Any, v: Any, **options: Any) -> tuple[Any, Any]:
+        """(out, lse) of torch or CuPy arrays on the device; as Plan.attention(backend="cuda").
+
+        Args:
+            q: [num_rows_q, num_heads, head_dim_qk]; k, v: [num_rows_k, num_kv_heads, ...].
+            options: the keywords of ringside.attention that come behind the layouts.
+        """
+        return _cuda.attention(self, q, k, v, Options(**options))
+
+    def attention_backward(
+        self, dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, **options: Any
+    ) -> tuple[Any, ...]:
+        """(dq, dk, dv), and dsink where there is a sink; as Plan.attention_backward."""
+        arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
+        *grads, dsink = _cuda.attention_backward(self, arrays, Options(**options))
+        return (*grads, dsink) if dsink is not None else tuple(grads)
+
+    def _prepare(self, program: Any) -> None:
+        """A program made after set_lengths() gets them, too."""
+        if self._lengths is None:
+            raise ValueError("no lengths yet; call set_lengths(cu_seqlens) before attention()")
+        self._lengths.set(program)
+
+    def __repr__(self) -> str:
+        """A summary."""
+        return (
+            f"<DevicePlan {self.partition} over {self.comm}, cp_size={self.cp_size}, up to "
+            f"{self.max_sequences} sequences in {self.num_rows_q} rows, {self.mask}>"
+        )

@@ -1,0 +1,172 @@
+#include <cooperative_groups.h>
+
+#include <algorithm>
+#include <cub/block/block_scan.cuh>
+
+#include "optimized/cuda_error.h"
+#include "optimized/fill_length_tables.h"
+
+namespace ringside {
+namespace {
+
+constexpr int kThreads = 512, kWarp = 32;
+
+// Every thread of a grid, or of the blocks that share a list.
+template <typename Visit>
+__device__ void for_each(int count, int block, int blocks, Visit visit) {
+  for (int64_t i = int64_t{block} * kThreads + threadIdx.x; i < count;
+       i += int64_t{blocks} * kThreads)
+    visit(static_cast<int>(i));
+}
+template <typename Visit>
+__device__ void for_each(int count, Visit visit) {
+  for_each(count, blockIdx.x, gridDim.x, visit);
+}
+
+// One block's share of lists: a part of one where blocks abound, else some whole ones.
+template <typename Visit>
+__device__ void for_each_list(const LengthTables& t, Visit visit) {
+  const int team = max(1, static_cast<int>(gridDim.x) / max(1, t.num_lists));
+  for (int i = blockIdx.x / team; i < t.num_lists; i += gridDim.x / team)
+    if (blockIdx.x / team < gridDim.x / team) visit(t.lists[i], blockIdx.x % team, team);
+}
+
+__device__ bool all_fit(const LengthTables& t, const LengthTables::Side& x,
+                        const int32_t* cu_seqlens, const int32_t* padded, int batch) {
+  bool fit = true;
+  for (int s = threadIdx.x; s < batch; s += kThreads)
+    fit = fit && t.fits(x, cu_seqlens, padded, s, batch);
+  return __syncthreads_and(fit);
+}
+
+// Prefix sums of one rank's rows over the sequences; one block.
+__device__ void fill_home(const LengthTables& t, const LengthTables::Side& x,
+                          const int32_t* cu_seqlens, const int32_t* padded, int given, int rank) {
+  using Scan = cub::BlockScan<int, kThreads>;
+  __shared__ typename Scan::TempStorage scan;
+  const bool fit = all_fit(t, x, cu_seqlens, padded, given);
+  if (!fit && threadIdx.x == 0) *t.status = 1;
+  const int batch = fit ? given : 0, num_rows = batch > 0 ? padded[batch] : 0;
+  // Sequences behind the last are empty ones at its end.
+  const auto at = [batch](const int32_t* offsets, int s) {
+    return batch == 0 ? 0 : offsets[s < batch ? s : batch];
+  };
+  int before = 0;
+  for (int first = 0; first < t.max_batch; first += kThreads) {
+    const int s = first + threadIdx.x;
+    int rows = 0, row = 0, sum = 0;
+    Segment part[2];
+    if (s < t.max_batch) {
+      const int ends[2] = {at(padded, s), at(padded, s + 1)};
+      rows = t.home_segments(rank, s, ends[0], ends[1], num_rows, part);
+    }
+    Scan(scan).ExclusiveSum(rows, row, sum);
+    __syncthreads();
+    if (s < t.max_batch) t.store(x, rank, s, before + row, part);
+    before += sum;
+  }
+  if (rank != 0) return;
+  for (int s = threadIdx.x; s <= t.max_batch; s += kThreads) {
+    x.cu_seqlens[s] = at(cu_seqlens, s);
+    x.cu_seqlens_padded[s] = at(padded, s);
+  }
+}
+
+__device__ void clear(const LengthTables& t) {
+  for (const LengthTables::Side* x : {&t.q, &t.k}) {
+    for_each(x->home_rows, [&](int i) { x->global_of_home[i] = kNobody; });
+    for_each(x->max_rows, [&](int i) { x->home_of_global[i] = kNobody; });
+  }
+  for_each(t.num_lists * LengthTables::kBuckets, [&](int i) {
+    const LengthTables::List& list = t.lists[i / LengthTables::kBuckets];
+    list.counts[i % LengthTables::kBuckets] = 0;
+    list.cursors[i % LengthTables::kBuckets] = 0;
+  });
+}
+
+__device__ void weigh(const LengthTables& t, const LengthTables::List& list, int block,
+                      int blocks) {
+  for_each(list.num_slots(), block, blocks, [&](int slot) {
+    WorkItem item;
+    int bucket = LengthTables::kNoItem;
+    if (t.item_of(list, slot, item)) bucket = t.bucket_of(t.weight_of(list, slot, item));
+    list.bucket_of_slot[slot] = static_cast<uint8_t>(bucket);
+    if (bucket != LengthTables::kNoItem) atomicAdd(&list.counts[bucket], 1);
+  });
+}
+
+// Where each bucket of a list begins, in shared memory.
+__device__ void add_up(const LengthTables::List& list, int (&begins)[LengthTables::kBuckets]) {
+  constexpr int kOwn = LengthTables::kBuckets / kWarp;
+  __syncthreads();  // the list before is done with
+  if (threadIdx.x < kWarp) {
+    int own[kOwn], sum = 0;
+    for (int i = 0; i < kOwn; ++i) own[i] = list.counts[threadIdx.x * kOwn + i], sum += own[i];
+    int end = sum;
+    for (int lanes = 1; lanes < kWarp; lanes *= 2) {
+      const int left = __shfl_up_sync(~0u, end, lanes);
+      if (threadIdx.x >= lanes) end += left;
+    }
+    int begin = end - sum;
+    for (int i = 0; i < kOwn; ++i) begins[threadIdx.x * kOwn + i] = begin, begin += own[i];
+    if (threadIdx.x == kWarp - 1) *list.num_items = end;
+  }
+  __syncthreads();
+}
+
+__device__ void place(const LengthTables& t, const LengthTables::List& list, int block,
+                      int blocks) {
+  __shared__ int begins[LengthTables::kBuckets];
+  add_up(list, begins);
+  for_each(list.num_slots(), block, blocks, [&](int slot) {
+    const int bucket = list.bucket_of_slot[slot];
+    if (bucket == LengthTables::kNoItem) return;
+    WorkItem item;
+    t.item_of(list, slot, item);
+    list.items[begins[bucket] + atomicAdd(&list.cursors[bucket], 1)] = item;
+  });
+}
+
+__global__ void __launch_bounds__(kThreads, 1)
+    fill_kernel(const __grid_constant__ LengthTables t,
+                const __grid_constant__ DeviceLengths given) {
+  const auto grid = cooperative_groups::this_grid();
+  const int ranks = t.partition.cp_size;
+  for (int i = blockIdx.x; i < 2 * ranks; i += gridDim.x) {
+    if (i < ranks)
+      fill_home(t, t.q, given.cu_seqlens_q, given.cu_seqlens_q_padded, given.batch, i);
+    else
+      fill_home(t, t.k, given.cu_seqlens_k, given.cu_seqlens_k_padded, given.batch, i - ranks);
+  }
+  clear(t);
+  grid.sync();
+  for (const LengthTables::Side* x : {&t.q, &t.k})
+    for_each(ranks * x->rank_rows,
+             [&](int i) { t.map_row(*x, i / x->rank_rows, i % x->rank_rows); });
+  for (int b = 0; b < t.num_buffers; ++b)
+    for_each(t.num_partners(t.buffers[b]), [&](int i) { t.fill_partner(t.buffers[b], i); });
+  for_each_list(t, [&](const auto& list, int block, int blocks) { weigh(t, list, block, blocks); });
+  grid.sync();
+  for_each_list(t, [&](const auto& list, int block, int blocks) { place(t, list, block, blocks); });
+}
+
+}  // namespace
+
+void fill_length_tables(const LengthTables& tables, const DeviceLengths& lengths,
+                        cudaStream_t stream) {
+  int device = 0, processors = 0;
+  RINGSIDE_CUDA(cudaGetDevice(&device));
+  RINGSIDE_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  cudaLaunchAttribute cooperative{};
+  cooperative.id = cudaLaunchAttributeCooperative;
+  cooperative.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = processors;
+  config.blockDim = kThreads;
+  config.stream = stream;
+  config.attrs = &cooperative;
+  config.numAttrs = 1;
+  RINGSIDE_CUDA(cudaLaunchKernelEx(&config, fill_kernel, tables, lengths));
+}
+
+}  // namespace ringside
