@@ -156,11 +156,12 @@ class Program {
     program_ = std::make_unique<CudaProgram>(
         source, ProgramOptions{dim_qk_, dim_v_, q.type, score_options,
                                static_cast<float>(resolved.softmax_scale),
-                               poison ? Poison::on : Poison::off});
+                               poison ? Poison::on : Poison::off, options.sink.has_value()});
   }
 
  public:
   std::string family() const { return program_->family(); }
+  bool in_place() const { return program_->in_place(); }
   int64_t forward_bytes() const { return program_->forward_bytes(); }
   int64_t backward_bytes() const { return program_->backward_bytes(); }
 
@@ -182,7 +183,8 @@ class Program {
   }
 
   void backward(const std::vector<DeviceArray>& arrays, const std::optional<DeviceArray>& dsink,
-                const CallOptions& options, uintptr_t workspace, uintptr_t stream) const {
+                const CallOptions& options, bool deterministic, uintptr_t workspace,
+                uintptr_t stream) const {
     require(arrays.size() == 9, "expected dout, q, k, v, out, lse, dq, dk, dv");
     const auto x = operands(arrays[1], arrays[2], arrays[3]);
     const Extent out{rows_q(), heads(), dim_v_};
@@ -198,7 +200,7 @@ class Program {
                             floats(options.sink, "sink", heads()),
                             const_cast<float*>(floats(dsink, "dsink", heads())),
                             score_options(options),
-                            true,
+                            deterministic,
                             reinterpret_cast<void*>(workspace)};
     const py::gil_scoped_release release;
     const OnDevice on(device_);
@@ -283,12 +285,15 @@ PYBIND11_MODULE(_cuda_core, m) {
       .def("lengths_fitted", &Program::lengths_fitted, "stream"_a,
            "Whether all lengths since the last question fitted; synchronizes.")
       .def_property_readonly("family", &Program::family, "The kernels it runs.")
+      .def_property_readonly("in_place", &Program::in_place,
+                             "Whether kernels work on the caller's arrays.")
       .def_property_readonly("forward_bytes", &Program::forward_bytes, "Workspace of forward().")
       .def_property_readonly("backward_bytes", &Program::backward_bytes, "Workspace of backward().")
       .def("forward", &Program::forward, "arrays"_a, "options"_a, "workspace"_a, "stream"_a,
            "Launches on a stream; arrays are q, k, v, out, lse.")
-      .def("backward", &Program::backward, "arrays"_a, "dsink"_a, "options"_a, "workspace"_a,
-           "stream"_a, "Launches on a stream; arrays are dout, q, k, v, out, lse, dq, dk, dv.");
+      .def("backward", &Program::backward, "arrays"_a, "dsink"_a, "options"_a, "deterministic"_a,
+           "workspace"_a, "stream"_a,
+           "Launches on a stream; arrays are dout, q, k, v, out, lse, dq, dk, dv.");
   m.def(
       "problem",
       [] {

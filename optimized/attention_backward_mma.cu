@@ -323,10 +323,11 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     }
   }
   const int keys = item.end - item.begin;
-  add_rows<C::kQk, C::kSplit>(arguments.dk, key_row, keys, kv_head, shape.head_dim_qk, warp_key,
-                              DkColumns::first_column(part), shape.softmax_scale, dk);
-  add_rows<C::kV, C::kSplit>(arguments.dv, key_row, keys, kv_head, shape.head_dim_v, warp_key,
-                             DvColumns::first_column(part), 1, dv);
+  put_rows<T, C::kQk, C::kSplit>(arguments.is_final, arguments.dk, key_row, keys, kv_head,
+                                 shape.head_dim_qk, warp_key, DkColumns::first_column(part),
+                                 shape.softmax_scale, dk);
+  put_rows<T, C::kV, C::kSplit>(arguments.is_final, arguments.dv, key_row, keys, kv_head,
+                                shape.head_dim_v, warp_key, DvColumns::first_column(part), 1, dv);
 }
 
 template <typename C>

@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(C::kThreads)
     as_left_operand<T>(ds, grads);
     multiply_columns<T, C::kQk, 1>(dq, ds, QkTile::lane_down(k_tile));
   }
-  add_rows<C::kQk, 1>(arguments.dq, first_row, item.end - item.begin, head, shape.head_dim_qk,
-                      warp_row, 0, shape.softmax_scale, dq);
+  put_rows<T, C::kQk, 1>(arguments.is_final, arguments.dq, first_row, item.end - item.begin, head,
+                         shape.head_dim_qk, warp_row, 0, shape.softmax_scale, dq);
 }
 
 }  // namespace

@@ -136,33 +136,44 @@ struct OnlineSoftmax {
   }
 };
 
-// Merges a warp's rows into the accumulators. Where nothing was seen before, nothing is read.
+// Merges a warp's rows into the accumulators; where nothing was seen before, nothing is read. Final
+// rows are written in T instead, zeros where nothing was seen.
 template <typename C>
 __device__ void merge(const ForwardArguments& arguments, const WorkItem& item, int head,
                       int warp_row, const OnlineSoftmax<C>& softmax,
                       const typename C::Output& output) {
+  using T = typename C::T;
   const AttentionShape& shape = arguments.shape;
-  const int lane = threadIdx.x % 32;
+  const int lane = threadIdx.x % 32, column = lane % 4 * 2;
 #pragma unroll
   for (int m = 0; m < C::kM; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float sum = quad_sum(softmax.sum[m][half]);
       const int row = item.begin + warp_row + 16 * m + 8 * half + lane / 4;
-      const bool stored = row < item.end && sum != 0;
+      const bool inside = row < item.end, stored = inside && sum != 0;
       const int64_t physical = int64_t{item.own.row} + row;
       float* lse = arguments.lse + physical * shape.num_heads + head;
       const float own_lse = softmax.top[m][half] * folded_scale(shape) + logf(sum);
       const auto weights = merge_weights(stored ? *lse : -INFINITY, own_lse);
       __syncwarp();  // the four lanes of a row have read it
-      if (!stored) continue;
-      if (lane % 4 == 0) *lse = weights.lse;
-      const float factor = weights.b / sum;
-      float* to = row_of<float>(arguments.out, physical, head) + lane % 4 * 2;
+      if (stored && lane % 4 == 0) *lse = weights.lse;
+      const float factor = stored ? weights.b / sum : 0;
+      if (arguments.is_final) {
+        if (!inside) continue;
+        T* to = row_of<T>(arguments.out, physical, head) + column;
 #pragma unroll
-      for (int n = 0; n < C::kV / 8; ++n)
-        if (8 * n < shape.head_dim_v)
-          add_pair(to + 8 * n, weights.a, factor, &output[m][n][2 * half]);
+        for (int n = 0; n < C::kV / 8; ++n)
+          if (8 * n < shape.head_dim_v)
+            *reinterpret_cast<uint32_t*>(to + 8 * n) =
+                pack<T>(factor * output[m][n][2 * half], factor * output[m][n][2 * half + 1]);
+      } else if (stored) {
+        float* to = row_of<float>(arguments.out, physical, head) + column;
+#pragma unroll
+        for (int n = 0; n < C::kV / 8; ++n)
+          if (8 * n < shape.head_dim_v)
+            add_pair(to + 8 * n, weights.a, factor, &output[m][n][2 * half]);
+      }
     }
 }
 
@@ -259,7 +270,8 @@ KernelFamily mma_family() {
           .backward_query_rows = mma::backward_query_rows,
           .backward_key_rows = mma::backward_key_rows,
           .forward = mma::forward,
-          .backward = mma::backward};
+          .backward = mma::backward,
+          .final_results = true};
 }
 
 }  // namespace ringside

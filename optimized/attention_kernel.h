@@ -7,6 +7,9 @@
 //
 //   out, lse   merged (partial.h): a row that the launch does not see keeps what it had
 //   dq, dk, dv added to
+//
+// Where one launch is all there is, a family may write final results in the operands' type instead,
+// rows of its items only: see `is_final`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -54,6 +57,7 @@ struct ForwardArguments {
   float* lse = nullptr;  // float32 [rows_q, heads], merged into
   WorkList work;         // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
+  bool is_final = false;  // out is written in shape.type; lse holds -inf before
 };
 
 struct BackwardArguments {
@@ -66,6 +70,7 @@ struct BackwardArguments {
   WorkList keys;                 // items are key blocks
   bool deterministic = false;    // bit-equal results from run to run
   ScoreOptions options;
+  bool is_final = false;  // dk, dv and, where deterministic, dq are written in shape.type
 };
 
 struct KernelFamily {
@@ -77,6 +82,7 @@ struct KernelFamily {
   cudaError_t (*forward)(const ForwardArguments& arguments, cudaStream_t stream);
   cudaError_t (*backward)(const BackwardArguments& arguments, cudaStream_t stream);
   bool score_options = false;  // whether it knows softcap, ALiBi and dropout
+  bool final_results = false;  // whether it knows `is_final`
 };
 
 std::span<const KernelFamily> kernel_families();  // the preferred one first

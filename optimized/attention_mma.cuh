@@ -91,13 +91,11 @@ __device__ inline void add_pair(float* to, float before, float factor, const flo
   *reinterpret_cast<float2*>(to) = value;
 }
 
-// Adds a warp's rows to global memory, 16 bytes at a time: neighbouring lanes swap halves of two
-// groups of columns, so that each holds four neighbours. Atomic, as dq needs; dk and dv have one
-// writer, for whom this is an addition that waits for no answer.
-template <int Dim, int Warps, int M, int N>
-__device__ inline void add_rows(const DeviceMatrix& to, int64_t first_row, int rows, int head,
-                                int dim, int warp_row, int first_column, float scale,
-                                const Accumulator (&sum)[M][N]) {
+// put(row, column, a, b, c, d) for a warp's rows, four columns at a time: neighbouring lanes swap
+// halves of two groups of columns, so that each holds four neighbours.
+template <int Dim, int Warps, int M, int N, typename Put>
+__device__ inline void for_each_four(int rows, int dim, int warp_row, int first_column, float scale,
+                                     const Accumulator (&sum)[M][N], Put put) {
   const int lane = threadIdx.x % 32;
   const bool odd = lane % 2;
   const int lane_column = first_column + (odd ? 8 : 0) + lane % 4 / 2 * 4;
@@ -106,20 +104,48 @@ __device__ inline void add_rows(const DeviceMatrix& to, int64_t first_row, int r
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = warp_row + 16 * m + 8 * half + lane / 4;
-      float* row_begin = row_of<float>(to, first_row + row, head) + lane_column;
 #pragma unroll
       for (int n = 0; n < N; n += 2) {
         const float *left = &sum[m][n][2 * half], *right = &sum[m][n + 1][2 * half];
         const float x = __shfl_xor_sync(~0u, odd ? left[0] : right[0], 1);
         const float y = __shfl_xor_sync(~0u, odd ? left[1] : right[1], 1);
-        const int column = Dealt<Dim, Warps>::column(n);
-        if (row >= rows || lane_column + column >= dim) continue;
+        const int column = lane_column + Dealt<Dim, Warps>::column(n);
+        if (row >= rows || column >= dim) continue;
         if (odd)
-          add_4(row_begin + column, scale * x, scale * y, scale * right[0], scale * right[1]);
+          put(row, column, scale * x, scale * y, scale * right[0], scale * right[1]);
         else
-          add_4(row_begin + column, scale * left[0], scale * left[1], scale * x, scale * y);
+          put(row, column, scale * left[0], scale * left[1], scale * x, scale * y);
       }
     }
+}
+
+// Adds a warp's rows to global memory. Atomic, as dq needs; dk and dv have one writer, for whom
+// this is an addition that waits for no answer.
+template <int Dim, int Warps, int M, int N>
+__device__ inline void add_rows(const DeviceMatrix& to, int64_t first_row, int rows, int head,
+                                int dim, int warp_row, int first_column, float scale,
+                                const Accumulator (&sum)[M][N]) {
+  float* begin = row_of<float>(to, first_row, head);
+  for_each_four<Dim, Warps>(rows, dim, warp_row, first_column, scale, sum,
+                            [&](int row, int column, float a, float b, float c, float d) {
+                              add_4(begin + row * to.row_stride + column, a, b, c, d);
+                            });
+}
+
+// The same for rows that this launch alone writes: in T if they are final, else added.
+template <typename T, int Dim, int Warps, int M, int N>
+__device__ inline void put_rows(bool is_final, const DeviceMatrix& to, int64_t first_row, int rows,
+                                int head, int dim, int warp_row, int first_column, float scale,
+                                const Accumulator (&sum)[M][N]) {
+  if (!is_final) {
+    add_rows<Dim, Warps>(to, first_row, rows, head, dim, warp_row, first_column, scale, sum);
+    return;
+  }
+  T* begin = row_of<T>(to, first_row, head);
+  for_each_four<Dim, Warps>(rows, dim, warp_row, first_column, scale, sum,
+                            [&](int row, int column, float a, float b, float c, float d) {
+                              store_4(begin + row * to.row_stride + column, a, b, c, d);
+                            });
 }
 
 // Hides the keys of a block that a query row does not see. scores are [query rows][keys]; each lane

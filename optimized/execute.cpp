@@ -55,8 +55,13 @@ CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOpt
       tables(source,
              {family.forward_rows(shape), family.backward_query_rows(shape),
               family.backward_key_rows(shape)},
-             o.poison == Poison::on ? kGapRows : 0) {
-  place_buffers();
+             o.poison == Poison::on ? kGapRows : 0),
+      in_place(family.final_results && !o.sinks && tables.rows_stay && tables.q.size() == 1 &&
+               tables.kv.size() == 1 && tables.steps.size() == 1) {
+  if (in_place)
+    place_buffers_in_place();
+  else
+    place_buffers();
 }
 
 void CudaProgram::Parts::place_buffers() {
@@ -77,6 +82,14 @@ void CudaProgram::Parts::place_buffers() {
   backward.v = place_each(backward.arena, tables.kv, v * element);
   backward.dk = place_in_turn(backward.arena, tables.kv, qk * f32);
   backward.dv = place_in_turn(backward.arena, tables.kv, v * f32);
+}
+
+void CudaProgram::Parts::place_buffers_in_place() {
+  const int64_t f32 = sizeof(float);
+  forward.lse = place_each(forward.arena, tables.q, f32);
+  backward.lse = place_each(backward.arena, tables.q, f32);
+  backward.delta = place_each(backward.arena, tables.q, f32);
+  backward.dq = place_each(backward.arena, tables.q, shape.head_dim_qk * f32);
 }
 
 CudaProgram::CudaProgram(const Plan& plan, const ProgramOptions& options)
@@ -103,6 +116,7 @@ bool CudaProgram::lengths_fitted(cudaStream_t stream) const {
   return status == 0;
 }
 
+bool CudaProgram::in_place() const { return parts_->in_place; }
 int64_t CudaProgram::forward_bytes() const { return parts_->forward.arena.bytes(); }
 int64_t CudaProgram::backward_bytes() const { return parts_->backward.arena.bytes(); }
 

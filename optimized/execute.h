@@ -4,7 +4,8 @@
 // Making a CudaProgram allocates and uploads; running it does neither. forward() and backward() are
 // asynchronous on the caller's stream, work in a workspace of the caller's (or of the program's
 // making, see DeviceMemory) and read nothing back. In each step, one launch serves all ranks that
-// hold the same heads.
+// hold the same heads. A plan of one rank that owns all rows in order moves none: kernels read and
+// write the caller's arrays.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,6 +29,7 @@ struct ProgramOptions {
   bool score_options = false;               // softcap, ALiBi or dropout will be asked for
   float softmax_scale = 1;
   Poison poison = Poison::off;
+  bool sinks = true;  // whether calls may bring sinks
 };
 
 struct ForwardCall {
@@ -63,6 +65,7 @@ class CudaProgram {
   bool lengths_fitted(cudaStream_t stream) const;  // since it was last asked; synchronizes
 
   const char* family() const;  // whose kernels it runs
+  bool in_place() const;       // whether they work on the caller's arrays, 16-byte aligned then
   int64_t forward_bytes() const;
   int64_t backward_bytes() const;
   void forward(const ForwardCall& call, cudaStream_t stream) const;

@@ -95,6 +95,7 @@ class Backward {
 }  // namespace
 
 void CudaProgram::backward(const BackwardCall& call, cudaStream_t stream) const {
+  if (parts_->in_place) return parts_->backward_in_place(call, stream);
   Backward backward(*parts_, call, stream);
   backward.bring_home();
   backward.exchange_all();

@@ -84,6 +84,7 @@ class Forward {
 }  // namespace
 
 void CudaProgram::forward(const ForwardCall& call, cudaStream_t stream) const {
+  if (parts_->in_place) return parts_->forward_in_place(call, stream);
   Forward forward(*parts_, call, stream);
   forward.bring_home();
   for (const StepTables& step : parts_->tables.steps) {

@@ -28,12 +28,16 @@ struct CudaProgram::Parts {
   AttentionShape shape;  // head numbers are those of the launch
   KernelFamily family;
   ProgramTables tables;
+  bool in_place;  // kernels work on the caller's arrays
   ForwardPlaces forward;
   BackwardPlaces backward;
 
   // `source` is a Plan or a Capacity.
   template <typename Source>
   Parts(const Source& source, int group_size, const ProgramOptions& o);
+
+  void forward_in_place(const ForwardCall& call, cudaStream_t stream) const;
+  void backward_in_place(const BackwardCall& call, cudaStream_t stream) const;
 
   AttentionShape shape_of(const Launch& launch) const {
     AttentionShape s = shape;
@@ -46,6 +50,7 @@ struct CudaProgram::Parts {
 
  private:
   void place_buffers();
+  void place_buffers_in_place();
 };
 
 // One call: the program's tables, the caller's workspace and stream.

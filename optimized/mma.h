@@ -100,6 +100,12 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
+// Four neighbours (8-byte aligned) in a 16-bit type.
+template <typename T>
+__device__ inline void store_4(T* to, float a, float b, float c, float d) {
+  *reinterpret_cast<uint2*>(to) = {pack<T>(a, b), pack<T>(c, d)};
+}
+
 // Adds four neighbours (16-byte aligned) to global memory, each atomically, and waits for no
 // answer.
 __device__ inline void add_4(float* to, float a, float b, float c, float d) {

@@ -200,6 +200,22 @@ __global__ void sink_gradients_kernel(RowMap map, Sinks sinks, const float* lse,
   if (threadIdx.x == 0) dsink[head] = static_cast<float>(sums[0]);
 }
 
+// A warp looks at as many rows as it has lanes, then clears those it must together.
+template <typename T>
+__global__ void clear_unseen_kernel(UnseenRows unseen, RowsOf which, GlobalArray x, int rows) {
+  const int first = (blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes) * kLanes;
+  const int lane = threadIdx.x % kLanes, own = first + lane;
+  bool clear = false;
+  if (own < rows) clear = which == RowsOf::queries ? unseen.query(own) : unseen.key(own);
+  for (unsigned todo = __ballot_sync(~0u, clear); todo != 0; todo &= todo - 1) {
+    const int row = first + __ffs(static_cast<int>(todo)) - 1;
+    for (int head = 0; head < x.heads; ++head) {
+      T* to = static_cast<T*>(x.matrix.data) + offset_of(x.matrix, row, head);
+      for (int d = lane; d < x.dim; d += kLanes) assign(to[d], 0);
+    }
+  }
+}
+
 __global__ void fill_kernel(float* x, int64_t size, float value) {
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < size;
        i += int64_t{gridDim.x} * kThreads)
@@ -289,6 +305,16 @@ void merge(Span<CellBlock> blocks, const Results& from, const Results& to, int d
            cudaStream_t stream) {
   if (blocks.size == 0) return;
   merge_kernel<<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, to, dim);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void clear_unseen(const UnseenRows& unseen, RowsOf which, const GlobalArray& x, int rows,
+                  cudaStream_t stream) {
+  if (rows == 0) return;
+  const unsigned blocks = static_cast<unsigned>((rows + kThreads - 1) / kThreads);
+  with_type(x.type, [&]<typename T>(T) {
+    clear_unseen_kernel<T><<<blocks, kThreads, 0, stream>>>(unseen, which, x, rows);
+  });
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

@@ -9,6 +9,7 @@
 
 #include "optimized/attention_kernel.h"
 #include "optimized/move_tables.h"
+#include "optimized/unseen_rows.h"
 
 namespace ringside::move {
 
@@ -53,6 +54,11 @@ struct Results {  // partial results (partial.h), a cell each
 };
 void merge(Span<CellBlock> blocks, const Results& from, const Results& to, int dim,
            cudaStream_t stream);
+
+// Zeroes the rows that no attention kernel writes.
+enum class RowsOf : int8_t { queries, keys };
+void clear_unseen(const UnseenRows& unseen, RowsOf which, const GlobalArray& x, int rows,
+                  cudaStream_t stream);
 
 void fill(float* x, int64_t size, float value, cudaStream_t stream);
 

@@ -4,14 +4,28 @@
 #include <utility>
 
 namespace ringside {
+namespace {
+
+bool in_order(const HostRowMap& map, int first) {
+  for (size_t row = 0; row < map.home_of_global.size(); ++row)
+    if (map.home_of_global[row] != first + static_cast<int>(row)) return false;
+  return true;
+}
+
+}  // namespace
 
 ProgramTables::ProgramTables(const Plan& plan, const ItemRows& rows, int gap)
     : problem(plan.problem) {
   start(plan, gap);
-  q_rows = add(home_rows(plan, Operand::q, q[0].stack));
-  kv_rows = add(home_rows(plan, Operand::kv, kv[0].stack));
+  const HostRowMap of_q = home_rows(plan, Operand::q, q[0].stack);
+  const HostRowMap of_kv = home_rows(plan, Operand::kv, kv[0].stack);
+  rows_stay = plan.cp_size() == 1 && in_order(of_q, gap) && in_order(of_kv, gap);
+  q_rows = add(of_q);
+  kv_rows = add(of_kv);
   cu_seqlens_q = device.add(problem.layout_q.cu_seqlens());
   cu_seqlens_k = device.add(problem.layout_k.cu_seqlens());
+  cu_seqlens_q_padded = device.add(problem.layout_q.cu_seqlens_padded());
+  cu_seqlens_k_padded = device.add(problem.layout_k.cu_seqlens_padded());
   for (int step = 0; step < plan.num_steps(); ++step) {
     add_epoch(plan, step, Operand::q, gap);
     add_epoch(plan, step, Operand::kv, gap);
@@ -83,6 +97,12 @@ WorkTable ProgramTables::add(const HostWorkList& list) {
 
 RowTables ProgramTables::add(const HostRowMap& map) {
   return {device.add(map.global_of_home), device.add(map.home_of_global)};
+}
+
+UnseenRows ProgramTables::unseen_rows() const {
+  return {{device.at(cu_seqlens_q), device.at(cu_seqlens_q_padded), cu_seqlens_q.size - 1},
+          {device.at(cu_seqlens_k), device.at(cu_seqlens_k_padded), cu_seqlens_k.size - 1},
+          problem.mask};
 }
 
 WorkList ProgramTables::work_list(const WorkTable& table) const {

@@ -54,7 +54,8 @@ struct ProgramTables {
   std::vector<Epoch> q, kv;
   std::vector<StepTables> steps;
   RowTables q_rows, kv_rows;
-  TableOf<int32_t> cu_seqlens_q, cu_seqlens_k;
+  TableOf<int32_t> cu_seqlens_q, cu_seqlens_k, cu_seqlens_q_padded, cu_seqlens_k_padded;
+  bool rows_stay = false;  // one rank owns every row, in order: nothing needs to move
   DeviceTables device;
   LengthTables lengths;  // what set_lengths fills; of a fixed plan, nothing
 
@@ -66,6 +67,7 @@ struct ProgramTables {
     return {device.at(table), table.size};
   }
   WorkList work_list(const WorkTable& table) const;
+  UnseenRows unseen_rows() const;
   move::RowMap row_map(const RowTables& rows) const {
     return {span(rows.global_of_home), span(rows.home_of_global)};
   }

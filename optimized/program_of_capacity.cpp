@@ -9,8 +9,13 @@ class CapacityTables {
  public:
   CapacityTables(ProgramTables& tables, const Capacity& capacity, const Plan& stand_in)
       : t_(tables), c_(capacity), plan_(stand_in), lists_(capacity, stand_in, tables.lengths) {
-    q_side_ = reserve_side(t_.lengths.q, t_.q[0].stack, t_.q_rows, t_.cu_seqlens_q);
-    k_side_ = reserve_side(t_.lengths.k, t_.kv[0].stack, t_.kv_rows, t_.cu_seqlens_k);
+    t_.rows_stay = c_.cp_size == 1;  // whichever the partition
+    t_.cu_seqlens_q = t_.device.reserve<int32_t>(c_.max_sequences + 1);
+    t_.cu_seqlens_k = t_.device.reserve<int32_t>(c_.max_sequences + 1);
+    t_.cu_seqlens_q_padded = t_.device.reserve<int32_t>(c_.max_sequences + 1);
+    t_.cu_seqlens_k_padded = t_.device.reserve<int32_t>(c_.max_sequences + 1);
+    q_side_ = reserve_side(t_.lengths.q, t_.q[0].stack, t_.q_rows);
+    k_side_ = reserve_side(t_.lengths.k, t_.kv[0].stack, t_.kv_rows);
     status_ = t_.device.add(std::vector<int32_t>{0});
   }
 
@@ -53,8 +58,8 @@ class CapacityTables {
     const auto lists = t_.device.add(lists_.lists);
     t_.device.upload();
     LengthTables& l = t_.lengths;
-    point(l.q, q_side_, t_.q_rows, t_.cu_seqlens_q);
-    point(l.k, k_side_, t_.kv_rows, t_.cu_seqlens_k);
+    point(l.q, q_side_, t_.q_rows, t_.cu_seqlens_q, t_.cu_seqlens_q_padded);
+    point(l.k, k_side_, t_.kv_rows, t_.cu_seqlens_k, t_.cu_seqlens_k_padded);
     l.owners = t_.device.at(owners);
     l.buffers = t_.device.at(buffers), l.num_buffers = buffers.size;
     l.runs = t_.device.at(runs);
@@ -65,25 +70,23 @@ class CapacityTables {
 
  private:
   struct SideTables {
-    TableOf<int32_t> cu_seqlens_padded, home_row_of_rank;
+    TableOf<int32_t> home_row_of_rank;
     TableOf<Segment> segments;
   };
 
-  SideTables reserve_side(LengthTables::Side& side, const RankStack& home, RowTables& rows,
-                          TableOf<int32_t>& cu_seqlens) {
+  SideTables reserve_side(LengthTables::Side& side, const RankStack& home, RowTables& rows) {
     side.home_rows = home.matrices[0].rows;
     rows = {t_.device.reserve<int32_t>(side.home_rows), t_.device.reserve<int32_t>(side.max_rows)};
-    cu_seqlens = t_.device.reserve<int32_t>(c_.max_sequences + 1);
     std::vector<int32_t> row_of_rank;
     for (const RankStack::Place& place : home.of_rank) row_of_rank.push_back(place.row);
-    return {t_.device.reserve<int32_t>(c_.max_sequences + 1), t_.device.add(row_of_rank),
+    return {t_.device.add(row_of_rank),
             t_.device.reserve<Segment>(int64_t{c_.cp_size} * t_.lengths.segments_of_rank())};
   }
 
   void point(LengthTables::Side& side, const SideTables& tables, const RowTables& rows,
-             TableOf<int32_t> cu_seqlens) const {
+             TableOf<int32_t> cu_seqlens, TableOf<int32_t> cu_seqlens_padded) const {
     side.cu_seqlens = t_.device.at(cu_seqlens);
-    side.cu_seqlens_padded = t_.device.at(tables.cu_seqlens_padded);
+    side.cu_seqlens_padded = t_.device.at(cu_seqlens_padded);
     side.segments = t_.device.at(tables.segments);
     side.home_row_of_rank = t_.device.at(tables.home_row_of_rank);
     side.global_of_home = t_.device.at(rows.global_of_home);

@@ -140,17 +140,24 @@ def test_a_captured_graph_replays_forward_and_backward(comm):
 
 
 @needs_gpu
-def test_results_are_the_same_bits_from_run_to_run():
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("cp_size", [1, 4])
+def test_results_are_the_same_bits_from_run_to_run(dtype, cp_size):
     import torch
 
-    plan, (q, k, v, dout) = plan_and_arrays()
+    plan = rs.plan(LAYOUT, cp_size=cp_size, num_heads=4, num_kv_heads=2)
+    _, (q, k, v, dout) = plan_and_arrays(dtype)
+
+    def backward(out, lse):
+        return plan.attention_backward(dout, q, k, v, out, lse, deterministic=True, backend="cuda")
+
     out, lse = plan.attention(q, k, v, backend="cuda")
-    grads = plan.attention_backward(dout, q, k, v, out, lse, backend="cuda")
+    grads = backward(out, lse)
     for _ in range(100):
         again = plan.attention(q, k, v, backend="cuda")
         assert torch.equal(again[0], out) and torch.equal(again[1], lse)
     for _ in range(20):
-        again = plan.attention_backward(dout, q, k, v, out, lse, backend="cuda")
+        again = backward(out, lse)
         assert all(torch.equal(a, b) for a, b in zip(again, grads, strict=True))
 
 

@@ -39,10 +39,13 @@ class Torch:
         dtype = str(x.dtype).removeprefix("torch.")
         return cuda_core().DeviceArray(x.data_ptr(), dtype, list(x.shape), list(x.stride()))
 
-    def with_rows_contiguous(self, x: Any) -> Any:
-        """x, copied unless its last dimension is dense."""
+    def ready(self, x: Any) -> Any:
+        """x, copied unless its last dimension is dense and its rows are aligned for kernels."""
         x = x.detach()
-        return x if x.ndim == 0 or x.stride(-1) == 1 else x.contiguous()
+        dense = x.ndim == 0 or x.stride(-1) == 1
+        if dense and _aligned(x.data_ptr(), x.shape, x.stride(), x.element_size()):
+            return x
+        return x.clone(memory_format=self.torch.contiguous_format)
 
     def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
         """An array on the device of `like`."""
@@ -78,10 +81,13 @@ class Cupy:
         strides = [stride // x.itemsize for stride in x.strides]
         return cuda_core().DeviceArray(x.data.ptr, x.dtype.name, list(x.shape), strides)
 
-    def with_rows_contiguous(self, x: Any) -> Any:
-        """x, copied unless its last dimension is dense."""
+    def ready(self, x: Any) -> Any:
+        """x, copied unless its last dimension is dense and its rows are aligned for kernels."""
         dense = x.ndim == 0 or x.strides[-1] == x.itemsize
-        return x if dense else self.cupy.ascontiguousarray(x)
+        strides = [stride // x.itemsize for stride in x.strides]
+        if dense and _aligned(x.data.ptr, x.shape, strides, x.itemsize):
+            return x
+        return x.copy(order="C")
 
     def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
         """An array on the current device."""
@@ -98,6 +104,14 @@ class Cupy:
 
 
 Library = Torch | Cupy
+
+
+def _aligned(pointer: int, shape: Sequence[int], strides: Sequence[int], size: int) -> bool:
+    """Whether every row of every head begins at a multiple of 16 bytes, where dims allow it."""
+    if len(shape) != 3 or size != 2 or shape[2] % 8 != 0:
+        return True
+    steps = [s for n, s in zip(shape[:2], strides[:2], strict=True) if n > 1]
+    return pointer % 16 == 0 and all(step * size % 16 == 0 for step in steps)
 
 
 def has_cuda_core() -> bool:
@@ -153,7 +167,7 @@ class Call:
         for name, x in arrays.items():
             if not self.library.owns(x) or self.library.device(x) != self.device:
                 raise TypeError(f"{name} is not on q's device or not q's kind of array; convert it")
-        self.arrays = {name: self.library.with_rows_contiguous(x) for name, x in arrays.items()}
+        self.arrays = {name: self.library.ready(x) for name, x in arrays.items()}
         self.like = self.arrays["q"]
         self.sink = self._vector(options.sink)
         self.slopes = self._vector(options.alibi_slopes)
@@ -166,7 +180,8 @@ class Call:
         o, arrays, programs = self.options, self.arrays, self.plan._programs
         key = (
             (str(arrays["q"].dtype), arrays["q"].shape[-1], arrays["v"].shape[-1], self.device),
-            (o.softmax_scale, o.softcap != 0, o.dropout_p != 0, o.alibi_slopes is not None),
+            (o.softmax_scale, o.softcap != 0, o.dropout_p != 0),
+            (o.alibi_slopes is not None, o.sink is not None),
             poison,
         )
         if key not in programs:
@@ -192,12 +207,16 @@ class Call:
         """For the C++ half."""
         return None if x is None else self.library.describe(x)
 
-    def run(self, launch: Any, bytes_needed: int, arrays: Sequence[Any], *more: Any) -> None:
-        """Calls launch(arrays, *more, options, workspace, stream) on the current stream."""
+    def run(self, launch: Any, bytes_needed: int, arrays: Sequence[Any], **more: Any) -> None:
+        """Calls launch(arrays, options, ...) on the current stream."""
         workspace = self.library.empty((max(bytes_needed, 1),), self.like, "uint8")
-        pointers = [self.describe(x) for x in arrays]
-        stream = self.library.stream(self.device)
-        launch(pointers, *more, self._core_options(), _pointer(workspace), stream)
+        launch(
+            [self.describe(x) for x in arrays],
+            options=self._core_options(),
+            workspace=_pointer(workspace),
+            stream=self.library.stream(self.device),
+            **more,
+        )
 
 
 def _pointer(x: Any) -> int:
@@ -231,9 +250,7 @@ class Lengths:
                     f"{name} has shape {tuple(x.shape)}; expected [batch+1] for one batch of at "
                     f"most max_sequences={max_sequences}"
                 )
-        self.arrays = {
-            name: self.library.with_rows_contiguous(x) for name, x in self.arrays.items()
-        }
+        self.arrays = {name: self.library.ready(x) for name, x in self.arrays.items()}
 
     def set(self, program: Any) -> None:
         """Rewrites a program's tables, on the current stream."""
@@ -260,7 +277,12 @@ def attention(
 
 
 def attention_backward(
-    plan: AnyPlan, arrays: dict[str, Any], options: Options, *, poison: bool = False
+    plan: AnyPlan,
+    arrays: dict[str, Any],
+    options: Options,
+    *,
+    deterministic: bool = False,
+    poison: bool = False,
 ) -> tuple[Any, Any, Any, Any]:
     """(dq, dk, dv, dsink) on the device; arrays are dout, q, k, v, out, lse."""
     call = Call(plan, arrays, options, poison=poison)
@@ -270,5 +292,11 @@ def attention_backward(
     if call.sink is not None:
         dsink = call.library.empty((plan.num_heads,), call.like, "float32")
     everything = [*(x[name] for name in ("dout", "q", "k", "v", "out", "lse")), *grads]
-    call.run(call.program.backward, call.program.backward_bytes, everything, call.describe(dsink))
+    call.run(
+        call.program.backward,
+        call.program.backward_bytes,
+        everything,
+        dsink=call.describe(dsink),
+        deterministic=deterministic,
+    )
     return (*grads, dsink)

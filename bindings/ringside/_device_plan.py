@@ -132,11 +132,22 @@ class DevicePlan:
         return _cuda.attention(self, q, k, v, Options(**options))
 
     def attention_backward(
-        self, dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, **options: Any
+        self,
+        dout: Any,
+        q: Any,
+        k: Any,
+        v: Any,
+        out: Any,
+        lse: Any,
+        *,
+        deterministic: bool = False,
+        **options: Any,
     ) -> tuple[Any, ...]:
         """(dq, dk, dv), and dsink where there is a sink; as Plan.attention_backward."""
         arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
-        *grads, dsink = _cuda.attention_backward(self, arrays, Options(**options))
+        *grads, dsink = _cuda.attention_backward(
+            self, arrays, Options(**options), deterministic=deterministic
+        )
         return (*grads, dsink) if dsink is not None else tuple(grads)
 
     def _prepare(self, program: Any) -> None:

@@ -247,6 +247,7 @@ class Plan(_core.Plan):
         dropout_p: float = 0.0,
         dropout_seed: int = 0,
         qkv_format: QkvFormat = "thd",
+        deterministic: bool = False,
         backend: str = "reference",
     ) -> tuple[npt.NDArray[np.float64], ...]:
         """Gradients of sum(dout * out): the transposed plan, steps reversed, exchanges transposed.
@@ -254,6 +255,8 @@ class Plan(_core.Plan):
         Args:
             dout: shaped like out.
             out, lse: what attention() returned for the same arguments.
+            deterministic: bit-equal results from run to run. The reference and the float32
+                kernels always are; on tensor cores it costs a second pass over the scores.
             The rest as for attention().
 
         Returns:
@@ -282,7 +285,7 @@ class Plan(_core.Plan):
         lse = lse_to_thd(lse, qkv_format)
         if backend == "cuda":
             arrays = {name: x for (_, name), x in zip(named, thd, strict=True)} | {"lse": lse}
-            grads = _cuda.attention_backward(self, arrays, options)
+            grads = _cuda.attention_backward(self, arrays, options, deterministic=deterministic)
         else:
             grads = super().attention_backward(*thd, lse, options.to_core(), backend)
         return gradients(grads, sink is not None, qkv_format, self.layout_q.num_sequences)

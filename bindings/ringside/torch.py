@@ -14,10 +14,12 @@ from ringside._plan import Plan
 
 class _VarlenAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, sink: Any, plan: Any, keywords: Any) -> Any:
+    def forward(
+        ctx: Any, q: Any, k: Any, v: Any, sink: Any, plan: Any, deterministic: bool, keywords: Any
+    ) -> Any:
         out, lse = _cuda.attention(plan, q, k, v, Options(sink=sink, **keywords))
         ctx.save_for_backward(q, k, v, sink, out, lse)
-        ctx.plan, ctx.keywords = plan, keywords
+        ctx.plan, ctx.keywords, ctx.deterministic = plan, keywords, deterministic
         ctx.lengths = getattr(plan, "_version", 0)
         ctx.mark_non_differentiable(lse)
         return out, lse
@@ -32,10 +34,12 @@ class _VarlenAttention(torch.autograd.Function):
             )
         arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
         options = Options(sink=sink, **ctx.keywords)
-        dq, dk, dv, dsink = _cuda.attention_backward(ctx.plan, arrays, options)
+        dq, dk, dv, dsink = _cuda.attention_backward(
+            ctx.plan, arrays, options, deterministic=ctx.deterministic
+        )
         if dsink is not None:
             dsink = dsink.to(sink.dtype)
-        return dq, dk, dv, dsink, None, None
+        return dq, dk, dv, dsink, None, None, None
 
 
 def varlen_attention(
@@ -50,6 +54,7 @@ def varlen_attention(
     alibi_slopes: torch.Tensor | None = None,
     dropout_p: float = 0.0,
     dropout_seed: int = 0,
+    deterministic: bool = False,
     return_lse: bool = False,
 ) -> Any:
     """Packed attention of CUDA tensors, every rank of the plan on one GPU; differentiable.
@@ -59,6 +64,7 @@ def varlen_attention(
             likewise, see Plan.attention.
         plan: cp_size=1 for plain packed attention; a DevicePlan where lengths stay on the GPU.
         sink: [num_heads], differentiable.
+        deterministic: bit-equal gradients from run to run, at some cost.
         return_lse: return (out, lse); lse is not differentiable.
         The rest as for ringside.attention.
 
@@ -76,5 +82,5 @@ def varlen_attention(
         "dropout_p": dropout_p,
         "dropout_seed": dropout_seed,
     }
-    out, lse = _VarlenAttention.apply(q, k, v, sink, plan, keywords)
+    out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, keywords)
     return (out, lse) if return_lse else out

@@ -1,0 +1,37 @@
+// Which rows kernels leave alone, by closed forms, against asking the mask about every pair.
+#include "optimized/unseen_rows.h"
+
+#include <gtest/gtest.h>
+
+#include "reference/test_random_case.h"
+
+namespace ringside {
+namespace {
+
+using testing::Random;
+
+TEST(UnseenRows, AreThoseOfNoVisiblePair) {
+  Random random(1);
+  for (int number = 0; number < 20'000; ++number) {
+    const Problem p = testing::random_problem(random);
+    const auto rows = [](const PackedLayout& x) {
+      return RowsOfLayout{x.cu_seqlens().data(), x.cu_seqlens_padded().data(), x.batch()};
+    };
+    const UnseenRows unseen{rows(p.layout_q), rows(p.layout_k), p.mask};
+    std::vector<bool> q(p.layout_q.num_rows() + 3, true), k(p.layout_k.num_rows() + 3, true);
+    for (int s = 0; s < p.layout_q.batch(); ++s)
+      for (int i = 0; i < p.layout_q.len(s); ++i)
+        for (int j = 0; j < p.layout_k.len(s); ++j)
+          if (p.mask.allows(i, j, p.layout_q.len(s), p.layout_k.len(s)))
+            q[p.layout_q.row_begin(s) + i] = k[p.layout_k.row_begin(s) + j] = false;
+    for (size_t row = 0; row < q.size(); ++row)
+      ASSERT_EQ(q[row], unseen.query(static_cast<int>(row)))
+          << "query row " << row << ", case " << number;
+    for (size_t row = 0; row < k.size(); ++row)
+      ASSERT_EQ(k[row], unseen.key(static_cast<int>(row)))
+          << "key row " << row << ", case " << number;
+  }
+}
+
+}  // namespace
+}  // namespace ringside
