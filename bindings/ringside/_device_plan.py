@@ -33,11 +33,13 @@ class DevicePlan:
     more rows than there are, not a multiple) count as an empty batch: results are zeros, lse -inf,
     and check() raises.
 
-    Example, with torch::
-
-        plan = rs.DevicePlan(max_sequences=64, num_rows_q=q.shape[0], cp_size=4, num_heads=16)
-        plan.set_lengths(cu_seqlens)              # [batch+1] int32 on the GPU
-        out = ringside.torch.varlen_attention(q, k, v, plan)
+    >>> import ringside as rs, torch
+    >>> plan = rs.DevicePlan(max_sequences=4, num_rows_q=8, cp_size=2)
+    >>> plan.set_lengths(torch.tensor([0, 3, 8], dtype=torch.int32, device="cuda"))
+    >>> q = k = v = torch.ones(8, 1, 16, device="cuda")
+    >>> out, lse = plan.attention(q, k, v)
+    >>> out[:, 0, 0].tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
 
     def __init__(
@@ -100,6 +102,11 @@ class DevicePlan:
         Raises:
             ValueError: shapes that do not fit.
             TypeError: arrays that are not int32, or not on the device.
+
+        >>> import ringside as rs, torch
+        >>> plan = rs.DevicePlan(max_sequences=4, num_rows_q=8)
+        >>> cu_seqlens = torch.tensor([0, 3, 8], dtype=torch.int32, device="cuda")
+        >>> plan.set_lengths(cu_seqlens)
         """
         self._lengths = _cuda.Lengths(
             self.max_sequences, cu_seqlens, cu_seqlens_padded, cu_seqlens_k, cu_seqlens_k_padded
@@ -113,6 +120,18 @@ class DevicePlan:
 
         Raises:
             ValueError: what would have fitted.
+
+        >>> import ringside as rs, torch
+        >>> plan = rs.DevicePlan(max_sequences=4, num_rows_q=8)
+        >>> plan.set_lengths(torch.tensor([0, 3, 9], dtype=torch.int32, device="cuda"))
+        >>> x = torch.ones(8, 1, 16, device="cuda")
+        >>> plan.attention(x, x, x)[0].abs().max().item()
+        0.0
+        >>> try:
+        ...     plan.check()
+        ... except ValueError as error:
+        ...     print(str(error)[:33])
+        lengths on the device did not fit
         """
         fitted = [self._lengths.fitted(p) for p in self._programs.values() if self._lengths]
         if not all(fitted):
@@ -128,6 +147,14 @@ class DevicePlan:
         Args:
             q: [num_rows_q, num_heads, head_dim_qk]; k, v: [num_rows_k, num_kv_heads, ...].
             options: the keywords of ringside.attention that come behind the layouts.
+
+        >>> import ringside as rs, torch
+        >>> plan = rs.DevicePlan(max_sequences=1, num_rows_q=2)
+        >>> plan.set_lengths(torch.tensor([0, 2], dtype=torch.int32, device="cuda"))
+        >>> q = k = torch.zeros(2, 1, 8, device="cuda")
+        >>> v = torch.tensor([1.0, 3.0], device="cuda").view(2, 1, 1)
+        >>> plan.attention(q, k, v)[0].flatten().tolist()
+        [1.0, 2.0]
         """
         return _cuda.attention(self, q, k, v, Options(**options))
 
@@ -143,7 +170,22 @@ class DevicePlan:
         deterministic: bool = False,
         **options: Any,
     ) -> tuple[Any, ...]:
-        """(dq, dk, dv), and dsink where there is a sink; as Plan.attention_backward."""
+        """(dq, dk, dv), and dsink where there is a sink; as Plan.attention_backward.
+
+        Args:
+            dout, q, k, v, out, lse: as for Plan.attention_backward, on the device.
+            deterministic: bit-equal results from run to run.
+
+        >>> import ringside as rs, torch
+        >>> plan = rs.DevicePlan(max_sequences=1, num_rows_q=2)
+        >>> plan.set_lengths(torch.tensor([0, 2], dtype=torch.int32, device="cuda"))
+        >>> q = k = torch.zeros(2, 1, 8, device="cuda")
+        >>> v = torch.tensor([1.0, 3.0], device="cuda").view(2, 1, 1)
+        >>> out, lse = plan.attention(q, k, v)
+        >>> grads = plan.attention_backward(torch.ones_like(out), q, k, v, out, lse)
+        >>> grads[2].flatten().tolist()
+        [1.5, 0.5]
+        """
         arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
         *grads, dsink = _cuda.attention_backward(
             self, arrays, Options(**options), deterministic=deterministic
