@@ -17,6 +17,7 @@ from ringside._problems import TENSORS, NamedMask, mask_from
 
 if TYPE_CHECKING:
     from ringside._bench import Line
+    from ringside._bench_gpu_cases import Line as GpuLine
     from ringside._bench_thd import Result
     from ringside._plan import Plan
     from ringside._verify import Verification
@@ -25,9 +26,9 @@ MANY_RANKS = 16  # of more, a cost table shows the first and the last ones
 MAX_FAULTS = 10
 
 
-def console() -> Console:
+def console(width: int = 110) -> Console:
     """Standard output; as wide as the tables need where nobody looks at it."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+    return Console(highlight=False, width=None if sys.stdout.isatty() else width)
 
 
 def progress() -> Progress:
@@ -134,6 +135,66 @@ def row_movers(results: Iterable[Result]) -> None:
         numbers = (f"{r.mebibytes:.0f}", f"{r.ringside_ms:.2f}", f"{r.numpy_ms:.2f}")
         table.add_row(r.operation, str(r.cp_size), *numbers, f"{r.speedup:.2f}")
     console().print(table)
+
+
+# (number of a line, heading, format) by section; another section shows whatever it has.
+GPU_COLUMNS = {
+    "attention": (
+        ("kernels_tflops", "kernels TFLOP/s", ".0f"),
+        ("kernels_over_peer", "x FA2", ".2f"),
+        ("call_tflops", "call TFLOP/s", ".0f"),
+        ("call_over_peer", "x FA2", ".2f"),
+        ("kernels_rate_over_causal", "x causal", ".2f"),
+    ),
+    "plans": (
+        ("kernels_ms", "kernels ms", ".2f"),
+        ("kernels_over_one_rank", "x cp 1", ".2f"),
+        ("call_ms", "call ms", ".2f"),
+        ("call_over_one_rank", "x cp 1", ".2f"),
+    ),
+}
+
+
+def gpu_benchmarks(lines: Sequence[GpuLine], notes: Iterable[str], caption: str) -> None:
+    """The tables of `ringside bench gpu`, one a section, then what was left out and why."""
+    out = console(width=160)
+    for section in dict.fromkeys(line.section for line in lines):
+        out.print(_gpu_table(section, [line for line in lines if line.section == section]))
+        out.print()
+    for note in notes:
+        out.print(Text(note), soft_wrap=True)
+    goals = [goal for line in lines for goal in line.goals]
+    met = f"{sum(goal.met for goal in goals)} of {count(len(goals), 'goal')} met. "
+    out.print((met if goals else "") + caption)
+
+
+def _gpu_table(section: str, lines: Sequence[GpuLine]) -> Table:
+    names = dict.fromkeys(name for line in lines for name in line.numbers)
+    columns = GPU_COLUMNS.get(section, [(name, name.replace("_", " "), ".4g") for name in names])
+    table = _table(section, "")
+    for name in ("case", "", "family"):
+        table.add_column(name, no_wrap=True)
+    for _, heading, _ in columns:
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for line in lines:
+        numbers = [_number(line.numbers.get(name), form) for name, _, form in columns]
+        table.add_row(line.case, line.work, line.family, *numbers, _gpu_verdict(line))
+    return table
+
+
+def _number(x: object, form: str) -> str:
+    return "" if x is None else format(x, form) if isinstance(x, float) else str(x)
+
+
+def _gpu_verdict(line: GpuLine) -> Text:
+    if line.fault:
+        return Text(f"WRONG: {line.fault}", style="bold red")
+    if line.missed:
+        return Text(
+            "missed: " + ", ".join(f"{goal.name} {goal.bound}" for goal in line.missed), style="red"
+        )
+    return Text("ok", style="green") if line.goals or not line.numbers else Text("")
 
 
 def _table(title: str, caption: str) -> Table:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ringside import _bench, _bench_thd, _core, _report
+from ringside import _bench, _bench_gpu, _bench_thd, _core, _report
 from ringside import lengths as _lengths
 from ringside._fuzz import fuzz
 from ringside._plan import Plan
@@ -194,6 +194,44 @@ def thd(json_path: JsonOption = None) -> None:
     _write_json(json_path, {"ringside": _core.__version__, **_bench.machine(), "results": rows})
 
 
+@bench_app.command()
+def gpu(
+    section: Annotated[
+        Names, typer.Option(help=f"{', '.join(_bench_gpu.SECTIONS)}; all by default.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few cases, fewer repeats.")] = False,
+    csv_path: Annotated[
+        Path | None,
+        typer.Option("--csv", help="Write the results there; a folder gets bench_gpu_<gpu>.csv."),
+    ] = None,
+    json_path: JsonOption = None,
+) -> None:
+    """Attention beside FlashAttention 2, plans beside one rank, row movers, host syncs.
+
+    Example: ringside bench gpu --section attention --quick --csv build/bench_gpu.csv
+    """
+    tasks = _bench_gpu.tasks(section or (), quick=quick)
+    lines: list[_bench_gpu.Line] = []
+    notes: list[str] = []
+    with _report.progress() as progress:
+        doing = progress.add_task("", total=len(tasks))
+        for number, task in enumerate(tasks):
+            progress.update(doing, completed=number, description=task.name)
+            for made in task.run():
+                if isinstance(made, str):
+                    notes.append(made)
+                else:
+                    lines.append(made)
+    machine, rows = _bench_gpu.machine(), [line.to_dict() for line in lines]
+    _report.gpu_benchmarks(lines, notes, _bench_gpu.caption(quick))
+    _write_json(json_path, machine | {"notes": notes, "results": rows})
+    if csv_path is not None and csv_path.is_dir():
+        csv_path /= _bench_gpu.file_name(machine["gpu"])
+    _write_csv(csv_path, rows, "; ".join(f"{name} {value}" for name, value in machine.items()))
+    if any(line.fault for line in lines):
+        raise typer.Exit(1)
+
+
 def _verify_random(seed: int, numbers: range, json_path: Path | None) -> None:
     faults, begin = [], time.perf_counter()
     with _report.progress() as progress:
@@ -250,10 +288,11 @@ def _finite(x: Any) -> Any:
     return x if not isinstance(x, float) or math.isfinite(x) else None
 
 
-def _write_csv(path: Path | None, rows: list[dict[str, Any]]) -> None:
+def _write_csv(path: Path | None, rows: list[dict[str, Any]], comment: str = "") -> None:
     if path is not None:
         columns = list(dict.fromkeys(name for row in rows for name in row))
         with _make_room_for(path).open("w", encoding="utf-8", newline="") as file:
+            file.write(f"# {comment}\n" if comment else "")
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
             writer.writerows(rows)
