@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
+import functools
 import importlib.util
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,8 @@ import ringside as rs
 from assertions import assert_within, error_of
 from ringside import _cuda
 from ringside._attention import Options
-from ringside.testing import Arrays, Case, Results
+from ringside.testing import Arrays, Case, Results, locate
+from ringside.testing.dtypes import round_to
 from rounding import NAMES, limits
 from unfused import unfused
 
@@ -49,7 +52,7 @@ def to_host(x: Any) -> np.ndarray:
 
 def rounded(arrays: Arrays, dtype: str) -> Arrays:
     """The values that the GPU sees, in float64."""
-    return Arrays(*(to_host(to_device(x, dtype)) for x in arrays))
+    return Arrays(*(round_to(x, dtype) for x in arrays))
 
 
 @contextlib.contextmanager
@@ -87,14 +90,28 @@ def canaries() -> Iterator[None]:
         assert bool((behind == CANARY).all()), "written behind an array"
 
 
-def by_gpu(plan: rs.Plan, arrays: Arrays, dtype: str, options: Options) -> Results:
-    """The plan on the GPU, in float64 on the CPU again."""
-    q, k, v, dout = (to_device(x, dtype) for x in arrays)
-    with canaries():
-        out, lse = _cuda.attention(plan, q, k, v, options, poison=True)
-        given = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
-        grads = _cuda.attention_backward(plan, given, options, poison=True)
-    return Results(*(to_host(x) for x in (out, lse, *grads) if x is not None))
+@dataclasses.dataclass
+class OnGpu:
+    """Plans on the GPU: float64 arrays in and out, in `dtype` there, between canaries."""
+
+    dtype: str
+    options: Options
+
+    def forward(self, plan: rs.Plan, *arrays: np.ndarray, **_: Any) -> tuple[np.ndarray, ...]:
+        """(out, lse) from q, k, v."""
+        q, k, v = (to_device(x, self.dtype) for x in arrays)
+        with canaries():
+            results = _cuda.attention(plan, q, k, v, self.options, poison=True)
+        return tuple(to_host(x) for x in results)
+
+    def backward(self, plan: rs.Plan, *arrays: np.ndarray, **_: Any) -> tuple[np.ndarray, ...]:
+        """(dq, dk, dv), and dsink where there is a sink, from dout, q, k, v, out, lse."""
+        names = ("dout", "q", "k", "v", "out")
+        given = {n: to_device(x, self.dtype) for n, x in zip(names, arrays, strict=False)}
+        given["lse"] = to_device(arrays[5])
+        with canaries():
+            results = _cuda.attention_backward(plan, given, self.options, poison=True)
+        return tuple(to_host(x) for x in results if x is not None)
 
 
 def by_cpu(plan: rs.Plan, arrays: Arrays, gpu: Results, options: Options) -> Results:
@@ -104,12 +121,29 @@ def by_cpu(plan: rs.Plan, arrays: Arrays, gpu: Results, options: Options) -> Res
     return Results(out, lse, *plan.attention_backward(arrays.dout, *saved, **vars(options)))
 
 
+class Wrong(AssertionError):
+    """What is wrong, and where; the latter is only looked for when somebody reads it."""
+
+    def __init__(self, what: str, where: Callable[[], str]):
+        super().__init__(what)
+        self.what, self.where = what, where
+
+    @functools.cached_property
+    def text(self) -> str:
+        return f"{self.what}\n{self.where()}"
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def check(case: Case, dtype: str = "float32", **keywords: Any) -> None:
     """Forward and backward on the GPU agree with the CPU."""
     options = Options(softmax_scale=case.softmax_scale, **keywords)
     arrays = rounded(case.arrays(), dtype)
-    plan = case.plan()
-    gpu = by_gpu(plan, arrays, dtype, options)
+    plan, run = case.plan(), OnGpu(dtype, options)
+    q, k, v, dout = arrays
+    out, lse = run.forward(plan, q, k, v)
+    gpu = Results(out, lse, *run.backward(plan, dout, q, k, v, out, lse))
     (program,) = plan._programs.values()
     cpu = by_cpu(plan, arrays, gpu, options)
     plain = unfused(case, arrays, dtype, gpu) if program.family != "float32" else None
@@ -117,11 +151,29 @@ def check(case: Case, dtype: str = "float32", **keywords: Any) -> None:
     partition = case.partition if isinstance(case.partition, str) else "custom"
     cell = f"{program.family} {dtype} {partition} {case.comm}"
     cases_run[cell] += 1
+    try:
+        compare(cell, case, (gpu, cpu, limit))
+    except AssertionError as error:
+        raise Wrong(str(error), functools.partial(whereabouts, plan, arrays, run)) from None
+
+
+def compare(cell: str, case: Case, results: tuple[Results, Results, Results]) -> None:
+    """Every number of the GPU's, against the CPU's and what is allowed."""
     for name in NAMES:
-        got, want, allowed = (getattr(results, name) for results in (gpu, cpu, limit))
+        got, want, allowed = (getattr(x, name) for x in results)
         layout = case.keys if name in ("dk", "dv") else case.layout_q
         assert_within(name, got, want, allowed, None if name == "dsink" else layout)
         note_error(f"{cell} {name}", got, want, allowed)
+
+
+def whereabouts(plan: rs.Plan, arrays: Arrays, run: OnGpu) -> str:
+    """Which step, rank and tile is wrong, in words."""
+    keywords = {"backward": run.backward, "dtype": run.dtype, **vars(run.options)}
+    try:
+        found = locate(plan, run.forward, arrays, **keywords)
+    except Exception as error:  # what is wrong matters more than where
+        return f"could not be located: {type(error).__name__}: {error}"
+    return f"first wrong in {found}" if found else "too little to be located in a tile"
 
 
 def note_error(cell: str, got: np.ndarray, want: np.ndarray, allowed: np.ndarray) -> None:

@@ -88,7 +88,7 @@ def scales_of(case: Case, arrays: Arrays, options: Options) -> dict[str, float]:
 def sink_scale(arrays: Arrays, want: Results, options: Options) -> np.ndarray:
     """[num_heads] the sum over rows of exp(sink - lse) |dout| |out|: dsink without its signs."""
     sink = np.broadcast_to(np.asarray(options.sink, dtype=np.float64), want.dsink.shape)
-    weight = np.exp(sink[:, None] - want.lse)
+    weight = np.exp(sink[:, None] - np.where(np.isneginf(want.lse), np.inf, want.lse))
     seen = np.nan_to_num(np.abs(arrays.dout * want.out)).sum(axis=2).T
     return 1e-30 + (weight * seen).sum(axis=1)
 
