@@ -271,6 +271,7 @@ void bind_plan(py::module_& m) {
       .def(py::self == py::self);
   bind_cost(m, plan);
   bind_runs(plan);
+  bind_part(plan);
 
   const auto names = [](const auto& table) {
     py::list all;

@@ -1,26 +1,27 @@
 // Conformance of the table of kernel families: every family that takes a shape, run through random
-// plans with poisoned workspaces, agrees with the CPU executor, forward and backward. A new family
-// is tested by being in the table. Skips without a device.
+// plans with poisoned workspaces, agrees with the CPU executor, forward and backward, in every
+// element type. A new family is tested by being in the table. Skips without a device.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "optimized/attention_kernel.h"
-#include "optimized/device_memory.h"
 #include "optimized/execute.h"
+#include "optimized/test_device_array.h"
 #include "reference/execute.h"
 #include "reference/test_random_case.h"
 
 namespace ringside {
 namespace {
 
+using testing::expect_close;
+using testing::Guarded;
+using testing::OnDevice;
 using testing::Random;
-
-constexpr int kCanary = 256;  // elements on both sides of every array
-constexpr float kCanaryValue = 12345;
+using testing::TypeInfo;
 
 std::string why_not() {
   int devices = 0;
@@ -29,140 +30,162 @@ std::string why_not() {
   return devices == 0 ? "no CUDA device" : "";
 }
 
-// A float array on the device between canaries.
-class Guarded {
- public:
-  explicit Guarded(const std::vector<float>& x) : size_(x.size()), memory_(bytes()) {
-    std::vector<float> all(size_ + 2 * kCanary, kCanaryValue);
-    std::copy(x.begin(), x.end(), all.begin() + kCanary);
-    RINGSIDE_CUDA(cudaMemcpy(memory_.data(), all.data(), bytes(), cudaMemcpyHostToDevice));
+// Lengths around and beyond the blocks of every kernel.
+PackedLayout long_layout(Random& random, int batch) {
+  const std::vector<int> lengths{0, 1, 63, 64, 65, 127, 128, 129, 200};
+  std::vector<int32_t> valid{0}, padded{0};
+  for (int s = 0; s < batch; ++s) {
+    valid.push_back(valid.back() + random.choice(lengths));
+    padded.push_back(padded.back() + valid[s + 1] - valid[s] + random.integer(0, 9));
   }
-  explicit Guarded(size_t size) : Guarded(std::vector<float>(size, NAN)) {}
+  return {valid, padded};
+}
 
-  float* data() const { return reinterpret_cast<float*>(memory_.data()) + kCanary; }
+struct DeviceCase {
+  Problem problem;
+  Plan plan;
+  testing::Case c;
+  bool deterministic;
 
-  std::vector<float> read() const {
-    std::vector<float> all(size_ + 2 * kCanary);
-    RINGSIDE_CUDA(cudaMemcpy(all.data(), memory_.data(), bytes(), cudaMemcpyDeviceToHost));
-    for (int i = 0; i < kCanary; ++i) {
-      EXPECT_EQ(all[i], kCanaryValue) << "written before the array";
-      EXPECT_EQ(all[kCanary + size_ + i], kCanaryValue) << "written behind the array";
-    }
-    return {all.begin() + kCanary, all.end() - kCanary};
+  DeviceCase(Random& random, const TypeInfo& type)
+      : problem(random_problem(random)),
+        plan(testing::random_plan(random, problem)),
+        c(random, problem),
+        deterministic(random.coin()) {
+    if (type.type != ElementType::float32) for_tensor_cores(random);
+    for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
+      for (double& value : x->data) value = testing::rounded(value, type.type);
   }
 
  private:
-  int64_t bytes() const { return static_cast<int64_t>((size_ + 2 * kCanary) * sizeof(float)); }
-  size_t size_;
-  DeviceMemory memory_;
-};
+  static Problem random_problem(Random& random) {
+    Problem problem = testing::random_problem(random);
+    if (random.integer(0, 3) > 0) return problem;
+    const int batch = random.integer(1, 3);
+    problem.layout_q = long_layout(random, batch);
+    problem.layout_k = random.coin() ? problem.layout_q : long_layout(random, batch);
+    if (random.coin()) problem.mask.left = random.integer(50, 150);
+    return problem;
+  }
 
-struct OnDevice {  // a [rows, heads, dim] array
-  int heads, dim;
-  Guarded memory;
-
-  explicit OnDevice(const Tensor& x)
-      : heads(x.heads), dim(x.dim), memory(std::vector<float>(x.data.begin(), x.data.end())) {}
-  OnDevice(int rows, int heads_, int dim_)
-      : heads(heads_), dim(dim_), memory(static_cast<size_t>(rows) * heads_ * dim_) {}
-
-  move::GlobalArray array() const {
-    return {{memory.data(), int64_t{heads} * dim, dim}, ElementType::float32, heads, dim};
+  // Head dimensions for every compiled one; mostly no options, which only float32 knows.
+  void for_tensor_cores(Random& random) {
+    const std::vector<int> dims{8, 16, 40, 64, 72, 96, 128, 136, 192, 256};
+    const int qk = random.choice(dims), v = random.choice(dims);
+    c.q = random_tensor(random, problem.layout_q, problem.num_heads, qk);
+    c.k = random_tensor(random, problem.layout_k, problem.num_kv_heads, qk);
+    c.v = random_tensor(random, problem.layout_k, problem.num_kv_heads, v);
+    c.dout = random_tensor(random, problem.layout_q, problem.num_heads, v);
+    if (random.integer(0, 3) == 0) return;
+    c.options.softcap = 0;
+    c.options.dropout = {};
+    c.options.alibi_slopes.clear();
   }
 };
 
-void round_to_float(Tensor& x) {
-  for (double& value : x.data) value = static_cast<float>(value);
+bool has_score_options(const AttentionOptions& o) {
+  return o.softcap != 0 || !o.alibi_slopes.empty() || o.dropout.p != 0;
 }
 
-double largest(const std::vector<double>& x) {
-  double top = 1;
-  for (const double value : x)
-    if (std::isfinite(value)) top = std::max(top, std::abs(value));
-  return top;
-}
+class DeviceRun {  // of one case on the device
+ public:
+  DeviceRun(const DeviceCase& device_case, const TypeInfo& type)
+      : c(device_case.c),
+        plan_(device_case.plan),
+        type_(type),
+        deterministic_(device_case.deterministic),
+        program_(plan_, {c.q.dim, c.v.dim, type.type, has_score_options(c.options),
+                         static_cast<float>(c.options.softmax_scale), Poison::on}),
+        workspace_(std::max(program_.forward_bytes(), program_.backward_bytes())) {}
 
-// float32 rounds at 6e-8; sums of up to ~100 terms and exp of scores of size ~10 stay below 2e-6 of
-// the largest value; any fault of indexing is of order 1.
-void expect_close(const std::vector<double>& want, const std::vector<float>& got,
-                  const char* what) {
-  ASSERT_EQ(want.size(), got.size()) << what;
-  const double tolerance = 2e-6 * largest(want) * (std::string(what) == "lse" ? 2 : 8);
-  for (size_t i = 0; i < want.size(); ++i) {
-    if (want[i] == got[i]) continue;  // -inf too
-    ASSERT_LE(std::abs(want[i] - got[i]), tolerance) << what << "[" << i << "]";
-  }
-}
+  const char* family() const { return program_.family(); }
 
-struct DeviceRun {  // of one case on the device
-  const Plan& plan;
-  const testing::Case& c;
-  CudaProgram program;
-  DeviceMemory workspace;
-  OnDevice q{c.q}, k{c.k}, v{c.v}, dout{c.dout};
-  OnDevice out{c.q.rows, c.q.heads, c.v.dim}, lse{c.q.rows, c.q.heads, 1};
-  Guarded sinks{std::vector<float>(c.options.sinks.begin(), c.options.sinks.end())};
-  Guarded slopes{std::vector<float>(c.options.alibi_slopes.begin(), c.options.alibi_slopes.end())};
-
-  DeviceRun(const Plan& p, const testing::Case& x)
-      : plan(p),
-        c(x),
-        program(p, {x.q.dim, x.v.dim, ElementType::float32, true,
-                    static_cast<float>(x.options.softmax_scale), Poison::on}),
-        workspace(std::max(program.forward_bytes(), program.backward_bytes())) {}
-
-  ScoreOptions options() const {
-    return {static_cast<float>(c.options.softcap),
-            c.options.alibi_slopes.empty() ? nullptr : slopes.data(), c.options.dropout};
-  }
-  const float* sink_data() const { return c.options.sinks.empty() ? nullptr : sinks.data(); }
-
-  void expect_forward(const AttentionOutput& want) {
-    program.forward({q.array(), k.array(), v.array(), out.array(), lse.array(), sink_data(),
-                     options(), workspace.data()},
-                    nullptr);
+  void expect_forward() const {
+    program_.forward({q.array(), k.array(), v.array(), out.array(), lse.array(), sink_data(),
+                      options(), workspace_.data()},
+                     nullptr);
     RINGSIDE_CUDA(cudaDeviceSynchronize());
-    expect_close(want.out.data, out.memory.read(), "out");
-    expect_close(want.lse.data, lse.memory.read(), "lse");
+    const AttentionOutput want = attention(plan_, c.inputs());
+    expect_close("out", type_, want.out.data, out.read().data);
+    expect_close("lse", type_, want.lse.data, lse.read().data);
   }
 
-  void expect_backward(const AttentionGradients& want) {
-    const OnDevice dq{c.q.rows, c.q.heads, c.q.dim}, dk{c.k.rows, c.k.heads, c.k.dim},
-        dv{c.v.rows, c.v.heads, c.v.dim};
-    const Guarded dsink(c.options.sinks.size());
-    program.backward(
+  void expect_backward() const {  // from what forward returned
+    const AttentionGradients want =
+        attention_backward(plan_, c.inputs(), c.dout, {out.read(), lse.read(), {}});
+    const OnDevice dq = like(c.q), dk = like(c.k), dv = like(c.v);
+    const Guarded dsink(c.options.sinks.size(), ElementType::float32);
+    program_.backward(
         {dout.array(), q.array(), k.array(), v.array(), out.array(), lse.array(), dq.array(),
-         dk.array(), dv.array(), sink_data(), dsink.data(), options(), true, workspace.data()},
+         dk.array(), dv.array(), sink_data(), static_cast<float*>(dsink.data()), options(),
+         deterministic_, workspace_.data()},
         nullptr);
     RINGSIDE_CUDA(cudaDeviceSynchronize());
-    expect_close(want.dq.data, dq.memory.read(), "dq");
-    expect_close(want.dk.data, dk.memory.read(), "dk");
-    expect_close(want.dv.data, dv.memory.read(), "dv");
-    expect_close(want.dsink, dsink.read(), "dsink");
+    expect_close("dq", type_, want.dq.data, dq.read().data);
+    expect_close("dk", type_, want.dk.data, dk.read().data);
+    expect_close("dv", type_, want.dv.data, dv.read().data);
+    expect_close("dsink", type_, want.dsink, dsink.read());
   }
+
+ private:
+  OnDevice like(const Tensor& x) const { return {x.rows, x.heads, x.dim, type_.type}; }
+  ScoreOptions options() const {
+    return {static_cast<float>(c.options.softcap),
+            c.options.alibi_slopes.empty() ? nullptr : static_cast<float*>(slopes_.data()),
+            c.options.dropout};
+  }
+  const float* sink_data() const {
+    return c.options.sinks.empty() ? nullptr : static_cast<float*>(sinks_.data());
+  }
+
+  const testing::Case& c;
+  const Plan& plan_;
+  TypeInfo type_;
+  bool deterministic_;
+  CudaProgram program_;
+  DeviceMemory workspace_;
+  OnDevice q{c.q, type_.type}, k{c.k, type_.type}, v{c.v, type_.type}, dout{c.dout, type_.type};
+  OnDevice out{c.q.rows, c.q.heads, c.v.dim, type_.type};
+  OnDevice lse{c.q.rows, c.q.heads, 1, ElementType::float32};
+  Guarded sinks_{c.options.sinks, ElementType::float32};
+  Guarded slopes_{c.options.alibi_slopes, ElementType::float32};
 };
 
-class EveryPlanOnTheDevice : public ::testing::TestWithParam<unsigned> {};
+struct Seed {
+  TypeInfo type;
+  unsigned seed;
+};
+void PrintTo(const Seed& s, std::ostream* out) { *out << s.type.name << ", seed " << s.seed; }
+
+class EveryPlanOnTheDevice : public ::testing::TestWithParam<Seed> {};
 
 TEST_P(EveryPlanOnTheDevice, AgreesWithTheCpu) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  Random random(GetParam());
+  const auto& [type, seed] = GetParam();
+  Random random(seed);
   for (int i = 0; i < 25; ++i) {
-    const Problem problem = testing::random_problem(random);
-    const Plan plan = testing::random_plan(random, problem);
-    SCOPED_TRACE("case " + std::to_string(i) + ": " + plan.partition + " over " + plan.comm +
-                 ", cp_size " + std::to_string(plan.cp_size()));
-    testing::Case c(random, problem);
-    for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout}) round_to_float(*x);
-    DeviceRun run(plan, c);
-    const AttentionOutput saved = attention(plan, c.inputs());
-    run.expect_forward(saved);
-    run.expect_backward(attention_backward(plan, c.inputs(), c.dout, saved));
+    const DeviceCase device_case(random, type);
+    const DeviceRun run(device_case, type);
+    const Plan& plan = device_case.plan;
+    SCOPED_TRACE("case " + std::to_string(i) + " by " + run.family() + ": " + plan.partition +
+                 " over " + plan.comm + ", cp_size " + std::to_string(plan.cp_size()));
+    run.expect_forward();
+    if (!HasFailure()) run.expect_backward();
     if (HasFailure()) return;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, EveryPlanOnTheDevice, ::testing::Range(0u, 8u));
+std::vector<Seed> seeds(const TypeInfo& type) {
+  std::vector<Seed> all;
+  for (unsigned seed = 0; seed < 8; ++seed) all.push_back({type, seed});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Float32, EveryPlanOnTheDevice,
+                         ::testing::ValuesIn(seeds(testing::kFloat32)));
+INSTANTIATE_TEST_SUITE_P(Float16, EveryPlanOnTheDevice,
+                         ::testing::ValuesIn(seeds(testing::kFloat16)));
+INSTANTIATE_TEST_SUITE_P(BFloat16, EveryPlanOnTheDevice,
+                         ::testing::ValuesIn(seeds(testing::kBFloat16)));
 
 TEST(KernelFamilies, HaveNamesAndSayWhatTheyTake) {
   ASSERT_FALSE(kernel_families().empty());
@@ -170,6 +193,14 @@ TEST(KernelFamilies, HaveNamesAndSayWhatTheyTake) {
     EXPECT_NE(family.name, nullptr);
     AttentionShape shape{.head_dim_qk = 257, .head_dim_v = 257};
     EXPECT_FALSE(family.supports(shape)) << family.name;
+  }
+}
+
+TEST(KernelFamilies, TensorCoresTakeSixteenBits) {
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16}) {
+    const AttentionShape shape{.head_dim_qk = 64, .head_dim_v = 128, .type = type.type};
+    ASSERT_NE(find_family(shape, false), nullptr);
+    EXPECT_STREQ(find_family(shape, false)->name, "mma") << type.name;
   }
 }
 

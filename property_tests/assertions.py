@@ -86,6 +86,33 @@ def assert_close(
     raise AssertionError(first_wrong(name, got, wanted, wrong, where))
 
 
+def error_of(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """|got - wanted|; -inf equals -inf, a stray NaN or infinity is off by infinity."""
+    with np.errstate(invalid="ignore"):
+        off = np.where(got == wanted, 0.0, np.abs(got - wanted))
+    return np.nan_to_num(off, nan=np.inf)
+
+
+def assert_within(
+    name: str,
+    got: np.ndarray,
+    wanted: np.ndarray,
+    allowed: np.ndarray,
+    layout: rs.PackedLayout | None = None,
+) -> None:
+    """Every number as close as `allowed` says for it; rows of `layout` are named."""
+    assert got.shape == wanted.shape, f"{name} has shape {got.shape}, but should {wanted.shape}"
+    wrong = ~(error_of(got, wanted) <= allowed)
+    if not wrong.any():
+        return
+    where = ""
+    if layout is not None:
+        index = np.argwhere(wrong)[0]
+        row, head = index[:2][::-1] if name == "lse" else index[:2]
+        where = f" ({place_of(layout, int(row))}, head {head})"
+    raise AssertionError(first_wrong(name, got, wanted, wrong, where))
+
+
 def assert_same_bits(name: str, got: np.ndarray, wanted: np.ndarray) -> None:
     """Equal bit for bit: the same NaNs and signs too."""
     assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype), (

@@ -1,36 +1,37 @@
 """Running a case on the GPU between canaries, with poisoned workspaces, and judging the result.
 
-float32 is held to 2e-6 of the scale of the operands: sums of up to some hundred products, rounded
-at 6e-8 each, and exp() of scores whose own rounding error is multiplied by their size. Results in
-float16 and bfloat16 are rounded once more, which adds half a unit in the last place; kernels on the
-tensor cores also round the weights and their gradients to the type before the second product.
+What is allowed: rounding.py. The truth is the same plan on the CPU, in float64, on the values that
+the GPU sees.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
+import functools
 import importlib.util
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import ringside as rs
-from assertions import assert_close, scale_of
+from assertions import assert_within, error_of
 from ringside import _cuda
 from ringside._attention import Options
-from ringside.testing import Arrays, Case, Results
+from ringside.testing import Arrays, Case, Results, locate
+from ringside.testing.dtypes import round_to
+from rounding import NAMES, limits
+from unfused import unfused
 
 REASON = _cuda.problem() or ("" if importlib.util.find_spec("torch") else "torch is not installed")
 needs_gpu = pytest.mark.skipif(bool(REASON), reason=f"no GPU test: {REASON}")
 DTYPES = ("float32", "float16", "bfloat16")
-EPSILON = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-FLOAT32_TOLERANCE = 2e-6
 CANARY_ROWS, CANARY = 64, 77.0
 
 worst: dict[str, float] = collections.defaultdict(float)  # error / tolerance, by cell
@@ -51,7 +52,7 @@ def to_host(x: Any) -> np.ndarray:
 
 def rounded(arrays: Arrays, dtype: str) -> Arrays:
     """The values that the GPU sees, in float64."""
-    return Arrays(*(to_host(to_device(x, dtype)) for x in arrays))
+    return Arrays(*(round_to(x, dtype) for x in arrays))
 
 
 @contextlib.contextmanager
@@ -89,84 +90,100 @@ def canaries() -> Iterator[None]:
         assert bool((behind == CANARY).all()), "written behind an array"
 
 
-def by_gpu(
-    plan: rs.Plan, arrays: Arrays, dtype: str, options: Options, *, deterministic: bool = False
-) -> tuple[Results, Any]:
-    """The plan on the GPU, in float64 on the CPU again, and dsink."""
-    q, k, v, dout = (to_device(x, dtype) for x in arrays)
-    with canaries():
-        out, lse = _cuda.attention(plan, q, k, v, options, poison=True)
-        given = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
-        *grads, dsink = _cuda.attention_backward(
-            plan, given, options, deterministic=deterministic, poison=True
-        )
-    results = Results(*(to_host(x) for x in (out, lse, *grads)))
-    return results, None if dsink is None else to_host(dsink)
+@dataclasses.dataclass
+class OnGpu:
+    """Plans on the GPU: float64 arrays in and out, in `dtype` there, between canaries."""
+
+    dtype: str
+    options: Options
+    deterministic: bool = False
+
+    def forward(self, plan: rs.Plan, *arrays: np.ndarray, **_: Any) -> tuple[np.ndarray, ...]:
+        """(out, lse) from q, k, v."""
+        q, k, v = (to_device(x, self.dtype) for x in arrays)
+        with canaries():
+            results = _cuda.attention(plan, q, k, v, self.options, poison=True)
+        return tuple(to_host(x) for x in results)
+
+    def backward(self, plan: rs.Plan, *arrays: np.ndarray, **_: Any) -> tuple[np.ndarray, ...]:
+        """(dq, dk, dv), and dsink where there is a sink, from dout, q, k, v, out, lse."""
+        names = ("dout", "q", "k", "v", "out")
+        given = {n: to_device(x, self.dtype) for n, x in zip(names, arrays, strict=False)}
+        given["lse"] = to_device(arrays[5])
+        with canaries():
+            results = _cuda.attention_backward(
+                plan, given, self.options, deterministic=self.deterministic, poison=True
+            )
+        return tuple(to_host(x) for x in results if x is not None)
 
 
-def by_cpu(case: Case, arrays: Arrays, gpu: Results, options: Options) -> tuple[Results, Any]:
+def by_cpu(plan: rs.Plan, arrays: Arrays, gpu: Results, options: Options) -> Results:
     """The same plan on the CPU; backward from what the GPU's forward pass returned."""
-    plan = case.plan()
-    keywords = vars(options)
-    out, lse = plan.attention(*arrays[:3], **keywords)
-    saved = (gpu.out, gpu.lse)
-    grads = plan.attention_backward(arrays.dout, *arrays[:3], *saved, **keywords)
-    return Results(out, lse, *grads[:3]), grads[3] if len(grads) == 4 else None
+    out, lse = plan.attention(*arrays[:3], **vars(options))
+    saved = (*arrays[:3], gpu.out, gpu.lse)
+    return Results(out, lse, *plan.attention_backward(arrays.dout, *saved, **vars(options)))
+
+
+class Wrong(AssertionError):
+    """What is wrong, and where; the latter is only looked for when somebody reads it."""
+
+    def __init__(self, what: str, where: Callable[[], str]):
+        super().__init__(what)
+        self.what, self.where = what, where
+
+    @functools.cached_property
+    def text(self) -> str:
+        return f"{self.what}\n{self.where()}"
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def check(case: Case, dtype: str = "float32", **keywords: Any) -> None:
     """Forward and backward on the GPU agree with the CPU."""
     options = Options(softmax_scale=case.softmax_scale, **keywords)
     arrays = rounded(case.arrays(), dtype)
-    plan = case.plan()
-    gpu, gpu_dsink = by_gpu(plan, arrays, dtype, options, deterministic=case.seed % 2 == 0)
-    (program,) = plan._programs.values()
-    cpu, cpu_dsink = by_cpu(case, arrays, gpu, options)
+    plan, run = case.plan(), OnGpu(dtype, options, deterministic=case.seed % 2 == 0)
     q, k, v, dout = arrays
-    score = 1 + abs(case.scale) * case.head_dim**0.5 * scale_of(q) * scale_of(k)
-    if options.alibi_slopes is not None:
-        score += scale_of(options.alibi_slopes) * max(case.keys.lengths.max(initial=0), 1)
-    ds = max(abs(case.scale), 1e-3) * case.head_dim_v**0.5 * size_of(dout) * size_of(v)
-    scales = {
-        "out": (score * size_of(v), case.layout_q, 0),
-        "lse": (score, case.layout_q, 1),
-        "dq": (score * ds * size_of(k), case.layout_q, 0),
-        "dk": (score * ds * size_of(q) * group_rows(case), case.keys, 0),
-        "dv": (score * size_of(dout) * group_rows(case), case.keys, 0),
-    }
+    out, lse = run.forward(plan, q, k, v)
+    gpu = Results(out, lse, *run.backward(plan, dout, q, k, v, out, lse))
+    (program,) = plan._programs.values()
+    cpu = by_cpu(plan, arrays, gpu, options)
+    plain = unfused(case, arrays, dtype, gpu) if program.family != "float32" else None
+    limit = limits(case, arrays, cpu, dtype, plain, options)
     partition = case.partition if isinstance(case.partition, str) else "custom"
     cell = f"{program.family} {dtype} {partition} {case.comm}"
     cases_run[cell] += 1
-    for name, (scale, layout, axis) in scales.items():
-        got, want = getattr(gpu, name), getattr(cpu, name)
-        epsilon = 0.0 if name == "lse" else EPSILON[dtype]
-        inside = FLOAT32_TOLERANCE
-        if program.family != "float32" and name != "lse":
-            inside = 2 * epsilon  # weights and their gradients are rounded to the type, too
-        tolerance = (inside * scale + epsilon * scale_of(want)) / scale_of(want)
-        assert_close(name, got, want, layout=layout, rows_axis=axis, tolerance=tolerance)
-        note_error(f"{cell} {name}", got, want, tolerance * scale_of(want))
-    if gpu_dsink is not None:
-        assert_close("dsink", gpu_dsink, cpu_dsink, tolerance=1e-4)
+    try:
+        compare(cell, case, (gpu, cpu, limit))
+    except AssertionError as error:
+        raise Wrong(str(error), functools.partial(whereabouts, plan, arrays, run)) from None
 
 
-def size_of(x: np.ndarray) -> float:
-    """The root mean square of what is not padding, at least 1."""
-    valid = x[np.isfinite(x)]
-    return max(1.0, float(np.sqrt(np.mean(valid**2)))) if valid.size else 1.0
+def compare(cell: str, case: Case, results: tuple[Results, Results, Results]) -> None:
+    """Every number of the GPU's, against the CPU's and what is allowed."""
+    for name in NAMES:
+        got, want, allowed = (getattr(x, name) for x in results)
+        layout = case.keys if name in ("dk", "dv") else case.layout_q
+        assert_within(name, got, want, allowed, None if name == "dsink" else layout)
+        note_error(f"{cell} {name}", got, want, allowed)
 
 
-def group_rows(case: Case) -> float:
-    """By how much more a sum over all queries of a group may round than a single product."""
-    rows = max(int(case.layout_q.lengths.max(initial=0)), 1)
-    return max(1.0, (rows * case.num_heads / case.num_kv_heads) ** 0.5 / 4)
+def whereabouts(plan: rs.Plan, arrays: Arrays, run: OnGpu) -> str:
+    """Which step, rank and tile is wrong, in words."""
+    keywords = {"backward": run.backward, "dtype": run.dtype, **vars(run.options)}
+    try:
+        found = locate(plan, run.forward, arrays, **keywords)
+    except Exception as error:  # what is wrong matters more than where
+        return f"could not be located: {type(error).__name__}: {error}"
+    return f"first wrong in {found}" if found else "too little to be located in a tile"
 
 
-def note_error(cell: str, got: np.ndarray, want: np.ndarray, tolerance: float) -> None:
+def note_error(cell: str, got: np.ndarray, want: np.ndarray, allowed: np.ndarray) -> None:
     """Keeps the worst error of a cell, as a part of what is allowed."""
-    with np.errstate(invalid="ignore"):
-        off = np.where(got == want, 0.0, np.abs(got - want))
-    worst[cell] = max(worst[cell], float(off.max(initial=0.0)) / tolerance)
+    off = error_of(got, want)
+    ratio = np.divide(off, allowed, out=np.zeros_like(off), where=off > 0)
+    worst[cell] = max(worst[cell], float(ratio.max(initial=0.0)))
 
 
 def write_results(path: str, counts: dict[str, int]) -> None:

@@ -239,6 +239,21 @@ class Plan:
         comm: str,
         tables: dict,
     ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        whole: Plan,
+        *,
+        num_steps: typing.SupportsInt | typing.SupportsIndex,
+        tiles: collections.abc.Set[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ]
+        | None = None,
+    ) -> None: ...
     def attention(
         self, q: typing.Any, k: typing.Any, v: typing.Any, options: AttentionOptions, backend: str
     ) -> tuple: ...

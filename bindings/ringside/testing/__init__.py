@@ -17,12 +17,14 @@ out is wrong at row 0 of document 0, head 0:
 
 * `strategies` draws such cases with Hypothesis; `ringside fuzz` does it from the command line,
 * `adapters` wraps functions of torch and JAX arrays,
+* `locate` names the step, rank and tile where an implementation of plans goes wrong,
 * `tolerance` derives how large an error rounding explains,
 * `faults` is a gallery of known silent faults, each caught.
 
 strategies and faults need the package hypothesis, this module does not.
 """
 
+from ringside.testing._locate import Location, locate
 from ringside.testing._report import Disagreement, Finding
 from ringside.testing.cases import Arrays, Case, Results
 from ringside.testing.check import Demands, Report, check_attention, check_context_parallel
@@ -34,9 +36,11 @@ __all__ = [
     "Demands",
     "Disagreement",
     "Finding",
+    "Location",
     "Precision",
     "Report",
     "Results",
     "check_attention",
     "check_context_parallel",
+    "locate",
 ]
