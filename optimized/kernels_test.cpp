@@ -95,7 +95,8 @@ class DeviceRun {  // of one case on the device
         type_(type),
         deterministic_(device_case.deterministic),
         program_(plan_, {c.q.dim, c.v.dim, type.type, has_score_options(c.options),
-                         static_cast<float>(c.options.softmax_scale), Poison::on}),
+                         static_cast<float>(c.options.softmax_scale), Poison::on,
+                         !c.options.sinks.empty()}),
         workspace_(std::max(program_.forward_bytes(), program_.backward_bytes())) {}
 
   const char* family() const { return program_.family(); }
