@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(const Backward
   const WorkItem item = a.queries.items[index];
   const int kv_head = kv_head_of(a.shape, head), num_rows = item.end - item.begin;
   const int first_row = item.own.row + item.begin;
-  const ScoreModel model(a.shape, a.options, a.queries, item.own.seq, head);
+  const ScoreModel model(a.shape, a.options, a.queries, item, head);
   load_tile<D>(tiles.q, a.q, head, first_row, num_rows, a.shape.head_dim_qk);
   load_tile<D>(tiles.dout, a.dout, head, first_row, num_rows, a.shape.head_dim_v);
 
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads) key_gradient_kernel(const BackwardAr
   const int head_end =
       min(group_begin + a.shape.group_size - a.shape.first_head, a.shape.num_heads);
   for (int head = head_begin; head < head_end; ++head) {
-    const ScoreModel model(a.shape, a.options, a.keys, item.own.seq, head);
+    const ScoreModel model(a.shape, a.options, a.keys, item, head);
     for (int p = item.partner_begin; p < item.partner_end; ++p) {
       const Segment q = a.keys.partners[p];
       const Interval queries = model.mask.seeing_queries(q, item.own, item.begin, item.end);

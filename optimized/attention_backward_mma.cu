@@ -133,7 +133,7 @@ __device__ QueryBlock load_queries(const BackwardArguments& arguments, const Wor
   const Segment q = arguments.keys.partners[at.partner];
   Interval seen =
       i < block.rows
-          ? sequence_mask(arguments.keys, q.seq).visible_rows(item.own, q.position(at.begin + i))
+          ? sequence_mask(arguments.keys, item).visible_rows(item.own, q.position(at.begin + i))
           : Interval{};
   seen.end = seen.end < item.end ? seen.end : item.end;
   rows.seen[i] = {seen.begin - item.begin, seen.end > seen.begin ? seen.size() : 0};

@@ -161,12 +161,12 @@ struct ScoreModel {
   int seq, head;  // global
 
   __device__ ScoreModel(const AttentionShape& shape, const ScoreOptions& o, const WorkList& work,
-                        int sequence, int resident_head)
+                        const WorkItem& item, int resident_head)
       : options(o),
-        mask{work.mask, work.len_q(sequence), work.len_k(sequence)},
+        mask{work.mask, item.len_q, item.len_k},
         scale(shape.softmax_scale),
         alibi_slope(0),
-        seq(sequence),
+        seq(item.own.seq),
         head(shape.first_head + resident_head) {
     if (o.alibi_slopes) alibi_slope = o.alibi_slopes[head];
   }

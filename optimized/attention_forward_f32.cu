@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const ForwardArgument
   const WorkItem item = a.work.items[index];
   const int kv_head = kv_head_of(a.shape, head), num_rows = item.end - item.begin;
   const int first_row = item.own.row + item.begin;
-  const ScoreModel model(a.shape, a.options, a.work, item.own.seq, head);
+  const ScoreModel model(a.shape, a.options, a.work, item, head);
   load_tile<D>(q_tile, a.q, head, first_row, num_rows, a.shape.head_dim_qk);
 
   RunningSoftmax<D> softmax;

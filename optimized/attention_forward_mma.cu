@@ -136,6 +136,24 @@ struct OnlineSoftmax {
   }
 };
 
+// to = before * to + factor * a row of the output; where nothing was before, nothing is read. All
+// reads come first: one after the other they would cost more than a short item's products.
+template <typename C>
+__device__ void add_row(float* to, float before, float factor, int half,
+                        const Accumulator (&output)[C::kV / 8], int dim) {
+  float2 old[C::kV / 8];
+#pragma unroll
+  for (int n = 0; n < C::kV / 8; ++n)
+    old[n] =
+        before != 0 && 8 * n < dim ? *reinterpret_cast<const float2*>(to + 8 * n) : float2{0, 0};
+#pragma unroll
+  for (int n = 0; n < C::kV / 8; ++n)
+    if (8 * n < dim)
+      *reinterpret_cast<float2*>(to + 8 * n) = {
+          fmaf(before, old[n].x, factor * output[n][2 * half]),
+          fmaf(before, old[n].y, factor * output[n][2 * half + 1])};
+}
+
 // Merges a warp's rows into the accumulators; where nothing was seen before, nothing is read. Final
 // rows are written in T instead, zeros where nothing was seen.
 template <typename C>
@@ -168,11 +186,8 @@ __device__ void merge(const ForwardArguments& arguments, const WorkItem& item, i
             *reinterpret_cast<uint32_t*>(to + 8 * n) =
                 pack<T>(factor * output[m][n][2 * half], factor * output[m][n][2 * half + 1]);
       } else if (stored) {
-        float* to = row_of<float>(arguments.out, physical, head) + column;
-#pragma unroll
-        for (int n = 0; n < C::kV / 8; ++n)
-          if (8 * n < shape.head_dim_v)
-            add_pair(to + 8 * n, weights.a, factor, &output[m][n][2 * half]);
+        add_row<C>(row_of<float>(arguments.out, physical, head) + column, weights.a, factor, half,
+                   output[m], shape.head_dim_v);
       }
     }
 }
@@ -188,20 +203,18 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   const AttentionShape& shape = arguments.shape;
   const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
   const int warp_row = threadIdx.x / 32 * 16 * C::kM;
-  KeyBlocks<C::kKeys> next(work, item);
-  if (!next.valid()) return;
-
   const uint32_t q_tile = shared_address(shared), k_tile = q_tile + C::kQBytes;
   const uint32_t v_tile = k_tile + C::kKBytes;
+  load_tile<C::kQk, C::kRows, C::kThreads>(
+      q_tile, row_of<T>(arguments.q, int64_t{item.own.row} + item.begin, head),
+      arguments.q.row_stride, item.end - item.begin, shape.head_dim_qk);
+  KeyBlocks<C::kKeys> next(work, item);
   const auto load_k = [&] {
     load_tile<C::kQk, C::kKeys, C::kThreads>(
         k_tile, row_of<T>(arguments.k, int64_t{next.row} + next.begin, kv_head),
         arguments.k.row_stride, next.end - next.begin, shape.head_dim_qk);
   };
-  load_tile<C::kQk, C::kRows, C::kThreads>(
-      q_tile, row_of<T>(arguments.q, int64_t{item.own.row} + item.begin, head),
-      arguments.q.row_stride, item.end - item.begin, shape.head_dim_qk);
-  load_k();
+  if (next.valid()) load_k();
 
   const float scale_log2 = folded_scale(shape) * kLog2E;
   OnlineSoftmax<C> softmax;
@@ -231,6 +244,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     as_left_operand<T>(weights, scores);
     multiply_columns<T, C::kV, 1>(output, weights, Tile<C::kV>::lane_down(v_tile));
   }
+  wait_for_copies();  // of an item that meets nothing
   merge<C>(arguments, item, head, warp_row, softmax, output);
 }
 

@@ -81,16 +81,6 @@ __device__ inline float quad_sum(float x) {  // over the four lanes that share a
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// to = before * to + factor * pair; where nothing was before, nothing is read.
-__device__ inline void add_pair(float* to, float before, float factor, const float* pair) {
-  float2 value = {factor * pair[0], factor * pair[1]};
-  if (before != 0) {
-    const float2 old = *reinterpret_cast<const float2*>(to);
-    value.x += before * old.x, value.y += before * old.y;
-  }
-  *reinterpret_cast<float2*>(to) = value;
-}
-
 // put(row, column, a, b, c, d) for a warp's rows, four columns at a time: neighbouring lanes swap
 // halves of two groups of columns, so that each holds four neighbours.
 template <int Dim, int Warps, int M, int N, typename Put>
@@ -158,7 +148,7 @@ __device__ inline void hide_unseen(Accumulator (&scores)[M][N], const WorkList& 
   const Segment k = work.partners[partner];
   const int lane = threadIdx.x % 32, mine = lane % (2 * M);
   const int row = item.begin + warp_row + mine / 2 * 16 + mine % 2 * 8 + lane / 4;
-  const Interval seen = sequence_mask(work, k.seq).visible_rows(k, item.own.position(row));
+  const Interval seen = sequence_mask(work, item).visible_rows(k, item.own.position(row));
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll

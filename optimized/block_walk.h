@@ -8,8 +8,8 @@
 
 namespace ringside {
 
-RINGSIDE_HD inline SequenceMask sequence_mask(const WorkList& work, int seq) {
-  return {work.mask, work.len_q(seq), work.len_k(seq)};
+RINGSIDE_HD inline SequenceMask sequence_mask(const WorkList& work, const WorkItem& item) {
+  return {work.mask, item.len_q, item.len_k};
 }
 
 // Which rows of key segment `k` some (or all) of the rows [begin, end) of query segment `q` see.
@@ -90,7 +90,7 @@ struct KeyBlocks {
   RINGSIDE_HD void find(const WorkList& work, const WorkItem& item) {  // the next partner's first
     while (++partner < partner_end) {
       const Segment k = work.partners[partner];
-      const SequenceMask mask = sequence_mask(work, k.seq);
+      const SequenceMask mask = sequence_mask(work, item);
       const SeenKeys seen(mask, k, item.own, item.begin, item.end);
       row = k.row, begin = seen.some.begin, end = seen.some.end;
       clear = seen.all;
@@ -129,7 +129,7 @@ struct QueryBlocks {
     head = head_begin;
     while (++partner < partner_end) {
       const Segment q = work.partners[partner];
-      const SequenceMask mask = sequence_mask(work, q.seq);
+      const SequenceMask mask = sequence_mask(work, item);
       const SeeingQueries seeing(mask, q, item.own, item.begin, item.end);
       row = q.row, first = begin = seeing.some.begin, end = seeing.some.end;
       clear = seeing.all;

@@ -73,7 +73,8 @@ void add_items(const Problem& problem, Side side, const Piece& piece, int rows_o
   const int last = first + static_cast<int>(piece.partners.size());
   bool any = false;
   for (int begin = 0; begin < valid; begin += rows_of_item) {
-    const WorkItem item{piece.own, begin, std::min(begin + rows_of_item, valid), first, last};
+    const WorkItem item{piece.own,  begin,     std::min(begin + rows_of_item, valid), first, last,
+                        mask.len_q, mask.len_k};
     const int64_t length = length_of(mask, side, piece, item);
     if (length == 0) continue;
     items.push_back({length * (item.end - item.begin), item});

@@ -153,6 +153,7 @@ struct LengthTables {
     const Buffer& b = buffers[run.partners];
     item.partner_begin = b.first_partner + seq * partners_of_sequence(b);
     item.partner_end = item.partner_begin + partners_of_sequence(b);
+    item.len_q = length(q, seq), item.len_k = length(k, seq);
     return true;
   }
 
@@ -160,7 +161,7 @@ struct LengthTables {
   RINGSIDE_HD int64_t weight_of(const List& list, int slot, const WorkItem& item) const {
     const int seq = item.own.seq;
     const Buffer& b = buffers[runs[list.first_run + slot / list.slots_of_run].partners];
-    const SequenceMask m{mask, length(q, seq), length(k, seq)};
+    const SequenceMask m{mask, item.len_q, item.len_k};
     int64_t rows = 0;
     for (int i = 0; i < partners_of_sequence(b); ++i) {
       const Segment partner = home_segment(b, seq, i);

@@ -106,13 +106,8 @@ UnseenRows ProgramTables::unseen_rows() const {
 }
 
 WorkList ProgramTables::work_list(const WorkTable& table) const {
-  return {device.at(table.items),
-          device.at(table.partners),
-          device.at(table.num_items),
-          table.items.size,
-          device.at(cu_seqlens_q),
-          device.at(cu_seqlens_k),
-          problem.mask};
+  return {device.at(table.items), device.at(table.partners), device.at(table.num_items),
+          table.items.size, problem.mask};
 }
 
 }  // namespace ringside

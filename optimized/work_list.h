@@ -22,19 +22,15 @@ struct WorkItem {
   Segment own;             // the segment that the block is cut from
   int begin = 0, end = 0;  // its rows, counted from own.row; all of them valid tokens
   int partner_begin = 0, partner_end = 0;  // into WorkList::partners
+  int len_q = 0, len_k = 0;                // valid tokens of the sequence
 };
 
 struct WorkList {  // device (or host) memory
   const WorkItem* items = nullptr;
   const Segment* partners = nullptr;
-  const int32_t* num_items = nullptr;     // read by the kernel: the host need not know it
-  int max_items = 0;                      // capacity: the launch size
-  const int32_t* cu_seqlens_q = nullptr;  // [batch+1] valid tokens
-  const int32_t* cu_seqlens_k = nullptr;
+  const int32_t* num_items = nullptr;  // read by the kernel: the host need not know it
+  int max_items = 0;                   // capacity: the launch size
   Mask mask;
-
-  RINGSIDE_HD int len_q(int seq) const { return cu_seqlens_q[seq + 1] - cu_seqlens_q[seq]; }
-  RINGSIDE_HD int len_k(int seq) const { return cu_seqlens_k[seq + 1] - cu_seqlens_k[seq]; }
 };
 
 struct SequenceMask {  // a mask with the lengths of one sequence filled in

@@ -32,16 +32,17 @@ T* to_device(const std::vector<T>& from) {
 }
 
 WorkList build(const std::vector<Segment>& own, const std::vector<Segment>& partners, WorkList list,
-               int rows, bool own_is_query, const std::vector<int32_t>& cu_own,
-               const WorkList& host) {
+               int rows, bool own_is_query, const std::vector<int32_t>& cu_q,
+               const std::vector<int32_t>& cu_k) {
   std::vector<Segment> sorted = partners;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Segment& a, const Segment& b) { return a.seq < b.seq; });
   std::vector<std::pair<int64_t, WorkItem>> items;
   for (const Segment& segment : own) {
-    const SequenceMask mask{host.mask, host.len_q(segment.seq), host.len_k(segment.seq)};
-    const int valid = segment.rows_below(cu_own[segment.seq + 1] - cu_own[segment.seq]);
-    WorkItem item{segment, 0, 0, 0, 0};
+    const SequenceMask mask{list.mask, cu_q[segment.seq + 1] - cu_q[segment.seq],
+                            cu_k[segment.seq + 1] - cu_k[segment.seq]};
+    const int valid = segment.rows_below(own_is_query ? mask.len_q : mask.len_k);
+    WorkItem item{segment, 0, 0, 0, 0, mask.len_q, mask.len_k};
     const auto first = std::lower_bound(sorted.begin(), sorted.end(), segment.seq,
                                         [](const Segment& s, int seq) { return s.seq < seq; });
     auto last = first;
@@ -82,13 +83,11 @@ Lists* ringside_lists(const int* shape, const Segment* q, int num_q, const Segme
   const AttentionShape s = shape_of(shape, 1);
   const std::vector<Segment> qs(q, q + num_q), ks(k, k + num_k);
   const std::vector<int32_t> cq(cu_q, cu_q + batch + 1), ck(cu_k, cu_k + batch + 1);
-  WorkList host, device;
-  host.mask = device.mask = {mask[0], mask[1], mask[2], static_cast<Align>(mask[3])};
-  host.cu_seqlens_q = cq.data(), host.cu_seqlens_k = ck.data();
-  device.cu_seqlens_q = to_device(cq), device.cu_seqlens_k = to_device(ck);
-  return new Lists{build(qs, ks, device, mma::forward_rows(s), true, cq, host),
-                   build(qs, ks, device, mma::backward_query_rows(s), true, cq, host),
-                   build(ks, qs, device, mma::backward_key_rows(s), false, ck, host)};
+  WorkList list;
+  list.mask = {mask[0], mask[1], mask[2], static_cast<Align>(mask[3])};
+  return new Lists{build(qs, ks, list, mma::forward_rows(s), true, cq, ck),
+                   build(qs, ks, list, mma::backward_query_rows(s), true, cq, ck),
+                   build(ks, qs, list, mma::backward_key_rows(s), false, cq, ck)};
 }
 
 // matrices: q, k, v, out
