@@ -249,6 +249,7 @@ def _sync_of(ours: Runner) -> str:
     import torch
 
     work = "backward, deterministic"
+    ours.kept.clear()  # its graph remembers another stream than the captured one
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
