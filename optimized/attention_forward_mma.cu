@@ -192,12 +192,24 @@ __device__ void merge(const ForwardArguments& arguments, const WorkItem& item, i
     }
 }
 
+// Calls the rows that merge() will read into L2, where something was seen before.
+template <typename C>
+__device__ void await_accumulators(const ForwardArguments& arguments, const WorkItem& item) {
+  const int row = item.begin + static_cast<int>(threadIdx.x), head = blockIdx.y;
+  if (row >= item.end || threadIdx.x >= C::kRows) return;
+  const int64_t physical = int64_t{item.own.row} + row;
+  if (arguments.lse[physical * arguments.shape.num_heads + head] == -INFINITY) return;
+  const float* begin = row_of<float>(arguments.out, physical, head);
+  for (int column = 0; column < arguments.shape.head_dim_v; column += 32) prefetch(begin + column);
+}
+
 template <typename C>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     attention_forward(const __grid_constant__ ForwardArguments arguments) {
   using T = typename C::T;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.work;
+  prefetch_near(&work.items[blockIdx.x]);
   if (blockIdx.x >= *work.num_items) return;
   const WorkItem& item = work.items[blockIdx.x];
   const AttentionShape& shape = arguments.shape;
@@ -215,6 +227,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
         arguments.k.row_stride, next.end - next.begin, shape.head_dim_qk);
   };
   if (next.valid()) load_k();
+  if (!arguments.is_final) await_accumulators<C>(arguments, item);
 
   const float scale_log2 = folded_scale(shape) * kLog2E;
   OnlineSoftmax<C> softmax;

@@ -10,6 +10,16 @@ namespace ringside {
 namespace {
 
 constexpr int kThreads = 512, kWarp = 32;
+constexpr int kSequencesOfThread = 8;
+
+// Adds 1 for every lane that names the counter, in one atomic; returns a lane's turn.
+__device__ int count_up(int32_t* counters, int counter) {
+  const unsigned active = __activemask(), same = __match_any_sync(active, counter);
+  const unsigned lane = threadIdx.x % kWarp, leader = __ffs(static_cast<int>(same)) - 1;
+  int begin = 0;
+  if (lane == leader) begin = atomicAdd(&counters[counter], __popc(same));
+  return __shfl_sync(same, begin, static_cast<int>(leader)) + __popc(same & ((1u << lane) - 1));
+}
 
 // Every thread of a grid, or of the blocks that share a list.
 template <typename Visit>
@@ -39,7 +49,7 @@ __device__ bool all_fit(const LengthTables& t, const LengthTables::Side& x,
   return __syncthreads_and(fit);
 }
 
-// Prefix sums of one rank's rows over the sequences; one block.
+// Prefix sums of one rank's rows over the sequences, some consecutive ones a thread; one block.
 __device__ void fill_home(const LengthTables& t, const LengthTables::Side& x,
                           const int32_t* cu_seqlens, const int32_t* padded, int given, int rank) {
   using Scan = cub::BlockScan<int, kThreads>;
@@ -51,18 +61,23 @@ __device__ void fill_home(const LengthTables& t, const LengthTables::Side& x,
   const auto at = [batch](const int32_t* offsets, int s) {
     return batch == 0 ? 0 : offsets[s < batch ? s : batch];
   };
+  const auto home_segments = [&](int s, Segment(&part)[2]) {
+    return t.home_segments(rank, s, at(padded, s), at(padded, s + 1), num_rows, part);
+  };
   int before = 0;
-  for (int first = 0; first < t.max_batch; first += kThreads) {
-    const int s = first + threadIdx.x;
-    int rows = 0, row = 0, sum = 0;
+  for (int begin = 0; begin < t.max_batch; begin += kThreads * kSequencesOfThread) {
+    const int first = begin + threadIdx.x * kSequencesOfThread;
+    const int last = min(first + kSequencesOfThread, t.max_batch);
     Segment part[2];
-    if (s < t.max_batch) {
-      const int ends[2] = {at(padded, s), at(padded, s + 1)};
-      rows = t.home_segments(rank, s, ends[0], ends[1], num_rows, part);
-    }
+    int rows = 0, row = 0, sum = 0;
+    for (int s = first; s < last; ++s) rows += home_segments(s, part);
     Scan(scan).ExclusiveSum(rows, row, sum);
     __syncthreads();
-    if (s < t.max_batch) t.store(x, rank, s, before + row, part);
+    for (int s = first; s < last; ++s) {
+      const int own = home_segments(s, part);
+      t.store(x, rank, s, before + row, part);
+      row += own;
+    }
     before += sum;
   }
   if (rank != 0) return;
@@ -91,7 +106,7 @@ __device__ void weigh(const LengthTables& t, const LengthTables::List& list, int
     int bucket = LengthTables::kNoItem;
     if (t.item_of(list, slot, item)) bucket = t.bucket_of(t.weight_of(list, slot, item));
     list.bucket_of_slot[slot] = static_cast<uint8_t>(bucket);
-    if (bucket != LengthTables::kNoItem) atomicAdd(&list.counts[bucket], 1);
+    if (bucket != LengthTables::kNoItem) count_up(list.counts, bucket);
   });
 }
 
@@ -123,7 +138,7 @@ __device__ void place(const LengthTables& t, const LengthTables::List& list, int
     if (bucket == LengthTables::kNoItem) return;
     WorkItem item;
     t.item_of(list, slot, item);
-    list.items[begins[bucket] + atomicAdd(&list.cursors[bucket], 1)] = item;
+    list.items[begins[bucket] + count_up(list.cursors, bucket)] = item;
   });
 }
 
