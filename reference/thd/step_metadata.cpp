@@ -31,19 +31,6 @@ void push(StepMetadata& step, int sequence, const StepEntry& entry) {
   step.max_seqlen_kv = std::max(step.max_seqlen_kv, entry.kv_len);
 }
 
-void push_sequence(StepMetadata& step, int sequence, const StepSequence& s) {
-  StepEntry entry{s.q.row, 0, s.kv.row, 0};
-  for (const Interval run : {s.q.first, s.q.second})
-    for (int position = run.begin; position < std::min(run.end, s.len_q);) {
-      const QueryRun rows = s.query_run(position, std::min(run.end, s.len_q));
-      position += rows.len;
-      if (rows.first.size() == 0 || (entry.q_len > 0 && entry.extend(rows))) continue;
-      if (entry.q_len > 0) push(step, sequence, entry);
-      entry = StepEntry::of(rows);
-    }
-  push(step, sequence, entry);
-}
-
 struct Resident {  // what a step has of one sequence
   Runs q, kv;
 };
@@ -56,7 +43,8 @@ void fill(StepMetadata& step, const MaskedLayouts& layouts, NumRows rows, Reside
   step.cu_seqlens_q = step.cu_seqlens_kv = {0};
   for (int s = 0; s < layouts.q.batch(); ++s) {
     const Resident r = resident_of(s);
-    push_sequence(step, s, {layouts.mask, layouts.q.len(s), layouts.k.len(s), r.q, r.kv});
+    EntryWalk walk({layouts.mask, layouts.q.len(s), layouts.k.len(s), r.q, r.kv});
+    for (StepEntry entry; walk.next(entry);) push(step, s, entry);
   }
   step.cu_seqlens_q_padded.push_back(rows.q);
   step.cu_seqlens_kv_padded.push_back(rows.kv);
