@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 
-#include "bindings/device_array.h"
+#include "bindings/device_offsets.h"
 #include "optimized/thd/rows.h"
 #include "reference/thd/checks.h"
 
@@ -16,33 +15,21 @@ namespace {
 using namespace pybind11::literals;
 using DeviceArrays = std::vector<DeviceArray>;
 
-template <typename T>
-T* pointer(uintptr_t address) {
-  return reinterpret_cast<T*>(address);
-}
-
 int64_t bytes_of(const DeviceArray& x, const char* name) {
   static constexpr std::pair<const char*, int> kBytes[] = {
-      {"bool", 1},     {"int8", 1},    {"uint8", 1},   {"int16", 2},     {"uint16", 2},
-      {"int32", 4},    {"uint32", 4},  {"int64", 8},   {"uint64", 8},    {"float16", 2},
-      {"bfloat16", 2}, {"float32", 4}, {"float64", 8}, {"complex64", 8}, {"complex128", 16}};
+      {"bool", 1},     {"int8", 1},    {"uint8", 1},  {"int16", 2},  {"uint16", 2},
+      {"int32", 4},    {"uint32", 4},  {"int64", 8},  {"uint64", 8}, {"float16", 2},
+      {"bfloat16", 2}, {"float32", 4}, {"float64", 8}};
   if (x.dtype.rfind("float8_", 0) == 0) return 1;
   for (const auto& [dtype, bytes] : kBytes)
     if (x.dtype == dtype) return bytes;
-  throw py::type_error(concat(name, " has dtype ", x.dtype,
-                              " on the device; expected integers, floating or complex numbers or "
-                              "booleans. View it as one of them, e.g. as uint8"));
+  throw py::type_error(
+      concat(name, " has dtype ", x.dtype,
+             " on the device; expected integers, floating point numbers or "
+             "booleans. View it as one of them, complex numbers by torch.view_as_real"));
 }
 
 // --- arrays of rows
-
-int num_rows_of(const DeviceArray& x, const char* name) {
-  require(!x.shape.empty(), name, " is a scalar; expected an array of [rows, ...]");
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (x.shape[0] > kMost)
-    throw Unsupported(concat(name, " has ", x.shape[0], " rows; nearest supported: ", kMost));
-  return static_cast<int>(x.shape[0]);
-}
 
 // Rows may lie anywhere, but each must be dense.
 int64_t row_elements(const DeviceArray& x, const char* name) {
@@ -86,11 +73,6 @@ void require_apart(const Span& a, const Span& b, const char* names) {
           " share memory; expected two arrays. Pass a copy of one");
 }
 
-struct Named {
-  const DeviceArray& array;
-  const char* name;
-};
-
 void require_same_rows(const Named& from, const Named& to) {
   const auto tail = [](const DeviceArray& x) {
     return std::vector<int64_t>(x.shape.begin() + 1, x.shape.end());
@@ -115,30 +97,6 @@ thd::RowCopyArrays copy_arrays(const Named& from, const Named& to) {
           pitch_of(from.array, elements) * bytes, pitch_of(to.array, elements) * bytes,
           elements * bytes};
 }
-
-// --- offsets and tables
-
-bool is_wide(const Named& x) {
-  if (x.array.dtype != "int32" && x.array.dtype != "int64")
-    throw py::type_error(concat(x.name, " has dtype ", x.array.dtype,
-                                " on the device; expected int32 or int64. Convert it"));
-  return x.array.dtype == "int64";
-}
-
-thd::DeviceOffsets offsets(const Named& x) {
-  const bool wide = is_wide(x);
-  require(x.array.shape.size() == 1 && x.array.shape[0] >= 1, x.name, " has shape ",
-          x.array.shape_text(), "; expected [batch+1] offsets. Pass [0] for no sequences");
-  require(x.array.shape[0] == 1 || x.array.strides[0] == 1, x.name,
-          " is not dense in memory; expected consecutive numbers. Pass a contiguous copy");
-  return {pointer<void>(x.array.data), num_rows_of(x.array, x.name), wide};
-}
-
-struct Place {  // device, stream
-  int device;
-  uintptr_t stream;
-  cudaStream_t handle() const { return pointer<CUstream_st>(stream); }
-};
 
 // --- rows
 
@@ -239,6 +197,7 @@ void bind_cuda_thd(py::module_& m) {
           "cu_seqlens"_a, "place"_a);
   thd.def("copy_rows", &copy_rows, "out"_a, "x"_a, "segments"_a, "first"_a, "place"_a);
   thd.def("add_rows", &add_rows, "accumulator"_a, "x"_a, "segments"_a, "first"_a, "place"_a);
+  bind_cuda_thd_metadata(thd);
 }
 
 }  // namespace ringside::bindings

@@ -49,6 +49,22 @@ void check(int chunk_size, CpRank cp) {
 
 }  // namespace
 
+void check_below_diagonal(int chunk_size, CpRank cp, int kv_rank) {
+  check(chunk_size, cp);
+  require(0 <= kv_rank && kv_rank < cp.rank, "kv_rank=", kv_rank, " with rank=", cp.rank,
+          "; below the diagonal the keys come from an earlier rank, 0 to rank-1. Use chunkify_p2p "
+          "for the rank's own keys, chunkify_p2p_above_diagonal for those of a later rank");
+}
+
+void check_above_diagonal(int chunk_size, CpRank cp, int kv_rank) {
+  check(chunk_size, cp);
+  require(cp.rank < kv_rank && kv_rank < cp.cp_size, "kv_rank=", kv_rank, " with rank=", cp.rank,
+          " and cp_size=", cp.cp_size,
+          "; above the diagonal the keys come from a later rank, rank+1 to cp_size-1. Use "
+          "chunkify_p2p for the rank's own keys, chunkify_p2p_below_diagonal for those of an "
+          "earlier rank");
+}
+
 Pieces chunkify(const PackedLayout& layout, int chunk_size) {
   check_chunk_size(chunk_size);
   Pieces pieces;
@@ -74,10 +90,7 @@ Pieces chunkify_p2p(const PackedLayout& layout, int chunk_size, CpRank cp) {
 
 PiecePairs chunkify_p2p_below_diagonal(const PackedLayout& layout, int chunk_size, CpRank cp,
                                        int kv_rank) {
-  check(chunk_size, cp);
-  require(0 <= kv_rank && kv_rank < cp.rank, "kv_rank=", kv_rank, " with rank=", cp.rank,
-          "; below the diagonal the keys come from an earlier rank, 0 to rank-1. Use chunkify_p2p "
-          "for the rank's own keys, chunkify_p2p_above_diagonal for those of a later rank");
+  check_below_diagonal(chunk_size, cp, kv_rank);
   PiecePairs pairs;
   for_each_sequence(pairs, layout, cp, kv_rank, [&](const Runs& q, const Runs& kv, int len) {
     push_pair(pairs, PiecePair::below_diagonal(q, kv, chunk_size, len));
@@ -87,12 +100,7 @@ PiecePairs chunkify_p2p_below_diagonal(const PackedLayout& layout, int chunk_siz
 
 PiecePairs chunkify_p2p_above_diagonal(const PackedLayout& layout, int chunk_size, CpRank cp,
                                        int kv_rank) {
-  check(chunk_size, cp);
-  require(cp.rank < kv_rank && kv_rank < cp.cp_size, "kv_rank=", kv_rank, " with rank=", cp.rank,
-          " and cp_size=", cp.cp_size,
-          "; above the diagonal the keys come from a later rank, rank+1 to cp_size-1. Use "
-          "chunkify_p2p for the rank's own keys, chunkify_p2p_below_diagonal for those of an "
-          "earlier rank");
+  check_above_diagonal(chunk_size, cp, kv_rank);
   PiecePairs pairs;
   for_each_sequence(pairs, layout, cp, kv_rank, [&](const Runs& q, const Runs& kv, int len) {
     push_pair(pairs, PiecePair::above_diagonal(q, kv, chunk_size, len));
