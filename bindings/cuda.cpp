@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "bindings/device_array.h"
 #include "bindings/options.h"
-#include "optimized/cuda_error.h"
 #include "optimized/execute.h"
 #include "reference/errors.h"
 
@@ -19,39 +19,6 @@ namespace ringside::bindings {
 namespace {
 
 using namespace pybind11::literals;
-
-struct NamedType {
-  const char* name;
-  ElementType type;
-};
-constexpr NamedType kTypes[] = {{"float32", ElementType::float32},
-                                {"float16", ElementType::float16},
-                                {"bfloat16", ElementType::bfloat16}};
-
-struct DeviceArray {  // what Python says about an array in device memory
-  uintptr_t data = 0;
-  ElementType type = ElementType::float32;
-  std::vector<int64_t> shape, strides;  // in elements
-
-  DeviceArray(uintptr_t pointer, const std::string& dtype, std::vector<int64_t> shape_,
-              std::vector<int64_t> strides_)
-      : data(pointer), shape(std::move(shape_)), strides(std::move(strides_)) {
-    for (const NamedType& known : kTypes)
-      if (dtype == known.name) {
-        type = known.type;
-        return;
-      }
-    throw py::type_error(concat("dtype ", dtype,
-                                " on the device; expected float32, float16 or bfloat16. Convert "
-                                "it, or pass NumPy arrays to backend=\"reference\""));
-  }
-
-  std::string shape_text() const {
-    std::string text;
-    for (const int64_t n : shape) text += concat(text.empty() ? "" : ", ", n);
-    return "[" + text + "]";
-  }
-};
 
 struct Extent {
   int64_t rows, heads, dim;
@@ -61,7 +28,7 @@ move::GlobalArray global_array(const DeviceArray& x, const char* name, const Ext
   require(x.shape == std::vector<int64_t>{want.rows, want.heads, want.dim}, name, " has shape ",
           x.shape_text(), "; the plan expects [", want.rows, ", ", want.heads, ", ", want.dim, "]");
   return {{reinterpret_cast<void*>(x.data), x.strides[0], x.strides[1]},
-          x.type,
+          x.type(),
           static_cast<int>(want.heads),
           static_cast<int>(want.dim)};
 }
@@ -69,17 +36,17 @@ move::GlobalArray global_array(const DeviceArray& x, const char* name, const Ext
 move::GlobalArray lse_array(const DeviceArray& x, int64_t heads, int64_t rows) {
   require(x.shape == std::vector<int64_t>{heads, rows}, "lse has shape ", x.shape_text(),
           "; expected [heads, rows] = [", heads, ", ", rows, "], as attention() returned it");
-  if (x.type != ElementType::float32)
+  if (x.type() != ElementType::float32)
     throw py::type_error("lse is not float32; pass it as attention() returned it");
   return {{reinterpret_cast<void*>(x.data), x.strides[1], x.strides[0]},
-          x.type,
+          x.type(),
           static_cast<int>(heads),
           1};
 }
 
 const float* floats(const std::optional<DeviceArray>& x, const char* name, int64_t heads) {
   if (!x) return nullptr;
-  require(x->shape == std::vector<int64_t>{heads} && x->type == ElementType::float32, name,
+  require(x->shape == std::vector<int64_t>{heads} && x->type() == ElementType::float32, name,
           " has shape ", x->shape_text(), "; expected [", heads, "] float32 on the device");
   return reinterpret_cast<const float*>(x->data);
 }
@@ -89,20 +56,6 @@ int dim_of(const DeviceArray& x, const char* name) {
           "; expected three dimensions [rows, heads, dim] (THD)");
   return static_cast<int>(x.shape[2]);
 }
-
-class OnDevice {  // makes a device current, and the one before again
- public:
-  explicit OnDevice(int device) {
-    RINGSIDE_CUDA(cudaGetDevice(&before_));
-    RINGSIDE_CUDA(cudaSetDevice(device));
-  }
-  ~OnDevice() { static_cast<void>(cudaSetDevice(before_)); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  int before_ = 0;
-};
 
 struct CallOptions {  // everything that is not an array of q's, k's or v's kind
   OptionsArgument keywords;
@@ -154,7 +107,7 @@ class Program {
     const py::gil_scoped_release release;
     const OnDevice on(device);
     program_ = std::make_unique<CudaProgram>(
-        source, ProgramOptions{dim_qk_, dim_v_, q.type, score_options,
+        source, ProgramOptions{dim_qk_, dim_v_, q.type(), score_options,
                                static_cast<float>(resolved.softmax_scale),
                                poison ? Poison::on : Poison::off, options.sink.has_value()});
   }
@@ -304,6 +257,7 @@ PYBIND11_MODULE(_cuda_core, m) {
                                     : std::string();
       },
       "Why backend=\"cuda\" cannot run here; empty if it can.");
+  bind_cuda_thd(m);
   py::list families;
   for (const KernelFamily& family : kernel_families()) families.append(family.name);
   m.attr("KERNEL_FAMILIES") = py::tuple(families);

@@ -1,6 +1,7 @@
 // The peers' primitives, ringside._core.thd. ringside/thd.py documents them.
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <utility>
 
 #include "bindings/arrays.h"
@@ -95,6 +96,18 @@ void copy_valid_tokens(const py::object& out, const py::object& step_out,
        source, target);
 }
 
+void check_offsets(const py::object& cu_seqlens_padded, const py::object& cu_seqlens,
+                   std::optional<int64_t> num_rows, bool covers) {
+  const thd::Offsets starts = integers(cu_seqlens_padded, "cu_seqlens_padded");
+  const int64_t end = starts.empty() ? 0 : starts.back();
+  if (covers)
+    thd::check_covers(starts, num_rows.value_or(end));
+  else
+    thd::check_offsets("cu_seqlens_padded", starts, num_rows.value_or(end));
+  if (!cu_seqlens.is_none())
+    thd::valid_token_copies(starts, integers(cu_seqlens, "cu_seqlens"), end);
+}
+
 // --- steps
 
 py::dict as_dict(const thd::StepMetadata& step) {
@@ -171,6 +184,8 @@ void bind_thd(py::module_& m) {
   thd.def("partition_indices", &partition_indices, "cu_seqlens_padded"_a, "cp_size"_a, "rank"_a);
   thd.def("copy_valid_tokens", &copy_valid_tokens, "out"_a, "step_out"_a, "cu_seqlens_padded"_a,
           "cu_seqlens"_a);
+  thd.def("check_offsets", &check_offsets, "cu_seqlens_padded"_a, "cu_seqlens"_a, "num_rows"_a,
+          "covers"_a);
   thd.def("all_gather_step_metadata", &all_gather_step_metadata, "layout_q"_a, "layout_k"_a,
           "mask"_a, "cp_size"_a, "rank"_a);
   thd.def("p2p_step_metadata", &p2p_step_metadata, "layout_q"_a, "layout_k"_a, "mask"_a, "cp"_a,

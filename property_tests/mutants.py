@@ -41,9 +41,10 @@ PROPERTIES = (
     *("plan_independence", "plans", "broken_plans", "partitions", "layouts", "masks", "exchanges"),
     *("padding", "packing", "rows_that_see_nothing", "merge", "cost", "gradients", "options"),
     *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
-    *("thd_rows", "thd_steps", "thd_chunks", "thd_micro_sequences", "micro_sequences", "flash"),
-    *("formats", "docs"),
+    *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
+    *("micro_sequences", "flash", "formats", "docs"),
 )
+CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 TIMEOUT = 300  # seconds for one suite; a fault may hang
 MEMORY = 8 << 30  # bytes of address space for one suite; a fault may allocate without end
 
@@ -154,14 +155,17 @@ class Scratch:
 
 def run_cpp_tests(scratch: Scratch) -> str:
     """The first failing C++ test; empty if none fails."""
-    scratch.make("ringside_reference_test")
-    program = scratch.build / "reference" / "ringside_reference_test"
-    code, output = run([str(program), "--gtest_fail_fast"], scratch.source, TIMEOUT)
-    if not code:
-        return ""
-    failed = re.search(r"\[  FAILED  \] (\S+)", output)
-    started = re.findall(r"\[ RUN      \] (\S+)", output)
-    return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+    for room, target in CPP_TESTS.items():
+        scratch.make(target)
+        program = scratch.build / room / target
+        code, output = run([str(program), "--gtest_fail_fast"], scratch.source, TIMEOUT)
+        if code:
+            failed = re.search(r"\[  FAILED  \] (\S+)", output)
+            started = re.findall(r"\[ RUN      \] (\S+)", output)
+            return (
+                failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+            )
+    return ""
 
 
 def run_property_tests(scratch: Scratch) -> str:

@@ -81,34 +81,53 @@ MUTANTS_OF_PRIMITIVES = [
     Mutant(
         "lower and upper are exchanged",
         THD + "step_metadata.cpp",
-        'kv_rank < rank ? "lower" : "upper"',
-        'kv_rank < rank ? "upper" : "lower"',
+        'kv_rank < cp.rank ? "lower" : "upper"',
+        'kv_rank < cp.rank ? "upper" : "lower"',
     ),
     # --- chunks
     Mutant(
         "the chunk grid starts where a rank's rows start",
-        THD + "chunkify.cpp",
-        "(rows.position_at(begin) / chunk_size + int64_t{1}) * chunk_size",
-        "rows.position_at(begin) + int64_t{chunk_size}",
+        THD + "chunk_pieces.h",
+        "rows.rows_below((chunk + 1) * chunk_size)",
+        "rows.rows_below((chunk + 1) * chunk_size + rows.first.begin % chunk_size)",
         "TransformerEngine #1887: interior chunks of a half merge",
     ),
     Mutant(
         "below the diagonal the first key's chunk is taken",
-        THD + "chunkify.cpp",
-        "{last_key / chunk_size, chunk_size, len}",
-        "{keys.first.begin / chunk_size, chunk_size, last_key < 0 ? 0 : len}",
+        THD + "chunk_pieces.h",
+        "last_key / chunk_size, chunk_size, len",
+        "kv.first.begin / chunk_size, chunk_size, last_key < 0 ? 0 : len",
     ),
     Mutant(
         "above the diagonal the last query's chunk is taken",
-        THD + "chunkify.cpp",
-        "{queries.first.begin / chunk_size, chunk_size, len}",
-        "{std::max(queries.first.end - 1, 0) / chunk_size, chunk_size, len}",
+        THD + "chunk_pieces.h",
+        "queries.first.begin / chunk_size, chunk_size, len",
+        "(queries.first.end > 0 ? queries.first.end - 1 : 0) / chunk_size, chunk_size, len",
     ),
     Mutant(
         "a shared chunk runs into padding",
-        THD + "chunkify.cpp",
-        "std::min(begin + chunk_size, int64_t{len})",
-        "begin + chunk_size",
+        THD + "chunk_pieces.h",
+        "begin + chunk_size < len ? begin + chunk_size : int64_t{len}",
+        "begin + chunk_size < len ? begin + chunk_size : begin + chunk_size",
+    ),
+    # --- what a device does for one sequence, or one row
+    Mutant(
+        "the last query that sees a key is left out of the only entry",
+        THD + "step_entry.h",
+        "last_key + mask.left + 1 - shift",
+        "last_key + mask.left - shift",
+    ),
+    Mutant(
+        "the second chunk of a rank lies on its first",
+        "optimized/thd/row_maps.h",
+        "begin / cp_size + (c < cp_size ? 0 : len) +",
+        "begin / cp_size +",
+    ),
+    Mutant(
+        "a thread walks past the end of a row",
+        "optimized/thd/row_tiles.h",
+        "if (unit < array.units_of_row) return;",
+        "if (unit <= array.units_of_row) return;",
     ),
     # --- rows
     Mutant(

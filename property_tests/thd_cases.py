@@ -93,3 +93,23 @@ def pairs_of_entry(step: rs.thd.StepMetadata, b: int) -> list[tuple[int, int]]:
         for j in range(sk)
         if (left == -1 or i + sk - sq - left <= j) and (right == -1 or j <= i + sk - sq + right)
     ]
+
+
+@st.composite
+def segment_tables(draw: st.DrawFn) -> tuple[list[tuple[int, int, int, int, int]], int, int]:
+    """(segments that write no row twice, rows of out, rows of x)."""
+    x_rows, table, to_row = draw(st.integers(1, 30)), [], draw(st.integers(0, 3))
+    for _ in range(draw(st.integers(0, 5))):
+        rows, to_step = draw(st.integers(0, 6)), draw(st.integers(1, 3))
+        from_step = draw(st.integers(-3, 3))
+        reach = from_step * max(rows - 1, 0)
+        if abs(reach) >= x_rows:
+            from_step = reach = 0
+        from_row = draw(st.integers(max(0, -reach), x_rows - 1 - max(0, reach)))
+        span = to_step * max(rows - 1, 0)
+        if draw(st.booleans()):
+            table.append((from_row, from_step, to_row + span, -to_step, rows))
+        else:
+            table.append((from_row, from_step, to_row, to_step, rows))
+        to_row += span + draw(st.integers(1, 3))
+    return table, to_row + draw(st.integers(0, 3)), x_rows

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ringside import _core
+from ringside import _core, _thd_cuda
+from ringside._thd_device import on_device, refuse_on_host
 
 Int32Array = npt.NDArray[np.int32]
+_MOST_ROWS = 2**31 - 1
 
 
 class Pieces(NamedTuple):
@@ -40,8 +42,13 @@ class PiecePairs(NamedTuple):
 
 
 def chunkify(
-    cu_seqlens: npt.ArrayLike, cu_seqlens_padded: npt.ArrayLike | None, chunk_size: int
-) -> Pieces:
+    cu_seqlens: Any,
+    cu_seqlens_padded: Any,
+    chunk_size: int,
+    *,
+    num_rows: int | None = None,
+    capacity: int | None = None,
+) -> Any:
     """Cuts packed sequences into their attention chunks.
 
     Causal attention over the pieces is Mask.chunked(chunk_size) over the sequences. Only pieces
@@ -53,6 +60,12 @@ def chunkify(
         cu_seqlens: [batch+1] integers, cumulative numbers of valid tokens.
         cu_seqlens_padded: [batch+1] integers, where each sequence's rows start; None: no padding.
         chunk_size: tokens of an attention chunk; chunks restart at each sequence.
+        num_rows: on a device only, and needed there: rows of the packed array.
+        capacity: on a device only: pieces that the result has room for; default as many as there
+            can be.
+
+    Returns:
+        Pieces; on a device DevicePieces, with empty pieces behind the last one and its count.
 
     Raises:
         ValueError, TypeError: chunk_size below 1; offsets as for PackedLayout.
@@ -62,17 +75,24 @@ def chunkify(
     >>> valid.tolist(), padded.tolist()
     ([0, 8, 10, 18, 26, 30], [0, 8, 10, 18, 26, 33])
     """
+    if on_device(cu_seqlens):
+        on = _thd_cuda.layout_of(cu_seqlens, cu_seqlens_padded, num_rows)
+        return _thd_cuda.pieces(on, chunk_size, None, capacity)
+    refuse_on_host(num_rows=num_rows, capacity=capacity)
     layout = _core.PackedLayout(cu_seqlens, cu_seqlens_padded)
     return Pieces(*_core.thd.chunkify(layout, chunk_size))
 
 
 def chunkify_p2p(
-    cu_seqlens: npt.ArrayLike,
-    cu_seqlens_padded: npt.ArrayLike | None,
+    cu_seqlens: Any,
+    cu_seqlens_padded: Any,
     chunk_size: int,
     cp_size: int,
     rank: int,
-) -> Pieces:
+    *,
+    num_rows: int | None = None,
+    capacity: int | None = None,
+) -> Any:
     """Cuts a rank's local rows (dual chunks) into attention chunks: the diagonal step of a ring.
 
     Each piece is causal in local order. A chunk of which the rank's first half holds the beginning
@@ -84,9 +104,10 @@ def chunkify_p2p(
         cu_seqlens, cu_seqlens_padded, chunk_size: as for chunkify, global.
         cp_size: number of ranks.
         rank: whose rows, 0 to cp_size-1.
+        num_rows, capacity: on a device, as for chunkify; num_rows is global, too.
 
     Returns:
-        Pieces in the rank's local rows.
+        Pieces in the rank's local rows; on a device DevicePieces.
 
     Raises:
         ValueError, TypeError: as chunkify; a rank outside the group.
@@ -97,13 +118,17 @@ def chunkify_p2p(
     >>> rs.thd.chunkify_p2p([0, 24], None, 2, 2, 0).cu_seqlens.tolist()
     [0, 2, 4, 6, 8, 10, 12]
     """
+    if on_device(cu_seqlens):
+        on = _thd_cuda.layout_of(cu_seqlens, cu_seqlens_padded, num_rows)
+        return _thd_cuda.pieces(on, chunk_size, (cp_size, rank), capacity)
+    refuse_on_host(num_rows=num_rows, capacity=capacity)
     layout = _core.PackedLayout(cu_seqlens, cu_seqlens_padded)
     return Pieces(*_core.thd.chunkify_p2p(layout, chunk_size, cp_size, rank))
 
 
 def chunkify_p2p_below_diagonal(
-    cu_seqlens: npt.ArrayLike,
-    cu_seqlens_padded: npt.ArrayLike | None,
+    cu_seqlens: Any,
+    cu_seqlens_padded: Any,
     chunk_size: int,
     cp_size: int,
     rank: int,
@@ -133,6 +158,9 @@ def chunkify_p2p_below_diagonal(
     [0, 6]
     [0, 12]
     """
+    if on_device(cu_seqlens):
+        on = _thd_cuda.layout_of(cu_seqlens, cu_seqlens_padded, _MOST_ROWS)
+        return PiecePairs(*_thd_cuda.pairs("below", on, chunk_size, (cp_size, rank), kv_rank))
     layout = _core.PackedLayout(cu_seqlens, cu_seqlens_padded)
     return PiecePairs(
         *_core.thd.chunkify_p2p_below_diagonal(layout, chunk_size, cp_size, rank, kv_rank)
@@ -140,8 +168,8 @@ def chunkify_p2p_below_diagonal(
 
 
 def chunkify_p2p_above_diagonal(
-    cu_seqlens: npt.ArrayLike,
-    cu_seqlens_padded: npt.ArrayLike | None,
+    cu_seqlens: Any,
+    cu_seqlens_padded: Any,
     chunk_size: int,
     cp_size: int,
     rank: int,
@@ -170,6 +198,9 @@ def chunkify_p2p_above_diagonal(
     [0, 2]
     [10, 12]
     """
+    if on_device(cu_seqlens):
+        on = _thd_cuda.layout_of(cu_seqlens, cu_seqlens_padded, _MOST_ROWS)
+        return PiecePairs(*_thd_cuda.pairs("above", on, chunk_size, (cp_size, rank), kv_rank))
     layout = _core.PackedLayout(cu_seqlens, cu_seqlens_padded)
     return PiecePairs(
         *_core.thd.chunkify_p2p_above_diagonal(layout, chunk_size, cp_size, rank, kv_rank)

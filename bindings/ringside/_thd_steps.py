@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ringside import _core
+from ringside import _core, _thd_cuda
+from ringside._thd_device import DeviceLayout, refuse_on_host
 
 Int32Array = npt.NDArray[np.int32]
 
@@ -35,6 +37,12 @@ class StepMetadata:
     call computes the step; keys may. Queries in no entry see nothing in this step: their output is
     0 and their lse -inf.
 
+    **On a device** (of a DeviceLayout) the arrays lie there and have a length that only shapes
+    decide, so that a graph may be captured: `capacity` entries, or one more. Behind the last entry
+    follow empty ones, at the end of both buffers and with sequence -1, so that a kernel may be
+    launched over all. max_seqlen_q and max_seqlen_kv are then upper bounds, from the layout's
+    max_rows.
+
     Attributes:
         section: "first_half" or "second_half" of an all-gather; "diagonal", "lower", "upper" or
             "all" of a ring.
@@ -46,6 +54,8 @@ class StepMetadata:
         seqused_q, seqused_k: [entries] int32, in tokens.
         window_left, window_right: [entries] int32, in tokens, -1 where that side hides nothing.
         max_seqlen_q, max_seqlen_kv: the largest seqused_q and seqused_k.
+        count: on a device only: [1] int32 there, the entries; more than capacity if some are
+            missing.
     """
 
     section: str
@@ -61,6 +71,7 @@ class StepMetadata:
     window_right: Int32Array
     max_seqlen_q: int
     max_seqlen_kv: int
+    count: Any = None
 
     @property
     def window_size(self) -> tuple[int, int] | None:
@@ -76,6 +87,11 @@ class StepMetadata:
         >>> print(rs.thd.all_gather_step_metadata(unequal, 2, 1, ahead)[0].window_size)
         None
         """
+        if self.count is not None:
+            raise _core.Unsupported(
+                "window_size of a step on a device, which only a look at all entries tells. "
+                "Nearest supported: window_left and window_right, a window for each entry"
+            )
         left = _common(self.window_left, self.seqused_k)
         right = _common(self.window_right, self.seqused_q)
         return None if left is None or right is None else (left, right)
@@ -92,12 +108,13 @@ def _common(bounds: Int32Array, lengths: Int32Array) -> int | None:
 
 
 def all_gather_step_metadata(
-    layout: _core.PackedLayout,
+    layout: _core.PackedLayout | DeviceLayout,
     cp_size: int,
     rank: int,
     mask: _core.Mask,
     *,
-    layout_k: _core.PackedLayout | None = None,
+    layout_k: _core.PackedLayout | DeviceLayout | None = None,
+    capacity: int | None = None,
 ) -> list[StepMetadata]:
     """The two steps of a rank over gathered keys: its first chunk, then its second.
 
@@ -111,7 +128,10 @@ def all_gather_step_metadata(
         cp_size: number of ranks.
         rank: this rank, 0 to cp_size-1.
         mask: which keys a query sees.
-        layout_k: where those of k and v lie, as many sequences; default layout.
+        layout_k: where those of k and v lie, as many sequences; default layout. (On a device,
+            another layout is another one, even if it holds the same numbers.)
+        capacity: of a DeviceLayout only: entries that the arrays have room for; default as many as
+            there can be, one a sequence where one window can say it.
 
     Returns:
         Two StepMetadata.
@@ -132,18 +152,24 @@ def all_gather_step_metadata(
     >>> second.window_left.tolist(), second.window_right.tolist(), second.window_size
     ([-1, -1], [0, -1], (-1, 0))
     """
+    if isinstance(layout, DeviceLayout):
+        cp_rank = (cp_size, rank)
+        steps = _thd_cuda.all_gather_steps(layout, cp_rank, mask, layout_k, capacity)
+        return [StepMetadata(**step) for step in steps]
+    refuse_on_host(capacity=capacity)
     steps = _core.thd.all_gather_step_metadata(layout, layout_k or layout, mask, cp_size, rank)
     return [StepMetadata(**step) for step in steps]
 
 
 def p2p_step_metadata(
-    layout: _core.PackedLayout,
+    layout: _core.PackedLayout | DeviceLayout,
     cp_size: int,
     rank: int,
     step: int,
     mask: _core.Mask,
     *,
-    layout_k: _core.PackedLayout | None = None,
+    layout_k: _core.PackedLayout | DeviceLayout | None = None,
+    capacity: int | None = None,
 ) -> StepMetadata:
     """A step of the ring: this rank's queries over the keys of rank (rank - step) % cp_size.
 
@@ -171,7 +197,10 @@ def p2p_step_metadata(
         rank: this rank, 0 to cp_size-1.
         step: 0 to cp_size-1; 0 is the rank's own keys.
         mask: which keys a query sees.
-        layout_k: where those of k and v lie, as many sequences; default layout.
+        layout_k: where those of k and v lie, as many sequences; default layout. (On a device,
+            another layout is another one, even if it holds the same numbers.)
+        capacity: of a DeviceLayout only: entries that the arrays have room for; default as many as
+            there can be, one a sequence where one window can say it.
 
     Raises:
         ValueError: a rank or step out of range, layouts of different batch, a bad mask.
@@ -189,6 +218,10 @@ def p2p_step_metadata(
     >>> lower.seqused_q.tolist(), lower.seqused_k.tolist(), lower.window_left.tolist()
     ([2], [2], [0])
     """
+    if isinstance(layout, DeviceLayout):
+        cp_rank = (cp_size, rank)
+        return StepMetadata(**_thd_cuda.p2p_step(layout, cp_rank, step, mask, layout_k, capacity))
+    refuse_on_host(capacity=capacity)
     return StepMetadata(
         **_core.thd.p2p_step_metadata(layout, layout_k or layout, mask, (cp_size, rank), step)
     )

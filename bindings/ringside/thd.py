@@ -5,6 +5,13 @@ Everything is about packed arrays (THD: tokens first) in dual chunks: each seque
 "zigzag" of ringside.plan; unlike the peers', it takes any length, chunk c beginning at row
 floor(c * rows / (2*cp_size)) of its sequence. Names say from -> to. cu_seqlens* are global unless a
 docstring says local.
+
+**On a device.** Where all arrays of a call lie on one (torch, CuPy), so does the result, of the
+same kind. The work is put on the current stream and nothing is read back, so calls may be captured
+in a CUDA graph and replayed with other lengths in the same memory. cu_seqlens* are then int32 or
+int64 on the device, and their values cannot be checked: whatever they hold, no memory outside the
+arrays is touched, but results are only right for valid ones. check_offsets and check_segments look
+at them, wait for the device, and raise what the functions on the host would.
 """
 
 from __future__ import annotations
@@ -14,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ringside import _core
+from ringside import _core, _thd_cuda
 from ringside._thd_chunks import (
     PiecePairs,
     Pieces,
@@ -23,21 +30,31 @@ from ringside._thd_chunks import (
     chunkify_p2p_above_diagonal,
     chunkify_p2p_below_diagonal,
 )
+from ringside._thd_cuda import DeviceIndices, DevicePieces
+from ringside._thd_device import DeviceLayout, on_device, refuse_on_host, to_host
+from ringside._thd_segments import add_rows, check_segments, copy_rows
 from ringside._thd_steps import StepMetadata, all_gather_step_metadata, p2p_step_metadata
 
 __all__ = [
+    "DeviceIndices",
+    "DeviceLayout",
+    "DevicePieces",
     "MicroSequence",
     "PaddedBatch",
     "PiecePairs",
     "Pieces",
     "StepMetadata",
+    "add_rows",
     "all_gather_step_metadata",
     "canonical_cu_seqlens_k",
     "check_canonical_cu_seqlens_k",
+    "check_offsets",
+    "check_segments",
     "chunkify",
     "chunkify_p2p",
     "chunkify_p2p_above_diagonal",
     "chunkify_p2p_below_diagonal",
+    "copy_rows",
     "copy_valid_tokens",
     "cp_rank_order_to_sequence_order",
     "p2p_step_metadata",
@@ -47,18 +64,19 @@ __all__ = [
 ]
 
 
-def sequence_order_to_cp_rank_order(
-    x: npt.ArrayLike, cu_seqlens_padded: npt.ArrayLike, cp_size: int
-) -> npt.NDArray[Any]:
+def sequence_order_to_cp_rank_order(x: Any, cu_seqlens_padded: Any, cp_size: int) -> Any:
     """The rows of x rank after rank: rank 0's local rows, then rank 1's, and so on.
 
     Args:
-        x: [rows, ...] of any dtype without Python objects: tokens, q, gradients, anything.
+        x: [rows, ...] of any dtype without Python objects: tokens, q, gradients, anything. On a
+            device also a list or tuple of such arrays, of any dtypes and row shapes, for example
+            k and v: they move in one launch.
         cu_seqlens_padded: [batch+1] integers, where each sequence's rows start; ends at x's rows.
         cp_size: number of ranks.
 
     Returns:
-        A new array like x. Padding rows move like any other.
+        A new array like x, or as many as were passed. Padding rows move like any other. (On a
+        device, rows that offsets leave out are not written.)
 
     Raises:
         ValueError: rows of x behind the last sequence (they have no rank), falling offsets.
@@ -70,12 +88,12 @@ def sequence_order_to_cp_rank_order(
     >>> rs.thd.sequence_order_to_cp_rank_order(np.arange(10), [0, 8, 10], 2).tolist()
     [0, 1, 6, 7, 9, 2, 3, 4, 5, 8]
     """
+    if on_device(x):
+        return _thd_cuda.reorder(x, cu_seqlens_padded, cp_size, to_ranks=True)
     return _core.thd.sequence_order_to_cp_rank_order(x, cu_seqlens_padded, cp_size)
 
 
-def cp_rank_order_to_sequence_order(
-    x: npt.ArrayLike, cu_seqlens_padded: npt.ArrayLike, cp_size: int
-) -> npt.NDArray[Any]:
+def cp_rank_order_to_sequence_order(x: Any, cu_seqlens_padded: Any, cp_size: int) -> Any:
     """The inverse of sequence_order_to_cp_rank_order, for what an all-gather over the ranks left.
 
     Args, Raises: as there.
@@ -85,18 +103,31 @@ def cp_rank_order_to_sequence_order(
     >>> rs.thd.cp_rank_order_to_sequence_order(gathered, [0, 8, 10], 2).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
+    if on_device(x):
+        return _thd_cuda.reorder(x, cu_seqlens_padded, cp_size, to_ranks=False)
     return _core.thd.cp_rank_order_to_sequence_order(x, cu_seqlens_padded, cp_size)
 
 
 def partition_indices(
-    cu_seqlens_padded: npt.ArrayLike, cp_size: int, rank: int
-) -> npt.NDArray[np.int32]:
+    cu_seqlens_padded: Any,
+    cp_size: int,
+    rank: int,
+    *,
+    num_rows: int | None = None,
+    capacity: int | None = None,
+) -> Any:
     """[local rows] int32: the global row of each of a rank's local rows; x[indices] is its shard.
 
     Args:
         cu_seqlens_padded: [batch+1] integers from 0, where each sequence's rows start.
         cp_size: number of ranks.
         rank: 0 to cp_size-1.
+        num_rows: on a device only, and needed there: rows of the packed array.
+        capacity: on a device only: rows of the result; default as many as a rank can have. Where
+            every sequence is padded to a multiple of 2*cp_size it is num_rows // cp_size.
+
+    Returns:
+        The rows; on a device DeviceIndices(rows, count), as their number is only known there.
 
     Raises:
         ValueError: a rank outside the group, falling offsets.
@@ -107,22 +138,20 @@ def partition_indices(
     >>> rs.thd.partition_indices([0, 8, 10], 2, 1).tolist()
     [2, 3, 4, 5, 8]
     """
+    if on_device(cu_seqlens_padded):
+        return _thd_cuda.partition_indices(cu_seqlens_padded, cp_size, rank, num_rows, capacity)
+    refuse_on_host(num_rows=num_rows, capacity=capacity)
     return _core.thd.partition_indices(cu_seqlens_padded, cp_size, rank)
 
 
-def copy_valid_tokens(
-    out: npt.NDArray[Any],
-    step_out: npt.ArrayLike,
-    cu_seqlens_padded: npt.ArrayLike,
-    cu_seqlens: npt.ArrayLike,
-) -> None:
+def copy_valid_tokens(out: Any, step_out: Any, cu_seqlens_padded: Any, cu_seqlens: Any) -> None:
     """Copies each sequence's valid rows from step_out into the same rows of out, in place.
 
     The valid rows of sequence s are the cu_seqlens[s+1]-cu_seqlens[s] rows from row
     cu_seqlens_padded[s] on. All other rows of out stay as they are, whatever step_out holds there.
 
     Args:
-        out: [rows, ...] C-contiguous NumPy array, written to.
+        out: [rows, ...], written to: a C-contiguous NumPy array, or one on a device.
         step_out: an array like out.
         cu_seqlens_padded: [batch+1] integers, rows of out; they need not start at 0, nor end at its
             last row. Those of StepMetadata fit, so do [2, 6, 12].
@@ -141,7 +170,44 @@ def copy_valid_tokens(
     >>> out.tolist()
     [0, 0, 2, 3, 4, 0, 6, 7, 0, 0, 0, 0]
     """
-    _core.thd.copy_valid_tokens(out, step_out, cu_seqlens_padded, cu_seqlens)
+    if on_device(out):
+        return _thd_cuda.copy_valid_tokens(out, step_out, cu_seqlens_padded, cu_seqlens)
+    return _core.thd.copy_valid_tokens(out, step_out, cu_seqlens_padded, cu_seqlens)
+
+
+def check_offsets(
+    cu_seqlens_padded: Any,
+    cu_seqlens: Any = None,
+    *,
+    num_rows: int | None = None,
+    covers: bool = True,
+) -> None:
+    """Refuses offsets that the functions of this module would.
+
+    On a device they cannot: this function waits for it and reads the offsets back. It is meant for
+    debugging, or for once a batch.
+
+    Args:
+        cu_seqlens_padded: [batch+1] integers on the host or a device, where each sequence's rows
+            start.
+        cu_seqlens: [batch+1] integers, of which only the differences matter; None: no padding.
+        num_rows: rows of the packed array, where known.
+        covers: whether the sequences must begin at row 0 and end at num_rows; False for
+            copy_valid_tokens.
+
+    Raises:
+        ValueError: offsets that fall, lie outside the array or do not cover it; more tokens than
+            rows.
+        TypeError: offsets that are not integers.
+
+    >>> import ringside as rs
+    >>> try:
+    ...     rs.thd.check_offsets([0, 8, 4])
+    ... except ValueError as error:
+    ...     print(str(error)[:57])
+    cu_seqlens_padded[2]=4 is less than cu_seqlens_padded[1]=
+    """
+    _core.thd.check_offsets(to_host(cu_seqlens_padded), to_host(cu_seqlens), num_rows, covers)
 
 
 class PaddedBatch(NamedTuple):

@@ -33,6 +33,9 @@ struct PiecePairs {  // piece b of q sees all of piece b of kv; [batch+1], empty
   Pieces q, kv;
 };
 
+void check_below_diagonal(int chunk_size, CpRank cp, int kv_rank);
+void check_above_diagonal(int chunk_size, CpRank cp, int kv_rank);
+
 // The rank's rows against those of an earlier rank, or of a later one: at most one attention chunk
 // of a sequence has queries here and keys there. Rows are those of the two ranks' whole buffers.
 PiecePairs chunkify_p2p_below_diagonal(const PackedLayout& layout, int chunk_size, CpRank cp,

@@ -58,6 +58,7 @@ struct StepEntry {
 };
 
 // One sequence of a step: which of its positions lie in the two buffers, and what the mask shows.
+// EntryWalk goes through its entries.
 struct StepSequence {
   Mask mask;
   int len_q = 0, len_k = 0;  // valid tokens
@@ -79,6 +80,15 @@ struct StepSequence {
     return {q.row + q.rows_below(begin), len, first, kv_rows_seen_by(begin + len - 1)};
   }
 
+  // The entry of a sequence that has one (see has_one_entry), in closed form.
+  RINGSIDE_HD StepEntry only_entry() const {
+    const Interval rows = q_rows_that_see();
+    if (rows.size() <= 0) return {q.row, 0, kv.row, 0};
+    return StepEntry::of({q.row + rows.begin, rows.size(),
+                          kv_rows_seen_by(q.position_at(rows.begin)),
+                          kv_rows_seen_by(q.position_at(rows.end - 1))});
+  }
+
  private:
   // The first aligned position after p where an end of the window meets a place at which key rows
   // or visible keys begin or end, or where p enters another chunk.
@@ -95,6 +105,73 @@ struct StepSequence {
     }
     return change;
   }
+
+  // Rows of q, counted from its first, without chunks: those that do not end before the first
+  // resident key, nor begin behind the last one.
+  RINGSIDE_HD Interval q_rows_that_see() const {
+    const int64_t first_key = kv.first.size() > 0 ? kv.first.begin : kv.second.begin;
+    const int keys = kv.rows_below(len_k);
+    if (keys == 0) return {};
+    const int64_t last_key = kv.position_at(keys - 1);
+    const int64_t shift = mask.aligned(0, len_q, len_k);
+    const int64_t begin = mask.right == kUnbounded ? 0 : first_key - mask.right - shift;
+    const int64_t end = mask.left == kUnbounded ? len_q : last_key + mask.left + 1 - shift;
+    return {q.rows_below(begin), q.rows_below(end < len_q ? end : len_q)};
+  }
 };
+
+// The entries of a sequence in row order: at least one, empty if nothing is seen.
+class EntryWalk {
+ public:
+  RINGSIDE_HD explicit EntryWalk(const StepSequence& s)
+      : s_(s), position_(s.q.first.begin), entry_{s.q.row, 0, s.kv.row, 0} {}
+
+  RINGSIDE_HD bool next(StepEntry& entry) {
+    while (run_ < 2) {
+      const int run_end = run_ == 0 ? s_.q.first.end : s_.q.second.end;
+      const int end = run_end < s_.len_q ? run_end : s_.len_q;
+      if (position_ >= end) {
+        ++run_;
+        position_ = s_.q.second.begin;
+        continue;
+      }
+      const QueryRun rows = s_.query_run(position_, end);
+      position_ += rows.len;
+      if (rows.first.size() == 0 || (entry_.q_len > 0 && entry_.extend(rows))) continue;
+      entry = entry_;
+      entry_ = StepEntry::of(rows);
+      if (entry.q_len > 0) return true;
+    }
+    entry = entry_;
+    return run_++ == 2;
+  }
+
+ private:
+  StepSequence s_;
+  int run_ = 0, position_;
+  StepEntry entry_;  // begun, perhaps not at its end
+};
+
+enum class Keys { gathered, of_a_rank };
+
+// Whether every sequence of a step has one entry: the upper end of what a query sees may not rest
+// at the gap between a rank's two runs and go on behind it, nor may the lower end.
+RINGSIDE_HD inline bool has_one_entry(const Mask& mask, Keys keys, bool equal_layouts) {
+  if (mask.chunk > 0) return false;
+  if (keys == Keys::gathered) return true;
+  if (mask.left != kUnbounded) return false;
+  return mask.right == kUnbounded || (mask.right == 0 && equal_layouts);
+}
+
+// How many entries `batch` sequences with `rows` query rows in all can have at most. The ends of a
+// window begin to move or to rest at 6 places each, or at 3 in each attention chunk; a query run
+// begins at 2. But every entry except a sequence's empty one has a row.
+RINGSIDE_HD inline int64_t most_entries(const Mask& mask, Keys keys, bool equal_layouts,
+                                        int64_t batch, int64_t rows) {
+  if (has_one_entry(mask, keys, equal_layouts)) return batch;
+  const int64_t chunks = mask.chunk > 0 ? 2 * batch + rows / mask.chunk : 0;
+  const int64_t by_places = 14 * batch + 3 * chunks;
+  return by_places < batch + rows ? by_places : batch + rows;
+}
 
 }  // namespace ringside::thd

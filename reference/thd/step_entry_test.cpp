@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
+#include "reference/test_random_case.h"
+
 namespace ringside::thd {
 namespace {
 
@@ -56,6 +61,66 @@ TEST(StepSequence, StopsWhereAnEndOfTheWindowCrossesTheGap) {
   const QueryRun rise = s.query_run(3, 6);
   EXPECT_EQ(rise.len, 2);  // query 5 sees the last key: from there on the end rests
   EXPECT_EQ(rise.last, (Interval{0, 3}));
+}
+
+struct RandomSequence {
+  StepSequence sequence;
+  Keys keys;
+  bool equal_layouts;
+
+  explicit RandomSequence(testing::Random& random) {
+    const int cp_size = random.integer(1, 4), most = random.coin() ? 12 : 60;
+    const DualChunk q{random.integer(0, most), cp_size};
+    equal_layouts = random.coin();
+    const DualChunk k = equal_layouts ? q : DualChunk{random.integer(0, most), cp_size};
+    const int len_q = random.integer(0, q.rows);
+    const int len_k = equal_layouts ? len_q : random.integer(0, k.rows);
+    const int rank = random.integer(0, cp_size - 1);
+    Runs queries = q.runs(rank, random.integer(0, 9));
+    keys = random.coin() ? Keys::gathered : Keys::of_a_rank;
+    if (keys == Keys::gathered || random.integer(0, 3) == 0)
+      queries = random.coin() ? queries.first_half() : queries.second_half();
+    const int first = random.integer(0, 9);
+    const Runs resident = keys == Keys::gathered ? Runs{{0, k.rows}, {}, first}
+                                                 : k.runs(random.integer(0, cp_size - 1), first);
+    sequence = {testing::random_mask(random), len_q, len_k, queries, resident};
+  }
+};
+
+std::array<int, 6> parts(const StepEntry& e) {
+  return {e.q_row, e.q_len, e.kv_row, e.kv_len, e.lo_moves, e.hi_moves};
+}
+
+TEST(StepEntry, OfAPlainMaskIsTheWholeWalk) {
+  testing::Random random(1);
+  int compared = 0, with_queries = 0;
+  for (int n = 0; n < 400'000; ++n) {
+    const RandomSequence c(random);
+    if (!has_one_entry(c.sequence.mask, c.keys, c.equal_layouts)) continue;
+    EntryWalk walk(c.sequence);
+    StepEntry entry;
+    ASSERT_TRUE(walk.next(entry));
+    ASSERT_EQ(parts(entry), parts(c.sequence.only_entry())) << "case " << n;
+    ASSERT_FALSE(walk.next(entry)) << "case " << n;
+    ++compared, with_queries += entry.q_len > 0;
+  }
+  EXPECT_GT(compared, 100'000);
+  EXPECT_GT(with_queries, 30'000);
+}
+
+TEST(StepEntry, ThereAreNeverMoreThanTheMost) {
+  testing::Random random(2);
+  int64_t largest = 0;
+  for (int n = 0; n < 200'000; ++n) {
+    const RandomSequence c(random);
+    int64_t entries = 0;
+    EntryWalk walk(c.sequence);
+    for (StepEntry entry; walk.next(entry);) ++entries;
+    ASSERT_LE(entries,
+              most_entries(c.sequence.mask, c.keys, c.equal_layouts, 1, c.sequence.q.num_rows()));
+    largest = std::max(largest, entries);
+  }
+  EXPECT_GT(largest, 5);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "reference/thd/step_metadata.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "reference/errors.h"
 #include "reference/thd/dual_chunk.h"
@@ -31,19 +30,6 @@ void push(StepMetadata& step, int sequence, const StepEntry& entry) {
   step.max_seqlen_kv = std::max(step.max_seqlen_kv, entry.kv_len);
 }
 
-void push_sequence(StepMetadata& step, int sequence, const StepSequence& s) {
-  StepEntry entry{s.q.row, 0, s.kv.row, 0};
-  for (const Interval run : {s.q.first, s.q.second})
-    for (int position = run.begin; position < std::min(run.end, s.len_q);) {
-      const QueryRun rows = s.query_run(position, std::min(run.end, s.len_q));
-      position += rows.len;
-      if (rows.first.size() == 0 || (entry.q_len > 0 && entry.extend(rows))) continue;
-      if (entry.q_len > 0) push(step, sequence, entry);
-      entry = StepEntry::of(rows);
-    }
-  push(step, sequence, entry);
-}
-
 struct Resident {  // what a step has of one sequence
   Runs q, kv;
 };
@@ -56,19 +42,24 @@ void fill(StepMetadata& step, const MaskedLayouts& layouts, NumRows rows, Reside
   step.cu_seqlens_q = step.cu_seqlens_kv = {0};
   for (int s = 0; s < layouts.q.batch(); ++s) {
     const Resident r = resident_of(s);
-    push_sequence(step, s, {layouts.mask, layouts.q.len(s), layouts.k.len(s), r.q, r.kv});
+    EntryWalk walk({layouts.mask, layouts.q.len(s), layouts.k.len(s), r.q, r.kv});
+    for (StepEntry entry; walk.next(entry);) push(step, s, entry);
   }
   step.cu_seqlens_q_padded.push_back(rows.q);
   step.cu_seqlens_kv_padded.push_back(rows.kv);
 }
 
-// Causal masks over equal layouts leave whole halves of a step unseen: the peers name these steps.
-const char* section_of(const MaskedLayouts& layouts, int rank, int kv_rank) {
-  if (layouts.mask.right != 0 || !(layouts.q == layouts.k)) return "all";
-  return kv_rank == rank ? "diagonal" : kv_rank < rank ? "lower" : "upper";
-}
-
 }  // namespace
+
+RingStep ring_step(const Mask& mask, bool equal_layouts, CpRank cp, int step) {
+  check_mask(mask);
+  check_rank(cp);
+  require(0 <= step && step < cp.cp_size, "step=", step, "; expected 0 to ", cp.cp_size - 1,
+          ": a ring has cp_size steps, step i with the keys of rank (rank - i) mod cp_size");
+  const int kv_rank = (cp.rank - step + cp.cp_size) % cp.cp_size;
+  if (mask.right != 0 || !equal_layouts) return {kv_rank, "all"};
+  return {kv_rank, kv_rank == cp.rank ? "diagonal" : kv_rank < cp.rank ? "lower" : "upper"};
+}
 
 std::array<StepMetadata, 2> all_gather_step_metadata(const MaskedLayouts& layouts, CpRank cp) {
   check(layouts, cp);
@@ -87,13 +78,12 @@ std::array<StepMetadata, 2> all_gather_step_metadata(const MaskedLayouts& layout
 
 StepMetadata p2p_step_metadata(const MaskedLayouts& layouts, CpRank cp, int step) {
   check(layouts, cp);
-  require(0 <= step && step < cp.cp_size, "step=", step, "; expected 0 to ", cp.cp_size - 1,
-          ": a ring has cp_size steps, step i with the keys of rank (rank - i) mod cp_size");
+  const RingStep ring = ring_step(layouts.mask, layouts.q == layouts.k, cp, step);
+  const int kv_rank = ring.kv_rank;
+  const bool upper = ring.is_upper();
   StepMetadata metadata;
-  const int kv_rank = (cp.rank - step + cp.cp_size) % cp.cp_size;
   metadata.kv_rank = kv_rank;
-  metadata.section = section_of(layouts, cp.rank, kv_rank);
-  const bool upper = metadata.section == std::string_view("upper");
+  metadata.section = ring.section;
   const Offsets local_q = local_cu_seqlens_padded(layouts.q.cu_seqlens_padded(), cp);
   const Offsets local_k =
       local_cu_seqlens_padded(layouts.k.cu_seqlens_padded(), {cp.cp_size, kv_rank});

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "reference/mask.h"
@@ -40,6 +41,15 @@ struct MaskedLayouts {
 
 // Keys gathered from all ranks, in sequence order; step i has the queries of the rank's i-th chunk.
 std::array<StepMetadata, 2> all_gather_step_metadata(const MaskedLayouts& layouts, CpRank cp);
+
+// Whose keys are resident in a step of a ring. Causal masks over equal layouts leave whole halves
+// of a step unseen: the peers name these steps.
+struct RingStep {
+  int kv_rank = 0;
+  const char* section = "all";
+  bool is_upper() const { return section == std::string_view("upper"); }
+};
+RingStep ring_step(const Mask& mask, bool equal_layouts, CpRank cp, int step);
 
 // Keys of rank (rank - step) mod cp_size, in that rank's order.
 StepMetadata p2p_step_metadata(const MaskedLayouts& layouts, CpRank cp, int step);

@@ -1,0 +1,45 @@
+// cu_seqlens in device memory, read where they lie, and searches in them.
+//
+// Nobody has checked these values: whoever uses them must stay inside its buffers whatever they
+// are. Every search ends and returns an index in range, sorted or not. Integers only, nothing from
+// std: device code includes this file too.
+#pragma once
+
+#include <cstdint>
+
+#include "reference/host_device.h"
+
+namespace ringside::thd {
+
+struct DeviceOffsets {
+  const void* data = nullptr;
+  int size = 0;       // batch + 1
+  bool wide = false;  // int64, as a cumulative sum yields; else int32
+
+  RINGSIDE_HD int batch() const { return size - 1; }
+  RINGSIDE_HD int64_t operator[](int i) const {
+    return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
+  }
+
+  // Of sequence s, between 0 and `most`.
+  RINGSIDE_HD int length(int s, int most) const {
+    const int64_t difference = (*this)[s + 1] - (*this)[s];
+    return static_cast<int>(difference < 0 ? 0 : difference < most ? difference : most);
+  }
+};
+
+// The last i in [lo, hi] with offsets[i] <= row; lo if there is none. With rows between lo and hi
+// it is the sequence that holds the row: empty sequences come before it.
+template <typename Values>
+RINGSIDE_HD int last_at_or_before(const Values& offsets, int64_t row, int lo, int hi) {
+  while (lo < hi) {
+    const int middle = hi - (hi - lo) / 2;
+    if (offsets[middle] <= row)
+      lo = middle;
+    else
+      hi = middle - 1;
+  }
+  return lo;
+}
+
+}  // namespace ringside::thd
