@@ -11,6 +11,12 @@ constexpr int kGapRows = 8;
 
 const KernelFamily& choose_family(AttentionShape& shape, bool score_options) {
   const KernelFamily* family = find_family(shape, score_options);
+  if (family == nullptr && shape.type != ElementType::float32) {  // columns of zeros at home
+    AttentionShape padded = shape;
+    for (int* dim : {&padded.head_dim_qk, &padded.head_dim_v}) *dim = (*dim + 7) / 8 * 8;
+    family = find_family(padded, score_options);
+    if (family != nullptr) shape = padded;
+  }
   if (family == nullptr) {  // float32 takes everything else, converted where rows come home
     shape.type = ElementType::float32;
     family = find_family(shape, score_options);

@@ -95,7 +95,8 @@ class Backward {
 }  // namespace
 
 void CudaProgram::backward(const BackwardCall& call, cudaStream_t stream) const {
-  Backward backward(*parts_, call, stream);
+  const BackwardCall at_home = parts_->at_home(call);
+  Backward backward(*parts_, at_home, stream);
   backward.bring_home();
   backward.exchange_all();
   const auto& steps = parts_->tables.steps;

@@ -22,6 +22,8 @@ class Forward {
     move::shard(t.span(t.home_kv_valid), call_.k, run_.at(p.k[0]), c.shape.type, stream_);
     move::shard(t.span(t.home_kv_valid), call_.v, run_.at(p.v[0]), c.shape.type, stream_);
     start_results();
+    if (call_.max_logit != nullptr)
+      move::start_max_logit(call_.max_logit, t.problem.num_heads, stream_);
   }
 
   void exchange(const StepTables& step) {
@@ -45,7 +47,7 @@ class Forward {
          run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
          run_.matrix(p.out[q_epoch_], qs, launch.q_matrix, v, sizeof(float)),
          run_.cells(p.lse[q_epoch_], qs, launch.q_matrix), t.work_list(launch.forward),
-         call_.options},
+         call_.options, reinterpret_cast<int32_t*>(call_.max_logit)},
         stream_));
   }
 
@@ -58,6 +60,8 @@ class Forward {
                         stream_);
     move::unshard(t.span(t.home_q_all), run_.floats(p.out[0]), call_.out, stream_);
     move::unshard(t.span(t.home_q_all), run_.floats(p.lse[0]), call_.lse, stream_);
+    if (call_.max_logit != nullptr)
+      move::finish_max_logit(call_.max_logit, t.problem.num_heads, stream_);
   }
 
  private:
@@ -84,7 +88,8 @@ class Forward {
 }  // namespace
 
 void CudaProgram::forward(const ForwardCall& call, cudaStream_t stream) const {
-  Forward forward(*parts_, call, stream);
+  const ForwardCall at_home = parts_->at_home(call);
+  Forward forward(*parts_, at_home, stream);
   forward.bring_home();
   for (const StepTables& step : parts_->tables.steps) {
     forward.exchange(step);

@@ -3,6 +3,7 @@
 
 #include "optimized/cuda_error.h"
 #include "optimized/move.h"
+#include "optimized/ordered_float.h"
 #include "reference/partial.h"
 
 namespace ringside::move {
@@ -44,24 +45,26 @@ __device__ void for_each_element(int rows, int heads, int dim, Visit visit) {
 }
 
 template <typename From, typename To>
-__global__ void shard_kernel(const RowBlock* blocks, GlobalArray from, To* to) {
+__global__ void shard_kernel(const RowBlock* blocks, GlobalArray from, int columns, To* to) {
   const RowBlock b = blocks[blockIdx.x];
   const From* x = static_cast<const From*>(from.matrix.data);
-  for_each_element(b.rows, from.heads, from.dim, [&](int row, int head, int d) {
+  for_each_element(b.rows, from.heads, columns, [&](int row, int head, int d) {
     const int64_t global = b.global_row + int64_t{row} * b.global_step;
     const int64_t cell = (int64_t{b.home_row} + row) * from.heads + head;
-    assign(to[cell * from.dim + d], to_float(x[offset_of(from.matrix, global, head) + d]));
+    assign(to[cell * columns + d],
+           d < from.dim ? to_float(x[offset_of(from.matrix, global, head) + d]) : 0.0f);
   });
 }
 
 template <typename To>
-__global__ void unshard_kernel(const RowBlock* blocks, const float* from, GlobalArray to) {
+__global__ void unshard_kernel(const RowBlock* blocks, const float* from, int columns,
+                               GlobalArray to) {
   const RowBlock b = blocks[blockIdx.x];
   To* x = static_cast<To*>(to.matrix.data);
   for_each_element(b.rows, to.heads, to.dim, [&](int row, int head, int d) {
     const int64_t global = b.global_row + int64_t{row} * b.global_step;
     const int64_t cell = (int64_t{b.home_row} + row) * to.heads + head;
-    assign(x[offset_of(to.matrix, global, head) + d], from[cell * to.dim + d]);
+    assign(x[offset_of(to.matrix, global, head) + d], from[cell * columns + d]);
   });
 }
 
@@ -162,6 +165,15 @@ __global__ void fill_kernel(float* x, int64_t size, float value) {
     x[i] = value;
 }
 
+__global__ void start_max_logit_kernel(int32_t* keys, int heads) {
+  for (int head = threadIdx.x; head < heads; head += kThreads) keys[head] = ordered_key(-INFINITY);
+}
+
+__global__ void finish_max_logit_kernel(float* max_logit, int heads) {
+  for (int head = threadIdx.x; head < heads; head += kThreads)
+    max_logit[head] = from_ordered_key(__float_as_int(max_logit[head]));
+}
+
 template <typename Unit>
 void copy_units(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
                 cudaStream_t stream) {
@@ -179,11 +191,11 @@ void shard(Span<RowBlock> blocks, const GlobalArray& from, void* to, ElementType
   if (blocks.size == 0) return;
   with_type(from.type, [&]<typename From>(From) {
     if (to_type == ElementType::float32)
-      shard_kernel<From>
-          <<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, static_cast<float*>(to));
+      shard_kernel<From><<<blocks.size, kThreads, 0, stream>>>(
+          blocks.rows, from, from.columns_at_home(), static_cast<float*>(to));
     else  // the family takes what the caller has
-      shard_kernel<From>
-          <<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, static_cast<From*>(to));
+      shard_kernel<From><<<blocks.size, kThreads, 0, stream>>>(
+          blocks.rows, from, from.columns_at_home(), static_cast<From*>(to));
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }
@@ -191,7 +203,8 @@ void shard(Span<RowBlock> blocks, const GlobalArray& from, void* to, ElementType
 void unshard(Span<RowBlock> blocks, const float* from, const GlobalArray& to, cudaStream_t stream) {
   if (blocks.size == 0) return;
   with_type(to.type, [&]<typename To>(To) {
-    unshard_kernel<To><<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, to);
+    unshard_kernel<To>
+        <<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, to.columns_at_home(), to);
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }
@@ -237,6 +250,16 @@ void fill(float* x, int64_t size, float value, cudaStream_t stream) {
   const int64_t blocks = (size + kThreads - 1) / kThreads;
   fill_kernel<<<static_cast<unsigned>(blocks < 2048 ? blocks : 2048), kThreads, 0, stream>>>(
       x, size, value);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void start_max_logit(float* max_logit, int heads, cudaStream_t stream) {
+  start_max_logit_kernel<<<1, kThreads, 0, stream>>>(reinterpret_cast<int32_t*>(max_logit), heads);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void finish_max_logit(float* max_logit, int heads, cudaStream_t stream) {
+  finish_max_logit_kernel<<<1, kThreads, 0, stream>>>(max_logit, heads);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

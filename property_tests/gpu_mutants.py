@@ -185,7 +185,7 @@ class Trial:
             with self.places:
                 begin = time.monotonic()
                 killed_by = (
-                    "nobody, not tested" if self.stopped else red_test(copy.test, copy.package)
+                    "built, not tested" if self.stopped else red_test(copy.test, copy.package)
                 )
             return Verdict(killed_by, built, time.monotonic() - begin)
         except Failure as failure:

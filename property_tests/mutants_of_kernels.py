@@ -176,12 +176,30 @@ MUTANTS_OF_KERNELS = [
         "base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base);",
         "base + C::kAtDs + stage * C::kScoreBytes, base);",
     ),
+    Mutant(
+        "mma: rows that are not there have a largest score",
+        MMA_FORWARD,
+        "if (16 * m + 8 * half < rows) highest",
+        "if (rows > -999) highest",
+    ),
+    Mutant(
+        "float32: max_logit by resident head",
+        F32_FORWARD,
+        "a.max_logit + model.head",
+        "a.max_logit + head",
+    ),
     # --- exchanges, and what the executor does around the kernels
     Mutant(
         "arrays are read as if heads were dense",
         MOVE,
         "to_float(x[offset_of(from.matrix, global, head) + d])",
         "to_float(x[global * from.matrix.row_stride + int64_t{head} * from.dim + d])",
+    ),
+    Mutant(
+        "columns that pad a head dimension are not emptied",
+        MOVE,
+        "d < from.dim ? to_float(x[offset_of(from.matrix, global, head) + d]) : 0.0f",
+        "to_float(x[offset_of(from.matrix, global, head) + (d < from.dim ? d : 0)])",
     ),
     Mutant(
         "partial results that come home are merged with each other's weights",

@@ -200,17 +200,27 @@ def _pointer(x: Any) -> int:
 
 
 def attention(
-    plan: Plan, q: Any, k: Any, v: Any, options: Options, *, poison: bool = False
-) -> tuple[Any, Any]:
-    """(out, lse) on the device, in q's dtype and float32."""
+    plan: Plan,
+    q: Any,
+    k: Any,
+    v: Any,
+    options: Options,
+    *,
+    poison: bool = False,
+    return_max_logit: bool = False,
+) -> tuple[Any, ...]:
+    """(out, lse) on the device, in q's dtype and float32; and max_logit [num_heads], if asked."""
     call = Call(plan, {"q": q, "k": k, "v": v}, options, poison=poison)
     x = call.arrays
     shape = (plan.layout_q.num_rows, plan.num_heads)
     out = call.library.empty((*shape, x["v"].shape[-1]), call.like)
     lse = call.library.empty(shape[::-1], call.like, "float32")
-    arrays = [x["q"], x["k"], x["v"], out, lse]
+    results = [out, lse]
+    if return_max_logit:
+        results.append(call.library.empty((plan.num_heads,), call.like, "float32"))
+    arrays = [x["q"], x["k"], x["v"], *results]
     call.run(call.program.forward, call.program.forward_bytes, arrays)
-    return out, lse
+    return tuple(results)
 
 
 def attention_backward(

@@ -208,12 +208,10 @@ class Plan(_core.Plan):
         )
         thd = [to_thd(x, name, qkv_format) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
         if backend == "cuda":
-            if return_max_logit:
-                raise _core.Unsupported(
-                    'return_max_logit with backend="cuda"; nearest supported: backend="reference"'
-                )
-            out, lse = _cuda.attention(self, *thd, options)
-            return results(out, lse, None, qkv_format, self.layout_q)
+            out, lse, *more = _cuda.attention(
+                self, *thd, options, return_max_logit=return_max_logit
+            )
+            return results(out, lse, more[0] if more else None, qkv_format, self.layout_q)
         out, lse, max_logit = super().attention(*thd, options.to_core(), backend)
         max_logit = max_logit if return_max_logit else None
         return results(out, lse, max_logit, qkv_format, self.layout_q)
