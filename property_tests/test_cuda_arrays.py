@@ -41,6 +41,8 @@ def test_numpy_arrays_and_tensors_on_the_cpu_are_refused_with_the_fix():
         plan.attention(q[1:], k, v, backend="cuda")
     with pytest.raises(rs.Unsupported, match="256"):
         plan.attention(*(x.repeat(1, 1, 5) for x in (q, k, v)), backend="cuda")
+    with pytest.raises(rs.Unsupported, match="alibi_slopes"):
+        plan.attention(q, k, v, backend="cuda", bias=q)
 
 
 @needs_gpu

@@ -179,6 +179,7 @@ class Call:
             softcap=self.options.softcap,
             dropout_p=self.options.dropout_p,
             dropout_seed=self.options.dropout_seed,
+            bias=self.options.bias,  # refused
         )
         sink, slopes = self.describe(self.sink), self.describe(self.slopes)
         return cuda_core().CallOptions(keywords.to_core(), sink, slopes)
