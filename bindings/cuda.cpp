@@ -120,7 +120,7 @@ class Program {
 
   void forward(const std::vector<DeviceArray>& arrays, const CallOptions& options,
                uintptr_t workspace, uintptr_t stream) const {
-    require(arrays.size() == 5, "expected q, k, v, out, lse");
+    require(arrays.size() == 5 || arrays.size() == 6, "expected q, k, v, out, lse, max_logit");
     const auto x = operands(arrays[0], arrays[1], arrays[2]);
     const ForwardCall call{x.q,
                            x.k,
@@ -129,7 +129,8 @@ class Program {
                            lse_array(arrays[4], heads(), rows_q()),
                            floats(options.sink, "sink", heads()),
                            score_options(options),
-                           reinterpret_cast<void*>(workspace)};
+                           reinterpret_cast<void*>(workspace),
+                           max_logit_of(arrays)};
     const py::gil_scoped_release release;
     const OnDevice on(device_);
     program_->forward(call, reinterpret_cast<cudaStream_t>(stream));
@@ -176,6 +177,11 @@ class Program {
     if (x.type != q.type)
       throw py::type_error(concat(name, " has another dtype than q; convert it"));
     return x;
+  }
+
+  float* max_logit_of(const std::vector<DeviceArray>& arrays) const {  // asked for, or not
+    if (arrays.size() < 6) return nullptr;
+    return const_cast<float*>(floats(arrays[5], "max_logit", heads()));
   }
 
   ScoreOptions score_options(const CallOptions& options) const {
@@ -243,7 +249,7 @@ PYBIND11_MODULE(_cuda_core, m) {
       .def_property_readonly("forward_bytes", &Program::forward_bytes, "Workspace of forward().")
       .def_property_readonly("backward_bytes", &Program::backward_bytes, "Workspace of backward().")
       .def("forward", &Program::forward, "arrays"_a, "options"_a, "workspace"_a, "stream"_a,
-           "Launches on a stream; arrays are q, k, v, out, lse.")
+           "Launches on a stream; arrays are q, k, v, out, lse and, where asked for, max_logit.")
       .def("backward", &Program::backward, "arrays"_a, "dsink"_a, "options"_a, "deterministic"_a,
            "workspace"_a, "stream"_a,
            "Launches on a stream; arrays are dout, q, k, v, out, lse, dq, dk, dv.");

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "optimized/attention_kernel.h"
+#include "optimized/ordered_float.h"
 
 namespace ringside::f32 {
 

@@ -49,6 +49,17 @@ struct RunningSoftmax {  // of a thread's rows; out and sum are relative to exp(
   }
 };
 
+// The largest score of all rows of the block; rows that are not there have none.
+template <int D>
+__device__ void raise_max_logit(int32_t* of_head, const RunningSoftmax<D>& softmax) {
+  float highest = -INFINITY;
+#pragma unroll
+  for (int i = 0; i < Sizes<D>::R; ++i) highest = fmaxf(highest, softmax.top[i]);
+  for (int lanes = 16; lanes > 0; lanes /= 2)
+    highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, lanes));
+  if (threadIdx.x % 32 == 0 && highest != -INFINITY) atomicMax(of_head, ordered_key(highest));
+}
+
 template <int D>
 __global__ void __launch_bounds__(kThreads) forward_kernel(const ForwardArguments a) {
   using S = Sizes<D>;
@@ -113,6 +124,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const ForwardArgument
     }
   }
 
+  if (a.max_logit != nullptr) raise_max_logit<D>(a.max_logit + model.head, softmax);
   float old_weight[S::R], weight[S::R], lse[S::R];
 #pragma unroll
   for (int i = 0; i < S::R; ++i) {

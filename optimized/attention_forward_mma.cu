@@ -66,10 +66,13 @@ struct Config {
 // The running softmax of a lane's rows (m, half): row 16 m + 8 half + lane / 4 of its warp.
 template <typename C>
 struct OnlineSoftmax {
-  float top[C::kM][2],
-      sum[C::kM][2];  // maximum before scaling; a lane's own columns' share of the sum
+  // The maximum that weights are relative to, before scaling; a lane's own columns' share of the
+  // sum.
+  float top[C::kM][2], sum[C::kM][2];
+  float highest = -INFINITY;  // score of all rows that are there; `top` lags behind
+  int rows;                   // of the item, from the lane's first on
 
-  __device__ OnlineSoftmax() {
+  __device__ explicit OnlineSoftmax(int rows_) : rows(rows_) {
 #pragma unroll
     for (int m = 0; m < C::kM; ++m)
 #pragma unroll
@@ -85,6 +88,7 @@ struct OnlineSoftmax {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         block_top[m][half] = row_top(scores[m], half);
+        if (16 * m + 8 * half < rows) highest = fmaxf(highest, block_top[m][half]);
         outgrown |= (block_top[m][half] - top[m][half]) * scale_log2 > kSlack;
       }
     if (__any_sync(~0u, outgrown)) raise(block_top, output, scale_log2);
@@ -203,6 +207,15 @@ __device__ void await_accumulators(const ForwardArguments& arguments, const Work
   for (int column = 0; column < arguments.shape.head_dim_v; column += 32) prefetch(begin + column);
 }
 
+// With the largest score of a warp's rows.
+__device__ void raise_max_logit(const ForwardArguments& arguments, int head, float highest) {
+  for (int lanes = 16; lanes > 0; lanes /= 2)
+    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, lanes));
+  if (threadIdx.x % 32 == 0 && highest != -INFINITY)
+    atomicMax(arguments.max_logit + arguments.shape.first_head + head,
+              ordered_key(highest * folded_scale(arguments.shape)));
+}
+
 template <typename C>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     attention_forward(const __grid_constant__ ForwardArguments arguments) {
@@ -230,7 +243,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   if (!arguments.is_final) await_accumulators<C>(arguments, item);
 
   const float scale_log2 = folded_scale(shape) * kLog2E;
-  OnlineSoftmax<C> softmax;
+  OnlineSoftmax<C> softmax(item.end - item.begin - warp_row - threadIdx.x % 32 / 4);
   typename C::Output output;
   clear(output);
   while (next.valid()) {
@@ -259,6 +272,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   }
   wait_for_copies();  // of an item that meets nothing
   merge<C>(arguments, item, head, warp_row, softmax, output);
+  if (arguments.max_logit != nullptr) raise_max_logit(arguments, head, softmax.highest);
 }
 
 }  // namespace

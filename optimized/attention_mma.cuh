@@ -6,6 +6,7 @@
 
 #include "optimized/attention_mma.h"
 #include "optimized/block_walk.h"
+#include "optimized/ordered_float.h"
 #include "optimized/shared_tile.h"
 
 namespace ringside::mma {

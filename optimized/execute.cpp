@@ -12,6 +12,12 @@ constexpr int kGapRows = 8;
 
 const KernelFamily& choose_family(AttentionShape& shape, bool score_options) {
   const KernelFamily* family = find_family(shape, score_options);
+  if (family == nullptr && shape.type != ElementType::float32) {  // columns of zeros at home
+    AttentionShape padded = shape;
+    for (int* dim : {&padded.head_dim_qk, &padded.head_dim_v}) *dim = (*dim + 7) / 8 * 8;
+    family = find_family(padded, score_options);
+    if (family != nullptr) shape = padded;
+  }
   if (family == nullptr) {  // float32 takes everything else, converted where rows come home
     shape.type = ElementType::float32;
     family = find_family(shape, score_options);
@@ -57,7 +63,8 @@ CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOpt
               family.backward_key_rows(shape)},
              o.poison == Poison::on ? kGapRows : 0),
       in_place(family.final_results && !o.sinks && tables.rows_stay && tables.q.size() == 1 &&
-               tables.kv.size() == 1 && tables.steps.size() == 1) {
+               tables.kv.size() == 1 && tables.steps.size() == 1 &&
+               shape.head_dim_qk == o.head_dim_qk && shape.head_dim_v == o.head_dim_v) {
   if (in_place)
     place_buffers_in_place();
   else

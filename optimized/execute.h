@@ -37,7 +37,8 @@ struct ForwardCall {
   move::GlobalArray lse;         // float32; dim is 1, strides say whether heads or rows come first
   const float* sinks = nullptr;  // [num_heads], or none
   ScoreOptions options;
-  void* workspace = nullptr;  // forward_bytes()
+  void* workspace = nullptr;   // forward_bytes()
+  float* max_logit = nullptr;  // [num_heads] the largest score, -inf where no row sees any; or none
 };
 
 struct BackwardCall {

@@ -96,7 +96,8 @@ class Backward {
 
 void CudaProgram::backward(const BackwardCall& call, cudaStream_t stream) const {
   if (parts_->in_place) return parts_->backward_in_place(call, stream);
-  Backward backward(*parts_, call, stream);
+  const BackwardCall at_home = parts_->at_home(call);
+  Backward backward(*parts_, at_home, stream);
   backward.bring_home();
   backward.exchange_all();
   const auto& steps = parts_->tables.steps;

@@ -22,6 +22,8 @@ class Forward {
     move::shard(kv_rows_, call_.k, run_.at(p.k[0]), c.shape.type, stream_);
     move::shard(kv_rows_, call_.v, run_.at(p.v[0]), c.shape.type, stream_);
     start_results();
+    if (call_.max_logit != nullptr)
+      move::start_max_logit(call_.max_logit, t.problem.num_heads, stream_);
   }
 
   void exchange(const StepTables& step) {
@@ -45,7 +47,7 @@ class Forward {
          run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
          run_.matrix(p.out[q_epoch_], qs, launch.q_matrix, v, sizeof(float)),
          run_.cells(p.lse[q_epoch_], qs, launch.q_matrix), t.work_list(launch.forward),
-         call_.options},
+         call_.options, reinterpret_cast<int32_t*>(call_.max_logit)},
         stream_));
   }
 
@@ -57,6 +59,8 @@ class Forward {
       move::merge_sinks(q_rows_, {call_.sinks, t.problem.num_heads}, results(0), v, stream_);
     move::unshard(q_rows_, run_.floats(p.out[0]), call_.out, 0, stream_);
     move::unshard(q_rows_, run_.floats(p.lse[0]), call_.lse, -INFINITY, stream_);
+    if (call_.max_logit != nullptr)
+      move::finish_max_logit(call_.max_logit, t.problem.num_heads, stream_);
   }
 
  private:
@@ -85,7 +89,8 @@ class Forward {
 
 void CudaProgram::forward(const ForwardCall& call, cudaStream_t stream) const {
   if (parts_->in_place) return parts_->forward_in_place(call, stream);
-  Forward forward(*parts_, call, stream);
+  const ForwardCall at_home = parts_->at_home(call);
+  Forward forward(*parts_, at_home, stream);
   forward.bring_home();
   for (const StepTables& step : parts_->tables.steps) {
     forward.exchange(step);

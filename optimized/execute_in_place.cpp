@@ -33,6 +33,8 @@ void CudaProgram::Parts::forward_in_place(const ForwardCall& call, cudaStream_t 
   const RankStack &q = tables.q[0].stack, &kv = tables.kv[0].stack;
   float* lse = run.floats(forward.lse[0]);
   move::fill(lse, q.cells, -INFINITY, stream);
+  if (call.max_logit != nullptr)
+    move::start_max_logit(call.max_logit, tables.problem.num_heads, stream);
   for (const Launch& launch : tables.steps[0].launches)
     RINGSIDE_CUDA(family.forward({.shape = shape_of(launch),
                                   .q = as_home(call.q, q),
@@ -42,8 +44,11 @@ void CudaProgram::Parts::forward_in_place(const ForwardCall& call, cudaStream_t 
                                   .lse = lse,
                                   .work = tables.work_list(launch.forward),
                                   .options = call.options,
-                                  .is_final = true},
+                                  .is_final = true,
+                                  .max_logit = reinterpret_cast<int32_t*>(call.max_logit)},
                                  stream));
+  if (call.max_logit != nullptr)
+    move::finish_max_logit(call.max_logit, tables.problem.num_heads, stream);
   const move::RowMap rows = tables.row_map(tables.q_rows);
   move::clear_unseen(tables.unseen_rows(), move::RowsOf::queries, call.out,
                      rows.home_of_global.size, stream);

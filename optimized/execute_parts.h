@@ -48,6 +48,19 @@ struct CudaProgram::Parts {
     return s;
   }
 
+  // The caller's arrays with the columns that home buffers have.
+  ForwardCall at_home(ForwardCall call) const {
+    for (move::GlobalArray* x : {&call.q, &call.k}) x->home_dim = shape.head_dim_qk;
+    for (move::GlobalArray* x : {&call.v, &call.out}) x->home_dim = shape.head_dim_v;
+    return call;
+  }
+  BackwardCall at_home(BackwardCall call) const {
+    for (move::GlobalArray* x : {&call.q, &call.k, &call.dq, &call.dk})
+      x->home_dim = shape.head_dim_qk;
+    for (move::GlobalArray* x : {&call.v, &call.dv, &call.dout}) x->home_dim = shape.head_dim_v;
+    return call;
+  }
+
  private:
   void place_buffers();
   void place_buffers_in_place();

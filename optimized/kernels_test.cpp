@@ -70,7 +70,7 @@ struct DeviceCase {
 
   // Head dimensions for every compiled one; mostly no options, which only float32 knows.
   void for_tensor_cores(Random& random) {
-    const std::vector<int> dims{8, 16, 40, 64, 72, 96, 128, 136, 192, 256};
+    const std::vector<int> dims{1, 8, 13, 16, 40, 64, 71, 96, 128, 136, 192, 250, 256};
     const int qk = random.choice(dims), v = random.choice(dims);
     c.q = random_tensor(random, problem.layout_q, problem.num_heads, qk);
     c.k = random_tensor(random, problem.layout_k, problem.num_kv_heads, qk);
@@ -103,12 +103,13 @@ class DeviceRun {  // of one case on the device
 
   void expect_forward() const {
     program_.forward({q.array(), k.array(), v.array(), out.array(), lse.array(), sink_data(),
-                      options(), workspace_.data()},
+                      options(), workspace_.data(), static_cast<float*>(max_logit_.data())},
                      nullptr);
     RINGSIDE_CUDA(cudaDeviceSynchronize());
     const AttentionOutput want = attention(plan_, c.inputs());
     expect_close("out", type_, want.out.data, out.read().data);
     expect_close("lse", type_, want.lse.data, lse.read().data);
+    expect_close("max_logit", type_, want.max_logit, max_logit_.read());
   }
 
   void expect_backward() const {  // from what forward returned
@@ -148,6 +149,7 @@ class DeviceRun {  // of one case on the device
   OnDevice q{c.q, type_.type}, k{c.k, type_.type}, v{c.v, type_.type}, dout{c.dout, type_.type};
   OnDevice out{c.q.rows, c.q.heads, c.v.dim, type_.type};
   OnDevice lse{c.q.rows, c.q.heads, 1, ElementType::float32};
+  Guarded max_logit_{static_cast<size_t>(c.q.heads), ElementType::float32};
   Guarded sinks_{c.options.sinks, ElementType::float32};
   Guarded slopes_{c.options.alibi_slopes, ElementType::float32};
 };
@@ -203,6 +205,14 @@ TEST(KernelFamilies, TensorCoresTakeSixteenBits) {
     ASSERT_NE(find_family(shape, false), nullptr);
     EXPECT_STREQ(find_family(shape, false)->name, "mma") << type.name;
   }
+}
+
+TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
+    EXPECT_STREQ(CudaProgram(plan, {5, 255, type.type}).family(), "mma") << type.name;
 }
 
 }  // namespace

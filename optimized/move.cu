@@ -5,6 +5,7 @@
 
 #include "optimized/cuda_error.h"
 #include "optimized/move.h"
+#include "optimized/ordered_float.h"
 #include "reference/partial.h"
 
 namespace ringside::move {
@@ -72,24 +73,28 @@ unsigned blocks_of_packs(int rows, int heads, int dim, int n) {
 }
 
 template <int N, typename From, typename To>
-__global__ void shard_kernel(RowMap map, GlobalArray from, To* to) {
+__global__ void shard_kernel(RowMap map, GlobalArray from, int columns, To* to) {
   const From* x = static_cast<const From*>(from.matrix.data);
-  for_each_pack<N>(map.global_of_home.size, from.heads, from.dim, [&](int row, int head, int d) {
+  for_each_pack<N>(map.global_of_home.size, from.heads, columns, [&](int row, int head, int d) {
     const int global = map.global_of_home.rows[row];
     if (global < 0) return;
-    const int64_t cell = int64_t{row} * from.heads + head;
-    move_pack<N>(x + offset_of(from.matrix, global, head) + d, to + cell * from.dim + d);
+    To* place = to + (int64_t{row} * from.heads + head) * columns + d;
+    if (d < from.dim)
+      move_pack<N>(x + offset_of(from.matrix, global, head) + d, place);
+    else
+      for (int i = 0; i < N; ++i) assign(place[i], 0);
   });
 }
 
 template <int N, typename To>
-__global__ void unshard_kernel(RowMap map, const float* from, GlobalArray to, float of_nobody) {
+__global__ void unshard_kernel(RowMap map, const float* from, int columns, GlobalArray to,
+                               float of_nobody) {
   To* x = static_cast<To*>(to.matrix.data);
   for_each_pack<N>(map.home_of_global.size, to.heads, to.dim, [&](int global, int head, int d) {
     const int row = map.home_of_global.rows[global];
     To* place = x + offset_of(to.matrix, global, head) + d;
     if (row != kNobody) {
-      move_pack<N>(from + (int64_t{row} * to.heads + head) * to.dim + d, place);
+      move_pack<N>(from + (int64_t{row} * to.heads + head) * columns + d, place);
     } else {
       Pack<float, N> y;
       for (int i = 0; i < N; ++i) y.of[i] = of_nobody;
@@ -101,7 +106,8 @@ __global__ void unshard_kernel(RowMap map, const float* from, GlobalArray to, fl
 // Whether packs of n elements are aligned in a global array.
 bool takes_packs(const GlobalArray& x, int n) {
   const int64_t bytes = std::min(16, n * bytes_of(x.type)), element = bytes_of(x.type);
-  return x.dim % n == 0 && reinterpret_cast<uintptr_t>(x.matrix.data) % bytes == 0 &&
+  return x.dim % n == 0 && x.columns_at_home() % n == 0 &&
+         reinterpret_cast<uintptr_t>(x.matrix.data) % bytes == 0 &&
          x.matrix.row_stride * element % bytes == 0 && x.matrix.head_stride * element % bytes == 0;
 }
 
@@ -222,6 +228,15 @@ __global__ void fill_kernel(float* x, int64_t size, float value) {
     x[i] = value;
 }
 
+__global__ void start_max_logit_kernel(int32_t* keys, int heads) {
+  for (int head = threadIdx.x; head < heads; head += kThreads) keys[head] = ordered_key(-INFINITY);
+}
+
+__global__ void finish_max_logit_kernel(float* max_logit, int heads) {
+  for (int head = threadIdx.x; head < heads; head += kThreads)
+    max_logit[head] = from_ordered_key(__float_as_int(max_logit[head]));
+}
+
 template <typename Unit>
 void copy_units(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
                 cudaStream_t stream) {
@@ -244,9 +259,10 @@ void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_
     const auto run = [&]<typename To>(To*) {
       constexpr int kPack = sizeof(From) == 2 ? 8 : 4;
       const bool packs = takes_packs(from, kPack);
-      const unsigned blocks = blocks_of_packs(rows, from.heads, from.dim, packs ? kPack : 1);
+      const int columns = from.columns_at_home();
+      const unsigned blocks = blocks_of_packs(rows, from.heads, columns, packs ? kPack : 1);
       (packs ? shard_kernel<kPack, From, To>
-             : shard_kernel<1, From, To>)<<<blocks, kThreads, 0, stream>>>(map, from,
+             : shard_kernel<1, From, To>)<<<blocks, kThreads, 0, stream>>>(map, from, columns,
                                                                            static_cast<To*>(to));
     };
     if (to_type == ElementType::float32)
@@ -266,7 +282,7 @@ void unshard(const RowMap& map, const float* from, const GlobalArray& to, float 
     const bool packs = takes_packs(to, kPack);
     const unsigned blocks = blocks_of_packs(rows, to.heads, to.dim, packs ? kPack : 1);
     (packs ? unshard_kernel<kPack, To> : unshard_kernel<1, To>)<<<blocks, kThreads, 0, stream>>>(
-        map, from, to, of_nobody);
+        map, from, to.columns_at_home(), to, of_nobody);
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }
@@ -323,6 +339,16 @@ void fill(float* x, int64_t size, float value, cudaStream_t stream) {
   const int64_t blocks = (size + kThreads - 1) / kThreads;
   fill_kernel<<<static_cast<unsigned>(blocks < 2048 ? blocks : 2048), kThreads, 0, stream>>>(
       x, size, value);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void start_max_logit(float* max_logit, int heads, cudaStream_t stream) {
+  start_max_logit_kernel<<<1, kThreads, 0, stream>>>(reinterpret_cast<int32_t*>(max_logit), heads);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void finish_max_logit(float* max_logit, int heads, cudaStream_t stream) {
+  finish_max_logit_kernel<<<1, kThreads, 0, stream>>>(max_logit, heads);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

@@ -24,6 +24,9 @@ struct GlobalArray {
   DeviceMatrix matrix;  // [rows, heads, dim]
   ElementType type = ElementType::float32;
   int heads = 0, dim = 0;
+  int home_dim = 0;  // columns of home buffers, zeros behind `dim`; 0: dim
+
+  int columns_at_home() const { return home_dim > 0 ? home_dim : dim; }
 };
 
 int bytes_of(ElementType type);
@@ -61,6 +64,11 @@ void clear_unseen(const UnseenRows& unseen, RowsOf which, const GlobalArray& x, 
                   cudaStream_t stream);
 
 void fill(float* x, int64_t size, float value, cudaStream_t stream);
+
+// [heads] float32 that kernels raise as ordered_key() in the same place: -inf first, floats at
+// last.
+void start_max_logit(float* max_logit, int heads, cudaStream_t stream);
+void finish_max_logit(float* max_logit, int heads, cudaStream_t stream);
 
 // A sink is a partial result without a value; merged into home rows, once.
 struct Sinks {

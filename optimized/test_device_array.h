@@ -128,9 +128,10 @@ inline double largest(const std::vector<double>& x) {
 // once more, and so were weights and their gradients before the second product: three roundoffs of
 // the largest value, where honest arithmetic comes to 1.7. Any fault of indexing is of order 1.
 inline double tolerance(const char* what, const TypeInfo& type, const std::vector<double>& want) {
-  const bool is_float = std::string(what) == "lse" || std::string(what) == "dsink" ||
-                        type.type == ElementType::float32;
-  const double float32 = 2e-6 * (std::string(what) == "lse" ? 2 : 8);
+  const std::string name = what;
+  const bool of_scores = name == "lse" || name == "max_logit";
+  const bool is_float = of_scores || name == "dsink" || type.type == ElementType::float32;
+  const double float32 = 2e-6 * (of_scores ? 2 : 8);
   return largest(want) * (float32 + (is_float ? 0 : 3 * type.roundoff));
 }
 

@@ -65,7 +65,13 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
-def run(command: list[str], cwd: Path, timeout: int | None = None, **env: str) -> tuple[int, str]:
+def run(
+    command: list[str],
+    cwd: Path,
+    timeout: int | None = None,
+    limit: Callable[[], None] = limit_memory,
+    **env: str,
+) -> tuple[int, str]:
     """Exit code and output; a command that takes too long is killed with its children."""
     process = subprocess.Popen(
         command,
@@ -76,7 +82,7 @@ def run(command: list[str], cwd: Path, timeout: int | None = None, **env: str) -
         text=True,
         errors="replace",
         start_new_session=True,
-        preexec_fn=limit_memory if timeout else None,
+        preexec_fn=limit if timeout else None,
     )
     try:
         output, _ = process.communicate(timeout=timeout)

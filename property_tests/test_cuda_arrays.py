@@ -5,7 +5,8 @@ import sys
 import numpy as np
 import pytest
 import ringside as rs
-from cuda_cases import REASON, needs_gpu, to_device, to_host
+from assertions import valid_rows
+from cuda_cases import DTYPES, REASON, needs_gpu, to_device, to_host
 
 LAYOUT = rs.PackedLayout([0, 70, 71, 160], [0, 72, 80, 170])
 
@@ -40,8 +41,8 @@ def test_numpy_arrays_and_tensors_on_the_cpu_are_refused_with_the_fix():
         plan.attention(q[1:], k, v, backend="cuda")
     with pytest.raises(rs.Unsupported, match="256"):
         plan.attention(*(x.repeat(1, 1, 5) for x in (q, k, v)), backend="cuda")
-    with pytest.raises(rs.Unsupported, match="return_max_logit"):
-        plan.attention(q, k, v, backend="cuda", return_max_logit=True)
+    with pytest.raises(rs.Unsupported, match="alibi_slopes"):
+        plan.attention(q, k, v, backend="cuda", bias=q)
 
 
 @needs_gpu
@@ -68,19 +69,29 @@ def test_cupy_arrays_come_back_as_cupy_arrays_with_the_same_bits():
         assert (ours.get() == theirs.cpu().numpy()).all()
 
 
+def run(plan, q, k, v):
+    """Forward, and backward from an out that is laid out as v is."""
+    out, lse = plan.attention(q, k, v, backend="cuda")
+    dout = q[..., : out.shape[-1]]
+    return out, lse, *plan.attention_backward(dout, q, k, v, out, lse, backend="cuda")
+
+
 @needs_gpu
-def test_strided_arrays_need_no_copy():
-    plan, (q, _, _, _) = plan_and_arrays()
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_strided_arrays_need_no_copy(dtype):
     import torch
 
-    packed = torch.randn(LAYOUT.num_rows, 8, 64, device="cuda")
-    views = (packed[:, :4], packed[:, 4:6], packed[:, 6:])
-    dense = [x.contiguous() for x in views]
-    for ours, theirs in zip(
-        plan.attention(*views, backend="cuda"), plan.attention(*dense, backend="cuda"), strict=True
+    plan, _ = plan_and_arrays()
+    dtype = getattr(torch, dtype)
+    packed = torch.randn(LAYOUT.num_rows, 8, 64, device="cuda").to(dtype)
+    wide = torch.randn(LAYOUT.num_rows, 16, 67, device="cuda").to(dtype)
+    for views in (
+        (packed[:, :4], packed[:, 4:6], packed[:, 6:]),
+        (wide[:, :8:2, 1:65], wide[:, 8:10, 3:], wide[:, 10:16:3, :64]),  # misaligned, too
     ):
-        assert torch.equal(ours, theirs)
-    assert q.is_cuda
+        dense = [x.contiguous() for x in views]
+        assert not any(x.is_contiguous() for x in views)
+        assert all(map(torch.equal, run(plan, *views), run(plan, *dense)))
 
 
 @needs_gpu
@@ -140,25 +151,73 @@ def test_a_captured_graph_replays_forward_and_backward(comm):
 
 
 @needs_gpu
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("comm", rs.COMMS)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("cp_size", [1, 4])
-def test_results_are_the_same_bits_from_run_to_run(dtype, cp_size):
+def test_results_are_the_same_bits_from_run_to_run(dtype, comm, cp_size):
     import torch
 
-    plan = rs.plan(LAYOUT, cp_size=cp_size, num_heads=4, num_kv_heads=2)
-    _, (q, k, v, dout) = plan_and_arrays(dtype)
+    layout = rs.PackedLayout([0, 700, 701, 1600], [0, 704, 720, 1640])
+    plan = rs.plan(
+        layout, cp_size=cp_size, comm=comm, num_heads=8, num_kv_heads=2,
+        a2a_size=min(cp_size, 2) if comm == "a2a+p2p" else None,
+    )  # fmt: skip
+    shapes = [(8, 128), (2, 128), (2, 128), (8, 128)]
+    q, k, v, dout = (torch.randn(1640, *s, device="cuda").to(getattr(torch, dtype)) for s in shapes)
+    first = plan.attention(q, k, v, backend="cuda", return_max_logit=True)
 
-    def backward(out, lse):
-        return plan.attention_backward(dout, q, k, v, out, lse, deterministic=True, backend="cuda")
+    def backward():
+        return plan.attention_backward(
+            dout, q, k, v, *first[:2], deterministic=True, backend="cuda"
+        )
 
-    out, lse = plan.attention(q, k, v, backend="cuda")
-    grads = backward(out, lse)
+    grads = backward()
+    (program,) = plan._programs.values()
+    assert program.family == ("float32" if dtype == "float32" else "mma")
     for _ in range(100):
-        again = plan.attention(q, k, v, backend="cuda")
-        assert torch.equal(again[0], out) and torch.equal(again[1], lse)
+        again = plan.attention(q, k, v, backend="cuda", return_max_logit=True)
+        assert all(map(torch.equal, again, first))
     for _ in range(20):
-        again = backward(out, lse)
-        assert all(torch.equal(a, b) for a, b in zip(again, grads, strict=True))
+        assert all(map(torch.equal, backward(), grads))
+
+
+FILLS = [
+    ("float32", 1e4),
+    ("float32", 3e38),
+    ("float16", 6e4),
+    ("bfloat16", 1e4),
+    ("bfloat16", 3e38),
+]
+
+
+@needs_gpu
+@pytest.mark.parametrize("comm", rs.COMMS)
+@pytest.mark.parametrize(("dtype", "fill"), FILLS)
+def test_huge_numbers_in_padding_change_no_bit(dtype, fill, comm):
+    """NaN in padding shows what is read; huge finite numbers also what is multiplied by 0."""
+    import torch
+
+    plan = rs.plan(
+        LAYOUT, cp_size=4, comm=comm, a2a_size=2 if comm == "a2a+p2p" else None, num_heads=4,
+        num_kv_heads=2,
+    )  # fmt: skip
+    _, clean = plan_and_arrays(dtype)
+    padding = torch.from_numpy(~valid_rows(LAYOUT)).cuda()
+    assert padding.any()
+
+    def results(value):
+        q, k, v, dout = (x.clone() for x in clean)
+        for x in (q, k, v, dout):
+            x[padding] = value
+        out, lse, max_logit = plan.attention(q, k, v, backend="cuda", return_max_logit=True)
+        grads = plan.attention_backward(
+            dout, q, k, v, out, lse, deterministic=True, backend="cuda"
+        )
+        return out, lse, max_logit, *grads
+
+    wanted = results(0.0)
+    for value in (fill, -fill, float("nan"), float("inf")):
+        assert all(map(torch.equal, results(value), wanted)), value
 
 
 @needs_gpu

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import ringside as rs
-from assertions import noted
-from cuda_cases import DTYPES, check, needs_gpu
+from assertions import noted, scale_of
+from cuda_cases import DTYPES, cases_run, check, needs_gpu, rounded, to_device, to_host
 from hypothesis import example, given
 from hypothesis import strategies as st
 from ringside.testing import Case, strategies
@@ -123,6 +123,43 @@ def test_options_agree_with_the_cpu(options, comm):
         ),
         **options,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("comm", rs.COMMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scale", [None, -0.5, 0.0])
+def test_the_largest_logit_of_each_head_is_the_cpus(scale, dtype, comm):
+    layout = rs.PackedLayout([0, 300, 301, 301, 460], [0, 304, 306, 311, 471])
+    case = Case(
+        layout, mask=rs.Mask.sliding_window(70, 0), cp_size=4, comm=comm,
+        a2a_size=2 if comm == "a2a+p2p" else None, num_heads=4, num_kv_heads=2, head_dim=72,
+        head_dim_v=13, softmax_scale=scale,
+    )  # fmt: skip
+    plan, arrays = case.plan(), rounded(case.arrays(), dtype)[:3]
+    keywords = {"softmax_scale": scale, "return_max_logit": True}
+    *_, want = plan.attention(*arrays, **keywords)
+    *_, got = plan.attention(*(to_device(x, dtype) for x in arrays), backend="cuda", **keywords)
+    assert np.abs(to_host(got) - want).max() <= 4e-6 * scale_of(want)  # as lse: a float32 product
+
+
+def test_a_head_that_sees_nothing_has_no_largest_logit():
+    plan = rs.plan(rs.PackedLayout([0, 0]), cp_size=2, num_heads=3)
+    x = to_device(np.zeros((0, 3, 8)))
+    *_, max_logit = plan.attention(x, x, x, backend="cuda", return_max_logit=True)
+    assert to_host(max_logit).tolist() == [-np.inf] * 3
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("dims", [(1, 1), (5, 8), (13, 40), (67, 129), (255, 250)])
+def test_odd_head_dimensions_run_on_the_tensor_cores(dims, dtype):
+    """Home buffers have columns of zeros; cells of `worst` are named after the family."""
+    case = Case(
+        rs.PackedLayout([0, 70, 71, 160], [0, 72, 80, 170]), cp_size=4, num_heads=4,
+        num_kv_heads=2, head_dim=dims[0], head_dim_v=dims[1],
+    )  # fmt: skip
+    before = cases_run[f"mma {dtype} zigzag p2p"]
+    check(case, dtype)
+    assert cases_run[f"mma {dtype} zigzag p2p"] == before + 1
 
 
 def test_a_sink_enters_rows_that_see_nothing():

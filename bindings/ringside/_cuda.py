@@ -199,6 +199,7 @@ class Call:
             softcap=self.options.softcap,
             dropout_p=self.options.dropout_p,
             dropout_seed=self.options.dropout_seed,
+            bias=self.options.bias,  # refused
         )
         sink, slopes = self.describe(self.sink), self.describe(self.slopes)
         return cuda_core().CallOptions(keywords.to_core(), sink, slopes)
@@ -263,17 +264,27 @@ class Lengths:
 
 
 def attention(
-    plan: AnyPlan, q: Any, k: Any, v: Any, options: Options, *, poison: bool = False
-) -> tuple[Any, Any]:
-    """(out, lse) on the device, in q's dtype and float32."""
+    plan: AnyPlan,
+    q: Any,
+    k: Any,
+    v: Any,
+    options: Options,
+    *,
+    poison: bool = False,
+    return_max_logit: bool = False,
+) -> tuple[Any, ...]:
+    """(out, lse) on the device, in q's dtype and float32; and max_logit [num_heads], if asked."""
     call = Call(plan, {"q": q, "k": k, "v": v}, options, poison=poison)
     x = call.arrays
     shape = (plan.num_rows_q, plan.num_heads)
     out = call.library.empty((*shape, x["v"].shape[-1]), call.like)
     lse = call.library.empty(shape[::-1], call.like, "float32")
-    arrays = [x["q"], x["k"], x["v"], out, lse]
+    results = [out, lse]
+    if return_max_logit:
+        results.append(call.library.empty((plan.num_heads,), call.like, "float32"))
+    arrays = [x["q"], x["k"], x["v"], *results]
     call.run(call.program.forward, call.program.forward_bytes, arrays)
-    return out, lse
+    return tuple(results)
 
 
 def attention_backward(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ringside import _core, _cuda, _draw, _explain, _plan_json
+from ringside import _core, _cuda, _cuda_kinds, _draw, _explain, _plan_json
 from ringside._attention import Options, gradients, results
 from ringside._formats import QkvFormat, check_format, lse_to_thd, to_thd
 
@@ -189,9 +189,11 @@ class Plan(_core.Plan):
             q: [rows_q, num_heads, head_dim_qk] float16, float32 or float64.
             k: [rows_k, num_kv_heads, head_dim_qk].
             v: [rows_k, num_kv_heads, head_dim_v].
-            backend: "reference" (CPU, float64), or "cuda" (one GPU, every rank virtual): torch or
-                CuPy arrays on the device, float32, float16 or bfloat16; the result is the same
-                kind of array, out in q's dtype, on the current stream.
+            backend: "reference" (CPU, float64), or "cuda" (one GPU, every rank virtual): torch,
+                CuPy or JAX arrays on the device, float32, float16 or bfloat16; the result is the
+                same kind of array, out in q's dtype, on the current stream. Other objects with
+                __dlpack__ or __cuda_array_interface__ are taken as they are too, and give torch or
+                CuPy arrays, whichever is loaded, or else installed.
             The rest as for ringside.attention. A sink enters once, after all steps are merged;
             dropout drops the same weights whatever the partition.
 
@@ -218,14 +220,14 @@ class Plan(_core.Plan):
             dropout_p=dropout_p,
             dropout_seed=dropout_seed,
         )
-        thd = [to_thd(x, name, qkv_format) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+        named = {"q": q, "k": k, "v": v}
         if backend == "cuda":
-            if return_max_logit:
-                raise _core.Unsupported(
-                    'return_max_logit with backend="cuda"; nearest supported: backend="reference"'
-                )
-            out, lse = _cuda.attention(self, *thd, options)
-            return results(out, lse, None, qkv_format, self.layout_q)
+            kind, named, options = _cuda_kinds.taken(named, options)
+            thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
+            found = _cuda.attention(self, *thd, options, return_max_logit=return_max_logit)
+            out, lse, *more = (kind.give(x) for x in found)
+            return results(out, lse, more[0] if more else None, qkv_format, self.layout_q)
+        thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
         out, lse, max_logit = super().attention(*thd, options.to_core(), backend)
         max_logit = max_logit if return_max_logit else None
         return results(out, lse, max_logit, qkv_format, self.layout_q)
@@ -280,14 +282,19 @@ class Plan(_core.Plan):
             dropout_p=dropout_p,
             dropout_seed=dropout_seed,
         )
-        named = ((dout, "dout"), (q, "q"), (k, "k"), (v, "v"), (out, "out"))
-        thd = [to_thd(x, name, qkv_format) for x, name in named]
+        named = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
+        if backend == "cuda":
+            kind, named, options = _cuda_kinds.taken(named, options)
+        lse = named.pop("lse")
+        thd = {name: to_thd(x, name, qkv_format) for name, x in named.items()}
         lse = lse_to_thd(lse, qkv_format)
         if backend == "cuda":
-            arrays = {name: x for (_, name), x in zip(named, thd, strict=True)} | {"lse": lse}
-            grads = _cuda.attention_backward(self, arrays, options, deterministic=deterministic)
+            found = _cuda.attention_backward(
+                self, {**thd, "lse": lse}, options, deterministic=deterministic
+            )
+            grads = tuple(None if x is None else kind.give(x) for x in found)
         else:
-            grads = super().attention_backward(*thd, lse, options.to_core(), backend)
+            grads = super().attention_backward(*thd.values(), lse, options.to_core(), backend)
         return gradients(grads, sink is not None, qkv_format, self.layout_q.num_sequences)
 
     def exchange(

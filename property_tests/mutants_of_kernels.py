@@ -1,0 +1,252 @@
+"""One-line faults in what runs on a GPU; see mutants_list.py. ./dev gpu-mutants plants them."""
+
+from mutants_list import Mutant
+
+F32 = "optimized/attention_f32.cuh"
+F32_FORWARD = "optimized/attention_forward_f32.cu"
+F32_BACKWARD = "optimized/attention_backward_f32.cu"
+MMA = "optimized/attention_mma.cuh"
+MMA_FORWARD = "optimized/attention_forward_mma.cu"
+MMA_BACKWARD = "optimized/attention_backward_mma.cu"
+MMA_QUERIES = "optimized/attention_backward_queries_mma.cu"
+TILE = "optimized/shared_tile.h"
+WALK = "optimized/block_walk.h"
+MOVE = "optimized/move.cu"
+FORWARD = "optimized/execute_forward.cpp"
+BACKWARD = "optimized/execute_backward.cpp"
+PARTS = "optimized/execute_parts.h"
+
+MUTANTS_OF_KERNELS = [
+    # --- float32
+    Mutant(
+        "float32: a last block of keys that is not full is skipped",
+        F32_FORWARD,
+        "for (int begin = keys.begin; begin < keys.end; begin += S::rows) {",
+        "for (int begin = keys.begin; begin + S::rows <= keys.end; begin += S::rows) {",
+    ),
+    Mutant(
+        "float32: the key behind a row's last is seen",
+        F32,
+        "return seen_begin <= key && key < seen_end;",
+        "return seen_begin <= key && key <= seen_end;",
+    ),
+    Mutant(
+        "float32: output is not rescaled when the maximum grows",
+        F32_FORWARD,
+        "out[i][c][x] *= rescale;",
+        "out[i][c][x] *= 1;",
+    ),
+    Mutant(
+        "float32: a later step is merged without its weight",
+        F32_FORWARD,
+        "weight[i] = w.b / softmax.sum[i];",
+        "weight[i] = 1 / softmax.sum[i];",
+    ),
+    Mutant(
+        "float32: keys are used before all of them are there",
+        F32_FORWARD,
+        "count, a.shape.head_dim_v);\n      __syncthreads();",
+        "count, a.shape.head_dim_v);",
+    ),
+    Mutant(
+        "float32: dk and dv take one query head of a group",
+        F32_BACKWARD,
+        "for (int head = head_begin; head < head_end; ++head) {",
+        "for (int head = head_begin; head < head_begin + 1; ++head) {",
+    ),
+    Mutant(
+        "float32: the gradient of scores is not scaled",
+        F32_BACKWARD,
+        "ds[i][j] = slope * weight *",
+        "ds[i][j] = weight *",
+    ),
+    Mutant(
+        "float32: the first resident head counts as head 0",
+        F32,
+        "return (shape.first_head + head) / shape.group_size - shape.first_kv_head;",
+        "return head / shape.group_size;",
+        "TransformerEngine a2a: kv heads of ranks that share a group",
+    ),
+    Mutant(
+        "ALiBi's distance ignores the alignment",
+        F32,
+        "mask.mask.aligned(q, mask.len_q, mask.len_k) - k",
+        "int64_t{q} - k",
+    ),
+    Mutant(
+        "dropout is the same for every second head",
+        F32,
+        "options.dropout.keeps(seq, head, q, k)",
+        "options.dropout.keeps(seq, head % 2, q, k)",
+    ),
+    Mutant(
+        "float32: dropout forgets to scale what stays",
+        F32,
+        "? weight / static_cast<float>(1 - options.dropout.p)",
+        "? weight",
+    ),
+    # --- tensor cores
+    Mutant(
+        "mma: the key behind a row's last is seen",
+        MMA,
+        "if (unsigned(8 * n + i - begin) >= size)",
+        "if (unsigned(8 * n + i - begin) > size)",
+    ),
+    Mutant(
+        "mma: a block that some rows see is taken for one that all see",
+        WALK,
+        "all = {last.begin, first.end > last.begin ? first.end : last.begin};",
+        "all = some;",
+    ),
+    Mutant(
+        "mma: values are used before their copy has landed",
+        MMA_FORWARD,
+        "wait_for_copies();\n    __syncthreads();  // V is there, K is used up",
+        "__syncthreads();  // V is there, K is used up",
+    ),
+    Mutant(
+        "mma: the next keys overwrite those in use",
+        MMA_FORWARD,
+        "__syncthreads();  // V is there, K is used up\n    if (next.valid()) load_k();",
+        "if (next.valid()) load_k();\n    __syncthreads();",
+    ),
+    Mutant(
+        "mma: the sum is not rescaled when the maximum grows",
+        MMA_FORWARD,
+        "sum[m][half] *= factor;",
+        "sum[m][half] *= 1;",
+    ),
+    Mutant(
+        "mma: a row that saw nothing yet is shifted by infinity",
+        MMA_FORWARD,
+        "top[m][half] == -INFINITY ? 0 : top[m][half] * scale_log2;",
+        "top[m][half] * scale_log2;",
+    ),
+    Mutant(
+        "mma: lse is off by the softmax scale",
+        MMA_FORWARD,
+        "softmax.top[m][half] * folded_scale(shape) + logf(sum);",
+        "softmax.top[m][half] + logf(sum);",
+    ),
+    Mutant(
+        "mma: one row behind the last is read",
+        TILE,
+        "const bool valid = row < rows &&",
+        "const bool valid = row <= rows &&",
+    ),
+    Mutant(
+        "mma: columns behind the head dimension are read",
+        TILE,
+        "(first_chunk + chunk) * 8 < dim;",
+        "(first_chunk + chunk) * 8 <= dim;",
+    ),
+    Mutant(
+        "mma: dk is not scaled",
+        MMA_BACKWARD,
+        "DkColumns::first_column(part), shape.softmax_scale, dk);",
+        "DkColumns::first_column(part), 1, dk);",
+    ),
+    Mutant(
+        "mma: dk and dv leave out the last head of a group",
+        MMA,
+        "const int end = begin + shape.group_size;",
+        "const int end = begin + (shape.group_size > 1 ? shape.group_size - 1 : 1);",
+    ),
+    Mutant(
+        "mma: a query's last key gets no gradient",
+        MMA_BACKWARD,
+        "lane / 4 - seen.x) >= unsigned(seen.y))",
+        "lane / 4 - seen.x) + 1 >= unsigned(seen.y))",
+    ),
+    Mutant(
+        "mma: warps that share keys do not wait for each other's scores",
+        MMA_BACKWARD,
+        "if (C::kSplit > 1) synchronize(1 + warp / C::kSplit, 32 * C::kSplit);",
+        "",
+    ),
+    Mutant(
+        "mma: delta has the wrong sign",
+        MMA_QUERIES,
+        "(grads[0][n][i] - delta[i / 2]);",
+        "(grads[0][n][i] + delta[i / 2]);",
+    ),
+    Mutant(
+        "mma: dq by atomics reads the dS of the block in work",
+        MMA_BACKWARD,
+        "base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base);",
+        "base + C::kAtDs + stage * C::kScoreBytes, base);",
+    ),
+    Mutant(
+        "mma: rows that are not there have a largest score",
+        MMA_FORWARD,
+        "if (16 * m + 8 * half < rows) highest",
+        "if (rows > -999) highest",
+    ),
+    Mutant(
+        "float32: max_logit by resident head",
+        F32_FORWARD,
+        "a.max_logit + model.head",
+        "a.max_logit + head",
+    ),
+    # --- exchanges, and what the executor does around the kernels
+    Mutant(
+        "arrays are read as if heads were dense",
+        MOVE,
+        "to_float(x[offset_of(from.matrix, global, head) + d])",
+        "to_float(x[global * from.matrix.row_stride + int64_t{head} * from.dim + d])",
+    ),
+    Mutant(
+        "columns that pad a head dimension are not emptied",
+        MOVE,
+        "d < from.dim ? to_float(x[offset_of(from.matrix, global, head) + d]) : 0.0f",
+        "to_float(x[offset_of(from.matrix, global, head) + (d < from.dim ? d : 0)])",
+    ),
+    Mutant(
+        "partial results that come home are merged with each other's weights",
+        MOVE,
+        "merge_weights(to.lse[target], from.lse[source])",
+        "merge_weights(from.lse[source], to.lse[target])",
+    ),
+    Mutant(
+        "gradients that come home overwrite",
+        MOVE,
+        "to[(b.to + row * b.to_pitch) * dim + at] +=",
+        "to[(b.to + row * b.to_pitch) * dim + at] =",
+    ),
+    Mutant(
+        "a sink takes nothing from the output",
+        MOVE,
+        "home.out[cell * dim + d] *= w.a;",
+        "home.out[cell * dim + d] *= 1;",
+    ),
+    Mutant(
+        "delta is that of the first row of a block",
+        MOVE,
+        "if (threadIdx.x % kLanes == 0) to[(int64_t{b.home_row} + row) * out.heads + head] = sum;",
+        "if (threadIdx.x % kLanes == 0) to[int64_t{b.home_row} * out.heads + head] = sum;",
+    ),
+    Mutant(
+        "padding of out keeps what lay there",
+        FORWARD,
+        "move::unshard(t.span(t.home_q_all), run_.floats(p.out[0]), call_.out, stream_);",
+        "move::unshard(t.span(t.home_q_valid), run_.floats(p.out[0]), call_.out, stream_);",
+    ),
+    Mutant(
+        "results that have come home are not emptied for the next step",
+        FORWARD,
+        "run_.carry(p.q, t.q, q_epoch_, qk * bytes);\n      start_results();",
+        "run_.carry(p.q, t.q, q_epoch_, qk * bytes);",
+    ),
+    Mutant(
+        "lse does not travel with its queries",
+        BACKWARD,
+        "run_.carry(p.lse, t.q, q_epoch_, sizeof(float));",
+        "",
+    ),
+    Mutant(
+        "every rank's heads are numbered from 0",
+        PARTS,
+        "s.first_head = launch.q_heads.begin;",
+        "s.first_head = 0;",
+    ),
+]
