@@ -48,7 +48,7 @@ def assert_reorders(x, starts, cp_size):
     import torch
 
     order = np.concatenate([thd.partition_indices(starts, cp_size, r) for r in range(cp_size)])
-    order = torch.from_numpy(order).cuda()
+    order = torch.from_numpy(order).long().cuda()
     with canaries():
         by_rank = thd.sequence_order_to_cp_rank_order(x, offsets(starts), cp_size)
         back = thd.cp_rank_order_to_sequence_order(by_rank, offsets(starts), cp_size)
@@ -112,7 +112,7 @@ def test_only_valid_rows_are_copied(data, kind, wide):
     lengths = [data.draw(st.integers(0, b - a)) for a, b in itertools.pairwise(starts)]
     valid = data.draw(st.integers(0, 9)) + np.array(cumulative(lengths))
     rows = starts[-1] + data.draw(st.integers(0, 5))
-    out, step_out = Rows(rows, kind, 1), Rows(rows, kind._replace(before=3), 2)
+    out, step_out = Rows(rows, kind, 1), Rows(rows, kind, 2)
     want = out.bytes.copy()
     thd.copy_valid_tokens(want, step_out.bytes, starts, valid)
     thd.copy_valid_tokens(out.array, step_out.array, offsets(starts, wide), offsets(valid, wide))
@@ -124,7 +124,7 @@ def test_only_valid_rows_are_copied(data, kind, wide):
 def test_rows_follow_a_table_of_segments(case, kind, wide):
     table, out_rows, x_rows = case
     table = np.array(table, int).reshape(-1, 5)
-    out, x = Rows(out_rows, kind, 1), Rows(x_rows, kind._replace(between=5), 2)
+    out, x = Rows(out_rows, kind, 1), Rows(x_rows, kind, 2)
     want = out.bytes.copy()
     thd.copy_rows(want, x.bytes, table)
     thd.copy_rows(out.array, x.array, offsets(table, wide))

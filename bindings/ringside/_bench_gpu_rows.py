@@ -121,7 +121,7 @@ def _reorders(bench: Bench, batch: Batch, *, both_ways: bool) -> Iterator[Row]:
     starts, cp_size = batch.starts(), batch.cp_size
     order = np.concatenate([thd.partition_indices(starts, cp_size, r) for r in range(cp_size)])
     on_device, x = bench.offsets(starts), [bench.rows(batch) for _ in range(3)]
-    gather = bench.torch.from_numpy(order).cuda()
+    gather = bench.torch.from_numpy(order).long().cuda()
     moved = 2 * x[0].nbytes
     by_rank = thd.sequence_order_to_cp_rank_order(x, on_device, cp_size)
     back = thd.cp_rank_order_to_sequence_order(by_rank, on_device, cp_size)

@@ -86,12 +86,13 @@ def partition_indices(
     place = Place(cu_seqlens_padded)
     room = _capacity(capacity, _most_local_rows(layout, cp_size))
     found = DeviceIndices(place.integers(room), place.integers(1))
+    workspace = place.workspace(layout.batch)
     place.core.indices(
         place.describe("cu_seqlens_padded", cu_seqlens_padded),
         layout.num_rows,
         place.core.CpRank(cp_size, rank),
         [place.describe("the result", a) for a in found],
-        place.address(place.workspace(layout.batch)),
+        place.address(workspace),
         place.handle,
     )
     return found
@@ -123,12 +124,13 @@ def pieces(
     rows = layout.num_rows if cp_rank is None else _most_local_rows(layout, cp_rank[0])
     room = _capacity(capacity, place.core.most_pieces(layout.batch, rows, chunk_size))
     found = DevicePieces(place.integers(room + 1), place.integers(room + 1), place.integers(1))
+    workspace = place.workspace(layout.batch)
     place.core.pieces(
         _describe(place, layout),
         chunk_size,
         cp,
         [place.describe("the result", a) for a in found],
-        place.address(place.workspace(layout.batch)),
+        place.address(workspace),
         place.handle,
     )
     return found
@@ -140,13 +142,14 @@ def pairs(
     """The four arrays of PiecePairs, for side "below" or "above"."""
     place = Place(layout.cu_seqlens)
     found = [place.integers(layout.batch + 1) for _ in range(4)]
+    workspace = place.workspace(layout.batch)
     getattr(place.core, f"pairs_{side}_diagonal")(
         _describe(place, layout),
         chunk_size,
         place.core.CpRank(*cp_rank),
         kv_rank,
         [place.describe("the result", a) for a in found],
-        place.address(place.workspace(layout.batch)),
+        place.address(workspace),
         place.handle,
     )
     return found
@@ -224,10 +227,11 @@ def _write_steps(
         | {"count": place.integers(1)}
         for _ in range(count)
     ]
+    workspace = place.workspace(layout.batch)
     place.core.steps(
         step,
         [[place.describe("the result", a) for a in arrays.values()] for arrays in steps],
-        place.address(place.workspace(layout.batch)),
+        place.address(workspace),
         place.handle,
     )
     return steps
