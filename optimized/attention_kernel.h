@@ -57,8 +57,8 @@ struct ForwardArguments {
   float* lse = nullptr;  // float32 [rows_q, heads], merged into
   WorkList work;         // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
-  bool is_final = false;         // out is written in shape.type; lse holds -inf before
   int32_t* max_logit = nullptr;  // [num_heads of the problem] raised to ordered_key(score); or none
+  bool is_final = false;         // out is written in shape.type; lse holds -inf before
 };
 
 struct BackwardArguments {

@@ -44,8 +44,8 @@ void CudaProgram::Parts::forward_in_place(const ForwardCall& call, cudaStream_t 
                                   .lse = lse,
                                   .work = tables.work_list(launch.forward),
                                   .options = call.options,
-                                  .is_final = true,
-                                  .max_logit = reinterpret_cast<int32_t*>(call.max_logit)},
+                                  .max_logit = reinterpret_cast<int32_t*>(call.max_logit),
+                                  .is_final = true},
                                  stream));
   if (call.max_logit != nullptr)
     move::finish_max_logit(call.max_logit, tables.problem.num_heads, stream);

@@ -210,9 +210,7 @@ def test_huge_numbers_in_padding_change_no_bit(dtype, fill, comm):
         for x in (q, k, v, dout):
             x[padding] = value
         out, lse, max_logit = plan.attention(q, k, v, backend="cuda", return_max_logit=True)
-        grads = plan.attention_backward(
-            dout, q, k, v, out, lse, deterministic=True, backend="cuda"
-        )
+        grads = plan.attention_backward(dout, q, k, v, out, lse, deterministic=True, backend="cuda")
         return out, lse, max_logit, *grads
 
     wanted = results(0.0)
