@@ -189,7 +189,7 @@ X = np.zeros(8)
         (
             lambda: thd.sequence_order_to_cp_rank_order(X, [0, 8], 0),
             ValueError,
-            r"cp_size=0; expected 1 to 65536 ranks\. Pass the size",
+            r"cp_size=0; expected 1 to 32768 ranks\. Pass the size",
         ),
         (
             lambda: thd.sequence_order_to_cp_rank_order(np.float32(1), [0], 2),

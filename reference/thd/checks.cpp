@@ -5,7 +5,7 @@
 namespace ringside::thd {
 namespace {
 
-constexpr int kMaxRanks = 65536;  // 2*cp_size stays far from overflow
+constexpr int kMaxRanks = 32768;  // cp_size * 2*cp_size does not overflow
 
 void check_rising(const char* name, const Offsets& offsets) {
   require(!offsets.empty(), name,

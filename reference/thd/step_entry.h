@@ -93,16 +93,21 @@ struct StepSequence {
   // The first aligned position after p where an end of the window meets a place at which key rows
   // or visible keys begin or end, or where p enters another chunk.
   RINGSIDE_HD int64_t next_change(int64_t p) const {
-    const int64_t chunk = mask.chunk > 0 ? mask.chunk : int64_t{1} << 40;
-    const int64_t chunk_begin = p - ((p % chunk) + chunk) % chunk;
-    const int64_t places[] = {0,           len_k,           kv.first.begin,      kv.first.end,
-                              chunk_begin, kv.second.begin, chunk_begin + chunk, kv.second.end};
-    int64_t change = chunk_begin + chunk;
-    for (const int64_t place : places) {
-      const int64_t left = place + mask.left, right = place - mask.right - 1;
-      if (mask.left != kUnbounded && p < left && left < change) change = left;
-      if (mask.right != kUnbounded && p < right && right < change) change = right;
-    }
+    const int places[] = {0, len_k, kv.first.begin, kv.first.end, kv.second.begin, kv.second.end};
+    int64_t change = int64_t{1} << 40;
+    for (const int place : places) change = next_meeting(p, place, change);
+    if (mask.chunk == 0) return change;
+    const int64_t chunk_begin = p - ((p % mask.chunk) + mask.chunk) % mask.chunk;
+    const int64_t chunk_end = chunk_begin + mask.chunk;
+    change = next_meeting(p, chunk_end, next_meeting(p, chunk_begin, change));
+    return change < chunk_end ? change : chunk_end;
+  }
+
+  // The same of one place, unless it lies behind `change`.
+  RINGSIDE_HD int64_t next_meeting(int64_t p, int64_t place, int64_t change) const {
+    const int64_t left = place + mask.left, right = place - mask.right - 1;
+    if (mask.left != kUnbounded && p < left && left < change) change = left;
+    if (mask.right != kUnbounded && p < right && right < change) change = right;
     return change;
   }
 
