@@ -63,13 +63,15 @@ struct Span {  // of addresses
 };
 
 Span memory_of(const DeviceArray& x, int64_t elements, int64_t bytes) {
-  const int64_t last = (std::max(x.shape[0], int64_t{1}) - 1) * pitch_of(x, elements);
+  if (x.shape[0] == 0 || elements == 0) return {x.data, x.data};
+  const int64_t last = (x.shape[0] - 1) * pitch_of(x, elements);
   const int64_t low = std::min(last, int64_t{0}), high = std::max(last, int64_t{0}) + elements;
   return {x.data + low * bytes, x.data + high * bytes};
 }
 
 void require_apart(const Span& a, const Span& b, const char* names) {
-  require(a.end <= b.begin || b.end <= a.begin || a.begin == a.end || b.begin == b.end, names,
+  const bool empty = a.begin == a.end || b.begin == b.end;
+  require(empty || a.end <= b.begin || b.end <= a.begin, names,
           " share memory; expected two arrays. Pass a copy of one");
 }
 
@@ -100,6 +102,11 @@ thd::RowCopyArrays copy_arrays(const Named& from, const Named& to) {
 
 // --- rows
 
+int64_t table_size(int cp_size, int64_t batch) {
+  thd::check_cp_size(cp_size);
+  return cp_size * batch;
+}
+
 void reorder(const DeviceArrays& from, const DeviceArrays& to, const DeviceArray& starts,
              int cp_size, bool to_ranks, uintptr_t table, const Place& place) {
   thd::check_cp_size(cp_size);
@@ -113,12 +120,10 @@ void reorder(const DeviceArrays& from, const DeviceArrays& to, const DeviceArray
             " rows and the first one has ", rows,
             "; expected arrays of the same rows. Reorder the others in a call of their own");
   }
-  auto* rank_rows = pointer<int32_t>(table);
-  const thd::ReorderMap map{
-      offsets_of_sequences, {rank_rows, rows, cp_size, offsets_of_sequences.batch()}, to_ranks};
+  const thd::ReorderMap map{offsets_of_sequences, cp_size, rows, to_ranks};
   const py::gil_scoped_release release;
   const OnDevice on(place.device);
-  thd::reorder_rows(arrays, map, rank_rows, place.handle());
+  thd::reorder_rows(arrays, map, pointer<uint32_t>(table), place.handle());
 }
 
 void copy_valid_tokens(const DeviceArray& out, const DeviceArray& step_out,
@@ -137,31 +142,31 @@ void copy_valid_tokens(const DeviceArray& out, const DeviceArray& step_out,
   thd::copy_valid_rows(arrays, map, place.handle());
 }
 
-thd::SegmentMap segment_map(const DeviceArray& table, const DeviceArray& to,
-                            const DeviceArray& from, uintptr_t first) {
-  const bool wide = is_wide({table, "segments"});
-  require(table.shape.size() == 2 && table.shape[1] == thd::SegmentMap::kColumns,
-          "segments has shape ", table.shape_text(),
+thd::SegmentMap segment_map(const DeviceArray& segments, const DeviceArray& to,
+                            const DeviceArray& from) {
+  const bool wide = is_wide({segments, "segments"});
+  require(segments.shape.size() == 2 && segments.shape[1] == thd::SegmentMap::kColumns,
+          "segments has shape ", segments.shape_text(),
           "; expected [segments, 5]: from_row, from_step, to_row, to_step, rows");
-  const int segments = num_rows_of(table, "segments");
-  require(segments <= 1 || table.strides == std::vector<int64_t>{thd::SegmentMap::kColumns, 1},
+  const int count = num_rows_of(segments, "segments");
+  require(count <= 1 || segments.strides == std::vector<int64_t>{thd::SegmentMap::kColumns, 1},
           "segments is not dense in memory. Pass a contiguous copy");
-  return {pointer<void>(table.data), pointer<int64_t>(first), segments, wide,
-          num_rows_of(from, "x"),    num_rows_of(to, "out")};
+  return {pointer<void>(segments.data), count, wide, num_rows_of(from, "x"),
+          num_rows_of(to, "out")};
 }
 
 void copy_rows(const DeviceArray& out, const DeviceArray& x, const DeviceArray& segments,
-               uintptr_t first, const Place& place) {
+               uintptr_t table, const Place& place) {
   const thd::RowCopyArrays arrays = copy_arrays({x, "x"}, {out, "out"});
-  const thd::SegmentMap map = segment_map(segments, out, x, first);
+  const thd::SegmentMap map = segment_map(segments, out, x);
   const py::gil_scoped_release release;
   const OnDevice on(place.device);
-  thd::move_rows(arrays, map, pointer<int64_t>(first), place.handle());
+  thd::move_rows(arrays, map, pointer<int64_t>(table), place.handle());
 }
 
 void add_rows(const DeviceArray& sum, const DeviceArray& x, const DeviceArray& segments,
-              uintptr_t first, const Place& place) {
-  const thd::SegmentMap map = segment_map(segments, sum, x, first);
+              uintptr_t table, const Place& place) {
+  const thd::SegmentMap map = segment_map(segments, sum, x);
   require_same_rows({x, "x"}, {sum, "accumulator"});
   if (sum.dtype != "float32")
     throw py::type_error(concat("accumulator has dtype ", sum.dtype,
@@ -180,7 +185,7 @@ void add_rows(const DeviceArray& sum, const DeviceArray& x, const DeviceArray& s
                                  type};
   const py::gil_scoped_release release;
   const OnDevice on(place.device);
-  thd::add_rows(arrays, map, pointer<int64_t>(first), place.handle());
+  thd::add_rows(arrays, map, pointer<int64_t>(table), place.handle());
 }
 
 }  // namespace
@@ -189,14 +194,14 @@ void bind_cuda_thd(py::module_& m) {
   py::module_ thd = m.def_submodule("thd", "ringside.thd on device arrays. Import that instead.");
   py::class_<Place>(thd, "Place", "A device and a stream of it.")
       .def(py::init<int, uintptr_t>(), "device"_a, "stream"_a);
-  thd.def("table_size", &thd::RankRows::table_size, "cp_size"_a, "batch"_a,
+  thd.def("table_size", &table_size, "cp_size"_a, "batch"_a,
           "int32 elements of reorder()'s table.");
   thd.def("reorder", &reorder, "x"_a, "out"_a, "cu_seqlens_padded"_a, "cp_size"_a, "to_ranks"_a,
           "table"_a, "place"_a);
   thd.def("copy_valid_tokens", &copy_valid_tokens, "out"_a, "step_out"_a, "cu_seqlens_padded"_a,
           "cu_seqlens"_a, "place"_a);
-  thd.def("copy_rows", &copy_rows, "out"_a, "x"_a, "segments"_a, "first"_a, "place"_a);
-  thd.def("add_rows", &add_rows, "accumulator"_a, "x"_a, "segments"_a, "first"_a, "place"_a);
+  thd.def("copy_rows", &copy_rows, "out"_a, "x"_a, "segments"_a, "table"_a, "place"_a);
+  thd.def("add_rows", &add_rows, "accumulator"_a, "x"_a, "segments"_a, "table"_a, "place"_a);
   bind_cuda_thd_metadata(thd);
 }
 

@@ -91,14 +91,13 @@ void write_steps(const StepArguments& a, const std::vector<thd::EntryArrays>& ou
   thd::StepTask<kOneEntry> task{a.layouts.q.view(), {},        a.mask,
                                 a.cp.cp_size,       a.cp.rank, a.ring.kv_rank};
   task.layout_k = layout_like(a.layouts.k, task.layout_q);
-  task.num_steps = static_cast<int>(out.size());
   if (a.keys == thd::Keys::gathered)
     task.half[0] = thd::Half::first, task.half[1] = thd::Half::second;
   else if (a.ring.is_upper())
     task.half[0] = thd::Half::second;
   const py::gil_scoped_release release;
   const OnDevice on(place.device);
-  thd::write_steps(task, out.data(), workspace, place.handle());
+  thd::write_steps<kOneEntry>(task, out, workspace, place.handle());
 }
 
 void steps(const StepArguments& a, const std::vector<DeviceArrays>& out, uintptr_t workspace,
@@ -121,7 +120,7 @@ void pieces(const LayoutArgument& layout, int chunk_size, const std::optional<th
   thd::PieceTask task{layout.view(), chunk_size};  // of all rows
   if (cp) {
     thd::check_rank(*cp);
-    task.cp_size = cp->cp_size, task.rank = cp->rank;
+    task.chunks = cp->cp_size, task.rank = cp->rank;
   }
   const int capacity = num_rows_of(out[0], "capacity") - 1;
   const thd::PieceArrays arrays{ints(out[0]), ints(out[1]), ints(out[2]), capacity};
@@ -175,7 +174,7 @@ void bind_cuda_thd_metadata(py::module_& thd) {
            "For sequences of `rows` query rows in all.")
       .def_property_readonly("section", [](const StepArguments& a) { return a.ring.section; })
       .def_property_readonly("kv_rank", [](const StepArguments& a) { return a.ring.kv_rank; });
-  thd.def("workspace_size", &thd::metadata_workspace_size, "batch"_a, "In int32.");
+  thd.def("workspace_size", &thd::metadata_workspace_size, "In int32.");
   thd.def("most_pieces", &most_pieces, "batch"_a, "rows"_a, "chunk_size"_a);
   thd.def("steps", &steps, "step"_a, "out"_a, "workspace"_a, "place"_a);
   thd.def("pieces", &pieces, "layout"_a, "chunk_size"_a, "cp"_a, "out"_a, "workspace"_a, "place"_a);

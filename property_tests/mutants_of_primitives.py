@@ -119,9 +119,9 @@ MUTANTS_OF_PRIMITIVES = [
     ),
     Mutant(
         "the second chunk of a rank lies on its first",
-        "optimized/thd/row_maps.h",
-        "begin / cp_size + (c < cp_size ? 0 : len) +",
-        "begin / cp_size +",
+        "optimized/thd/dual_chunks.h",
+        "rows.first.size() + (position - rows.second.begin)",
+        "position - rows.second.begin",
     ),
     Mutant(
         "a thread walks past the end of a row",

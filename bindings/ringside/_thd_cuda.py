@@ -24,7 +24,7 @@ def reorder(x: Any, cu_seqlens_padded: Any, cp_size: int, *, to_ranks: bool) -> 
     given = [place.describe("x", a) for a in arrays]
     results = [place.empty_like(a) for a in arrays]
     batch = max(int(cu_seqlens_padded.shape[0]) - 1, 0) if cu_seqlens_padded.ndim else 0
-    table = place.integers(place.core.table_size(max(cp_size, 1), batch))
+    table = place.integers(place.core.table_size(cp_size, batch))
     place.core.reorder(
         given,
         [place.describe("the result", r) for r in results],
@@ -62,8 +62,8 @@ def add_rows(accumulator: Any, x: Any, segments: Any) -> None:
 def _by_segments(name: str, out: Any, x: Any, segments: Any) -> None:
     place = Place(out)
     given = [place.describe(n, a) for n, a in (("out", out), ("x", x), ("segments", segments))]
-    first = place.integers(int(segments.shape[0]) + 1 if segments.ndim else 1, "int64")
-    getattr(place.core, name)(*given, place.address(first), place.handle)
+    table = place.integers(int(segments.shape[0]) + 1 if segments.ndim else 1, "int64")
+    getattr(place.core, name)(*given, place.address(table), place.handle)
 
 
 class DeviceIndices(NamedTuple):
@@ -86,7 +86,7 @@ def partition_indices(
     place = Place(cu_seqlens_padded)
     room = _capacity(capacity, _most_local_rows(layout, cp_size))
     found = DeviceIndices(place.integers(room), place.integers(1))
-    workspace = place.workspace(layout.batch)
+    workspace = place.workspace()
     place.core.indices(
         place.describe("cu_seqlens_padded", cu_seqlens_padded),
         layout.num_rows,
@@ -124,7 +124,7 @@ def pieces(
     rows = layout.num_rows if cp_rank is None else _most_local_rows(layout, cp_rank[0])
     room = _capacity(capacity, place.core.most_pieces(layout.batch, rows, chunk_size))
     found = DevicePieces(place.integers(room + 1), place.integers(room + 1), place.integers(1))
-    workspace = place.workspace(layout.batch)
+    workspace = place.workspace()
     place.core.pieces(
         _describe(place, layout),
         chunk_size,
@@ -142,7 +142,7 @@ def pairs(
     """The four arrays of PiecePairs, for side "below" or "above"."""
     place = Place(layout.cu_seqlens)
     found = [place.integers(layout.batch + 1) for _ in range(4)]
-    workspace = place.workspace(layout.batch)
+    workspace = place.workspace()
     getattr(place.core, f"pairs_{side}_diagonal")(
         _describe(place, layout),
         chunk_size,
@@ -227,7 +227,7 @@ def _write_steps(
         | {"count": place.integers(1)}
         for _ in range(count)
     ]
-    workspace = place.workspace(layout.batch)
+    workspace = place.workspace()
     place.core.steps(
         step,
         [[place.describe("the result", a) for a in arrays.values()] for arrays in steps],

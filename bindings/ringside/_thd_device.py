@@ -77,9 +77,9 @@ class Place:
         """Of an array just made."""
         return _cuda._pointer(x)
 
-    def workspace(self, batch: int) -> Any:
+    def workspace(self) -> Any:
         """For the functions that compute metadata."""
-        return self.integers(self.core.workspace_size(batch))
+        return self.integers(self.core.workspace_size())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,4 +1,6 @@
-// Sums over all threads of a cooperative launch, in the order of the threads.
+// Sums over all threads of a launch, in the order of the threads. Blocks come in groups,
+// gridDim.x of them; the gridDim.y blocks of a group have the same sequences, and share the work of
+// writing what comes of them.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -7,73 +9,64 @@
 
 namespace ringside::thd {
 
-inline constexpr int kMetadataThreads = 128;
-inline constexpr int kMostBlocks = 1024;  // of a launch, for which a workspace has room
+inline constexpr int kMetadataThreads = 256;
+inline constexpr int kMostGroups = 1024;  // of a launch, for which a workspace has room
 
+// `of_groups`: [kSums, groups] in device memory. More than one group must be a cooperative launch.
 template <int kSums>
-struct Sums {
-  uint32_t of[kSums] = {};
-};
-
-template <int kSums>
-struct GridSums {
-  Sums<kSums> before, total;  // over the threads before this one; over all
-};
-
-// `of_blocks`: [kSums, blocks] in device memory.
-template <int kSums>
-__device__ GridSums<kSums> grid_sums(const Sums<kSums>& mine, uint32_t* of_blocks) {
-  __shared__ Sums<kSums> earlier, all;
-  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-  GridSums<kSums> sums;
+__device__ SumsAt<uint32_t, kSums> grid_sums(const Sums<uint32_t, kSums>& mine,
+                                             uint32_t* of_groups) {
+  SumsAt<uint32_t, kSums> sums = block_sums<kMetadataThreads>(mine);
+  const int groups = static_cast<int>(gridDim.x), group = static_cast<int>(blockIdx.x);
+  if (groups == 1) return sums;
+  __shared__ uint32_t earlier[kSums], all[kSums];
+  if (threadIdx.x == 0 && blockIdx.y == 0)
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) {
-    uint32_t of_block = 0;
-    sums.before.of[i] = sum_before<kMetadataThreads>(mine.of[i], of_block);
-    if (threadIdx.x == 0) of_blocks[i * blocks + block] = of_block;
-  }
+    for (int i = 0; i < kSums; ++i) of_groups[i * groups + group] = sums.total.of[i];
   cooperative_groups::this_grid().sync();
   const int lane = threadIdx.x % kLanes, warps = kMetadataThreads / kLanes;
+#pragma unroll 1
   for (int i = threadIdx.x / kLanes; i < kSums; i += warps) {
     uint32_t before = 0, total = 0;
-    for (int b = lane; b < blocks; b += kLanes) {
-      const uint32_t sum = of_blocks[i * blocks + b];
+#pragma unroll 1
+    for (int g = lane; g < groups; g += kLanes) {
+      const uint32_t sum = of_groups[i * groups + g];
       total += sum;
-      if (b < block) before += sum;
+      if (g < group) before += sum;
     }
-    before = __reduce_add_sync(kAllLanes, before);
-    total = __reduce_add_sync(kAllLanes, total);
-    if (lane == 0) earlier.of[i] = before, all.of[i] = total;
+    before = warp_sum(before), total = warp_sum(total);
+    if (lane == 0) earlier[i] = before, all[i] = total;
   }
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    sums.before.of[i] += earlier.of[i];
-    sums.total.of[i] = all.of[i];
+    sums.before.of[i] += earlier[i];
+    sums.total.of[i] = all[i];
   }
   return sums;
 }
 
-// Each thread has consecutive sequences, most often one.
+// Consecutive sequences, most often one: those of a thread of this block's group.
 struct Share {
   int begin, end;
+  __device__ int size() const { return end - begin; }
 
-  __device__ explicit Share(int batch) {
+  __device__ Share(int batch, int thread) {
     const int threads = static_cast<int>(gridDim.x) * kMetadataThreads;
     const int each = (batch + threads - 1) / threads;
-    const int64_t first = int64_t{each} * (static_cast<int>(blockIdx.x) * kMetadataThreads +
-                                           static_cast<int>(threadIdx.x));
+    const int64_t first =
+        int64_t{each} * (static_cast<int>(blockIdx.x) * kMetadataThreads + thread);
     begin = static_cast<int>(first < batch ? first : batch);
     end = static_cast<int>(first + each < batch ? first + each : batch);
   }
 };
 
-// visit every index of [begin, end) in one thread of the launch.
+// Every thread of a launch visits each step-th index.
 struct GridStride {
   int64_t first, step;
   __device__ GridStride()
-      : first(int64_t{blockIdx.x} * kMetadataThreads + threadIdx.x),
-        step(int64_t{gridDim.x} * kMetadataThreads) {}
+      : first((int64_t{blockIdx.y} * gridDim.x + blockIdx.x) * kMetadataThreads + threadIdx.x),
+        step(int64_t{gridDim.x} * gridDim.y * kMetadataThreads) {}
 };
 
 }  // namespace ringside::thd

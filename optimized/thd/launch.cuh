@@ -32,11 +32,12 @@ bool can_start_early(Kernel kernel) {
 struct Grid {
   int64_t blocks;
   int threads;
+  bool after_table;  // of the kernel before
 };
 
 template <typename... Parameters, typename... Arguments>
-void launch_after_table(void (*kernel)(Parameters...), Grid grid, cudaStream_t stream,
-                        Arguments&&... arguments) {
+void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
+            Arguments&&... arguments) {
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
@@ -45,7 +46,7 @@ void launch_after_table(void (*kernel)(Parameters...), Grid grid, cudaStream_t s
   config.blockDim = dim3(static_cast<unsigned>(grid.threads));
   config.stream = stream;
   config.attrs = &early;
-  config.numAttrs = can_start_early(kernel) ? 1 : 0;
+  config.numAttrs = grid.after_table && can_start_early(kernel) ? 1 : 0;
   RINGSIDE_CUDA(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...));
 }
 

@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "optimized/thd/metadata_tasks.h"
 
@@ -38,12 +39,12 @@ struct IndexArrays {
 };
 
 // Of `workspace`, in uint32.
-int64_t metadata_workspace_size(int64_t batch);
+int64_t metadata_workspace_size();
 
-// out: one for each step.
+// out: of each step, one or two.
 template <bool kOneEntry>
-void write_steps(const StepTask<kOneEntry>& task, const EntryArrays* out, uint32_t* workspace,
-                 cudaStream_t stream);
+void write_steps(const StepTask<kOneEntry>& task, std::span<const EntryArrays> out,
+                 uint32_t* workspace, cudaStream_t stream);
 void write_pairs(const PairTask& task, const EntryArrays& out, uint32_t* workspace,
                  cudaStream_t stream);
 void write_pieces(const PieceTask& task, const PieceArrays& out, uint32_t* workspace,

@@ -1,8 +1,10 @@
-// What the reference computes for one sequence after the other, for one sequence alone: its rows in
-// the local buffers, and its entries given where these begin. Offsets lie on the device, unchecked:
-// lengths are clamped, so that every loop ends. Device code includes this file too.
+// What the reference computes for one sequence after the other, for one sequence alone. Rows are
+// counted from the sequence's first in the local buffers; where that lies, sums over the sequences
+// before it tell. Offsets lie on the device, unchecked: lengths are clamped, so that every loop
+// ends. Device code includes this file too.
 #pragma once
 
+#include "optimized/thd/dual_chunks.h"
 #include "optimized/thd/offsets.h"
 #include "reference/thd/chunk_pieces.h"
 #include "reference/thd/step_entry.h"
@@ -18,42 +20,36 @@ struct DeviceLayout {
   RINGSIDE_HD int tokens(int s) const { return valid.length(s, rows(s)); }
 };
 
-// Of one sequence, or summed over those before it. Unsigned: meaningless lengths wrap around.
 struct LocalRows {
-  unsigned q = 0, kv = 0;
+  int q = 0, kv = 0;
 };
 
 inline constexpr int kAllRanks = -1;  // as a rank: everybody's rows, in sequence order
 
-RINGSIDE_HD inline Runs local_runs(int rows, int cp_size, int rank, unsigned first) {
-  const int row = static_cast<int>(first);
-  if (rank == kAllRanks) return {{0, rows}, {}, row};
-  return DualChunk{rows, cp_size}.runs(rank, row);
+RINGSIDE_HD inline Runs local_runs(const DualChunks& chunks, int rows, int rank) {
+  if (rank == kAllRanks) return {{0, rows}, {}, 0};
+  return chunks.runs(rows, rank, 0);
 }
 
 enum class Half : int8_t { both, first, second };  // of a rank's rows of a sequence
 
 // Both steps of an all-gather, or one of a ring.
-template <bool kOneEntry>
+template <bool kOneEntryEach>
 struct StepTask {
-  static constexpr int kMostSteps = 2;
+  static constexpr bool kOneEntry = kOneEntryEach;
   DeviceLayout layout_q, layout_k;
   Mask mask;
-  int cp_size = 1, rank = 0, kv_rank = kAllRanks;
-  Half half[kMostSteps] = {Half::both, Half::both};  // whose queries take part
-  int num_steps = 1;
+  DualChunks chunks = 1;
+  int rank = 0, kv_rank = kAllRanks;
+  Half half[2] = {Half::both, Half::both};  // whose queries take part in a step
 
   RINGSIDE_HD int batch() const { return layout_q.batch(); }
-  RINGSIDE_HD LocalRows rows(int s) const {
-    const LocalRows none;
-    return {static_cast<unsigned>(queries(s, none).num_rows()),
-            static_cast<unsigned>(keys(s, none).num_rows())};
-  }
+  RINGSIDE_HD LocalRows rows(int s) const { return {queries(s).num_rows(), keys(s).num_rows()}; }
 
   class Walk {  // through the entries of a sequence
    public:
-    RINGSIDE_HD Walk(const StepTask& task, int s, int step, const LocalRows& before)
-        : sequence_(task.sequence(s, step, before)), walk_(sequence_) {}
+    RINGSIDE_HD Walk(const StepTask& task, int s, int step)
+        : sequence_(task.sequence(s, step)), walk_(sequence_) {}
     RINGSIDE_HD bool next(StepEntry& entry) {
       if constexpr (!kOneEntry) return walk_.next(entry);
       const bool first = !done_;
@@ -69,40 +65,36 @@ struct StepTask {
   };
 
  private:
-  RINGSIDE_HD Runs queries(int s, const LocalRows& before) const {
-    return local_runs(layout_q.rows(s), cp_size, rank, before.q);
-  }
-  RINGSIDE_HD Runs keys(int s, const LocalRows& before) const {
-    return local_runs(layout_k.rows(s), cp_size, kv_rank, before.kv);
-  }
-  RINGSIDE_HD StepSequence sequence(int s, int step, const LocalRows& before) const {
-    Runs q = queries(s, before);
+  RINGSIDE_HD Runs queries(int s) const { return local_runs(chunks, layout_q.rows(s), rank); }
+  RINGSIDE_HD Runs keys(int s) const { return local_runs(chunks, layout_k.rows(s), kv_rank); }
+  RINGSIDE_HD StepSequence sequence(int s, int step) const {
+    Runs q = queries(s);
     if (half[step] == Half::first) q = q.first_half();
     if (half[step] == Half::second) q = q.second_half();
-    return {mask, layout_q.tokens(s), layout_k.tokens(s), q, keys(s, before)};
+    return {mask, layout_q.tokens(s), layout_k.tokens(s), q, keys(s)};
   }
 };
 
 // A pair a sequence: chunked attention below or above the diagonal of a ring.
 struct PairTask {
-  static constexpr int kMostSteps = 1;
+  static constexpr bool kOneEntry = true;
   DeviceLayout layout;
-  int chunk_size = 1, cp_size = 1, rank = 0, kv_rank = 0;
-  int num_steps = 1;
+  int chunk_size = 1;
+  DualChunks chunks = 1;
+  int rank = 0, kv_rank = 0;
 
   RINGSIDE_HD int batch() const { return layout.batch(); }
   RINGSIDE_HD LocalRows rows(int s) const {
-    const DualChunk chunk{layout.rows(s), cp_size};
-    return {static_cast<unsigned>(chunk.local_rows(rank)),
-            static_cast<unsigned>(chunk.local_rows(kv_rank))};
+    const int n = layout.rows(s);
+    return {local_runs(chunks, n, rank).num_rows(), local_runs(chunks, n, kv_rank).num_rows()};
   }
 
   class Walk {
    public:
-    RINGSIDE_HD Walk(const PairTask& task, int s, int, const LocalRows& before) {
+    RINGSIDE_HD Walk(const PairTask& task, int s, int) {
       const int rows = task.layout.rows(s), len = task.layout.tokens(s), size = task.chunk_size;
-      const Runs q = local_runs(rows, task.cp_size, task.rank, before.q);
-      const Runs kv = local_runs(rows, task.cp_size, task.kv_rank, before.kv);
+      const Runs q = local_runs(task.chunks, rows, task.rank);
+      const Runs kv = local_runs(task.chunks, rows, task.kv_rank);
       pair_ = task.kv_rank < task.rank ? PiecePair::below_diagonal(q, kv, size, len)
                                        : PiecePair::above_diagonal(q, kv, size, len);
     }
@@ -122,22 +114,27 @@ struct PairTask {
 // The attention chunks of a rank's rows, or of all.
 struct PieceTask {
   DeviceLayout layout;
-  int chunk_size = 1, cp_size = 1, rank = kAllRanks;
+  int chunk_size = 1;
+  DualChunks chunks = 1;
+  int rank = kAllRanks;
 
   RINGSIDE_HD int batch() const { return layout.batch(); }
   RINGSIDE_HD ChunkPieces pieces(int s) const {
-    const Runs rows = local_runs(layout.rows(s), cp_size, rank, 0);
-    return {rows, layout.tokens(s), chunk_size};
+    return {local_runs(chunks, layout.rows(s), rank), layout.tokens(s), chunk_size};
   }
 };
 
 // The global row of each of a rank's rows.
 struct IndexTask {
   DeviceOffsets starts;
-  int num_rows = 0, cp_size = 1, rank = 0;
+  int num_rows = 0;
+  DualChunks chunks = 1;
+  int rank = 0;
 
   RINGSIDE_HD int batch() const { return starts.batch(); }
-  RINGSIDE_HD DualChunk chunk(int s) const { return {starts.length(s, num_rows), cp_size}; }
+  RINGSIDE_HD Runs runs(int s) const {
+    return local_runs(chunks, starts.length(s, num_rows), rank);
+  }
 };
 
 }  // namespace ringside::thd

@@ -30,21 +30,21 @@ StepMetadata written(const Task& task, int step) {
   out.cu_seqlens_q = out.cu_seqlens_kv = {0};
   LocalRows before;
   for (int s = 0; s < task.batch(); ++s) {
-    typename Task::Walk walk(task, s, step, before);
+    typename Task::Walk walk(task, s, step);
     for (StepEntry entry; walk.next(entry);) {
       out.sequence.push_back(s);
       out.cu_seqlens_q.push_back(out.cu_seqlens_q.back() + entry.q_len);
       out.cu_seqlens_kv.push_back(out.cu_seqlens_kv.back() + entry.kv_len);
-      out.cu_seqlens_q_padded.push_back(entry.q_row);
-      out.cu_seqlens_kv_padded.push_back(entry.kv_row);
+      out.cu_seqlens_q_padded.push_back(before.q + entry.q_row);
+      out.cu_seqlens_kv_padded.push_back(before.kv + entry.kv_row);
       out.window_left.push_back(entry.window_left());
       out.window_right.push_back(entry.window_right());
     }
     const LocalRows rows = task.rows(s);
     before.q += rows.q, before.kv += rows.kv;
   }
-  out.cu_seqlens_q_padded.push_back(static_cast<int>(before.q));
-  out.cu_seqlens_kv_padded.push_back(static_cast<int>(before.kv));
+  out.cu_seqlens_q_padded.push_back(before.q);
+  out.cu_seqlens_kv_padded.push_back(before.kv);
   return out;
 }
 
@@ -74,11 +74,11 @@ struct Case {
 
   template <bool kOneEntry>
   StepTask<kOneEntry> gathered() const {
-    return {view(q), view(k), mask, cp_size, rank, kAllRanks, {Half::first, Half::second}, 2};
+    return {view(q), view(k), mask, cp_size, rank, kAllRanks, {Half::first, Half::second}};
   }
   template <bool kOneEntry>
   StepTask<kOneEntry> ring(int kv_rank, bool upper) const {
-    return {view(q), view(k), mask, cp_size, rank, kv_rank, {upper ? Half::second : Half::both}, 1};
+    return {view(q), view(k), mask, cp_size, rank, kv_rank, {upper ? Half::second : Half::both}};
   }
 };
 
@@ -158,11 +158,30 @@ TEST(IndexTask, IsTheReferencesIndices) {
     const IndexTask task{view(c.q.cu_seqlens_padded()), c.q.num_rows(), c.cp_size, c.rank};
     std::vector<int32_t> got;
     for (int s = 0; s < task.batch(); ++s)
-      for (int row = 0; row < task.chunk(s).local_rows(c.rank); ++row)
-        got.push_back(static_cast<int>(task.starts[s]) + task.chunk(s).position({c.rank, row}));
+      for (int row = 0; row < task.runs(s).num_rows(); ++row)
+        got.push_back(task.starts[s] + task.runs(s).position_at(row));
     ASSERT_EQ(got, partition_indices(c.q.cu_seqlens_padded(), {c.cp_size, c.rank})) << n;
   }
 }
+
+// Offsets that fall and leap, of either width, in one case of three far beyond all rows.
+struct Meaningless {
+  Offsets narrow;
+  std::vector<int64_t> wide;
+  bool is_wide;
+
+  Meaningless(Random& random, int size) : is_wide(random.coin()) {
+    for (int i = 0; i < size; ++i) {
+      const int row = random.integer(0, 9) ? random.integer(-9, 60) : random.integer(-2e9, 2e9);
+      narrow.push_back(row);
+      wide.push_back(random.integer(0, 2) ? row : int64_t{row} << 31);
+    }
+  }
+  DeviceOffsets view() const {
+    const void* data = is_wide ? static_cast<const void*>(wide.data()) : narrow.data();
+    return {data, static_cast<int>(narrow.size()), is_wide};
+  }
+};
 
 // Whatever the offsets hold, each sequence has finitely many entries, inside the bound.
 TEST(Tasks, OfMeaninglessOffsetsEnd) {
@@ -170,20 +189,20 @@ TEST(Tasks, OfMeaninglessOffsetsEnd) {
   for (int n = 0; n < 100'000; ++n) {
     const Case c(random);
     const int batch = random.integer(1, 4), rows = 40;
-    Offsets valid, padded;
-    for (int i = 0; i <= batch; ++i) {
-      valid.push_back(random.integer(0, 9) ? random.integer(-9, 60) : random.integer(-2e9, 2e9));
-      padded.push_back(random.integer(0, 9) ? random.integer(-9, 60) : random.integer(-2e9, 2e9));
-    }
-    const DeviceLayout layout{view(valid), view(padded), rows};
+    const Meaningless valid(random, batch + 1), padded(random, batch + 1);
+    const DeviceLayout layout{valid.view(), padded.view(), rows};
     const StepTask<false> walked{layout, layout, c.mask, c.cp_size, c.rank, c.cp_size - 1};
     const StepTask<true> closed{layout, layout, c.mask, c.cp_size, c.rank, kAllRanks};
     const auto most = most_entries(c.mask, Keys::of_a_rank, true, batch, int64_t{rows} * batch);
     ASSERT_LE(written(walked, 0).sequence.size(), static_cast<size_t>(most));
     ASSERT_EQ(written(closed, 0).sequence.size(), static_cast<size_t>(batch));
     const PieceTask pieces{layout, random.integer(1, 30), c.cp_size, c.rank};
-    for (int s = 0; s < batch; ++s)
+    const IndexTask indices{padded.view(), rows, c.cp_size, c.rank};
+    for (int s = 0; s < batch; ++s) {
       ASSERT_LE(pieces.pieces(s).count(), most_pieces(1, rows, pieces.chunk_size));
+      ASSERT_LE(indices.runs(s).num_rows(), rows);
+      ASSERT_GE(indices.runs(s).num_rows(), 0);
+    }
   }
 }
 

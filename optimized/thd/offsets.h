@@ -17,13 +17,15 @@ struct DeviceOffsets {
   bool wide = false;  // int64, as a cumulative sum yields; else int32
 
   RINGSIDE_HD int batch() const { return size - 1; }
-  RINGSIDE_HD int64_t operator[](int i) const {
-    return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
+  RINGSIDE_HD int operator[](int i) const {
+    if (!wide) return static_cast<const int32_t*>(data)[i];
+    const int64_t row = static_cast<const int64_t*>(data)[i];  // in range if it means anything
+    return static_cast<int>(row < INT32_MIN ? INT32_MIN : row > INT32_MAX ? INT32_MAX : row);
   }
 
   // Of sequence s, between 0 and `most`.
   RINGSIDE_HD int length(int s, int most) const {
-    const int64_t difference = (*this)[s + 1] - (*this)[s];
+    const int64_t difference = int64_t{(*this)[s + 1]} - (*this)[s];
     return static_cast<int>(difference < 0 ? 0 : difference < most ? difference : most);
   }
 };

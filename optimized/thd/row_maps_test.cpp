@@ -24,10 +24,12 @@ struct Given {
 
   Given(Offsets offsets, bool is_wide_)
       : narrow(std::move(offsets)), wide(narrow.begin(), narrow.end()), is_wide(is_wide_) {}
-  DeviceOffsets view() const {
-    const void* data = is_wide ? static_cast<const void*>(wide.data()) : narrow.data();
-    return {data, static_cast<int>(narrow.size()), is_wide};
+  explicit Given(std::vector<int64_t> offsets)
+      : narrow(offsets.size()), wide(std::move(offsets)), is_wide(true) {}
+  const void* data() const {
+    return is_wide ? static_cast<const void*>(wide.data()) : narrow.data();
   }
+  DeviceOffsets view() const { return {data(), static_cast<int>(narrow.size()), is_wide}; }
 };
 
 Given random_offsets(Random& random, int multiple) {
@@ -38,17 +40,15 @@ Given random_offsets(Random& random, int multiple) {
   return {offsets, random.integer(0, 1) == 1};
 }
 
-// What the device writes before rows move, from the reference's offsets.
-std::vector<int32_t> rank_rows_table(const Offsets& starts, int cp_size) {
-  const bool divisible =
-      std::all_of(starts.begin(), starts.end(), [&](int row) { return row % (2 * cp_size) == 0; });
-  std::vector<int32_t> table{!divisible};
-  int32_t row = 0;
-  for (int rank = 0; rank < cp_size && !divisible; ++rank) {
-    const Offsets local = local_cu_seqlens_padded(starts, {cp_size, rank});
-    for (size_t s = 0; s + 1 < local.size(); ++s) table.push_back(row + local[s]);
-    row += local.back();
-  }
+// What the device fills in before rows move.
+template <typename Map>
+std::vector<typename Map::Sum> table_of(const Map& map) {
+  std::vector<typename Map::Sum> table;
+  for (int row = 0; row < map.table_rows(); ++row)
+    for (int c = 0; c < map.table_columns(); ++c) {
+      table.push_back(0);
+      for (int k = 0; k < map.table_columns(); ++k) table.back() += map.term(row, k, k < c);
+    }
   return table;
 }
 
@@ -74,9 +74,10 @@ TEST(ReorderMap, IsTheReferencesCopiesBothWays) {
   for (int n = 0; n < 100'000; ++n) {
     const int cp_size = random.integer(1, 6);
     const Given starts = random_offsets(random, random.integer(0, 1) ? 2 * cp_size : 1);
-    const auto table = rank_rows_table(starts.narrow, cp_size);
     const int rows = starts.narrow.back();
-    ReorderMap map{starts.view(), {table.data(), rows, cp_size, starts.view().batch()}, true};
+    ReorderMap map{starts.view(), cp_size, rows};
+    const auto table = table_of(map);
+    map.table = table.data();
     const auto want = expected(sequence_order_to_cp_rank_order(starts.narrow, cp_size), rows);
     for (int i = 0; i < rows; ++i) {
       map.to_ranks = true;
@@ -85,6 +86,23 @@ TEST(ReorderMap, IsTheReferencesCopiesBothWays) {
       const RowMove back = move_in_tile(map, map.starts, i, random);
       ASSERT_EQ(back, (RowMove{want[i].to, want[i].from})) << "case " << n << " row " << i;
     }
+  }
+}
+
+TEST(ReorderMap, ItsTableIsWhereRanksRowsBegin) {
+  Random random(5);
+  for (int n = 0; n < 20'000; ++n) {
+    const int cp_size = random.integer(1, 6);
+    const Given starts = random_offsets(random, 1);
+    std::vector<uint32_t> want;
+    int32_t row = 0;
+    for (int rank = 0; rank < cp_size; ++rank) {
+      const Offsets local = local_cu_seqlens_padded(starts.narrow, {cp_size, rank});
+      for (size_t s = 0; s + 1 < local.size(); ++s) want.push_back(row + local[s]);
+      row += local.back();
+    }
+    const ReorderMap map{starts.view(), cp_size, starts.narrow.back()};
+    ASSERT_EQ(table_of(map), want) << "case " << n;
   }
 }
 
@@ -109,7 +127,7 @@ TEST(SegmentMap, FollowsTheTable) {
   Random random(3);
   for (int n = 0; n < 100'000; ++n) {
     std::vector<int32_t> narrow;
-    std::vector<int64_t> first{0};
+    std::vector<int64_t> first{0};  // rows of earlier segments
     std::vector<RowMove> want;
     const int segments = random.integer(1, 5), from_rows = 60;
     int to_rows = 0;
@@ -121,44 +139,50 @@ TEST(SegmentMap, FollowsTheTable) {
       first.push_back(first.back() + rows);
       to_rows += rows * to_step;
     }
-    const std::vector<int64_t> wide(narrow.begin(), narrow.end());
-    const bool is_wide = n % 2 == 0;
-    const void* table = is_wide ? static_cast<const void*>(wide.data()) : narrow.data();
-    const SegmentMap map{table, first.data(), segments, is_wide, from_rows, to_rows};
+    const Given table{narrow, n % 2 == 0};
+    SegmentMap map{table.data(), segments, table.is_wide, from_rows, to_rows};
+    ASSERT_EQ(table_of(map), first) << "case " << n;
+    map.table = first.data();
     want.resize(static_cast<size_t>(to_rows));
     for (int i = 0; i < to_rows; ++i)
-      ASSERT_EQ(move_in_tile(map, map.first, i, random), want[i]) << "case " << n << " move " << i;
+      ASSERT_EQ(move_in_tile(map, map.table, i, random), want[i]) << "case " << n << " move " << i;
   }
 }
 
-// Neither sorted nor in range: whatever moves, moves between rows that exist.
+// Neither sorted nor in range, and in one case of four far beyond all rows.
+Given meaningless(Random& random, int size) {
+  std::vector<int64_t> values;
+  Offsets narrow;
+  for (int i = 0; i < size; ++i) {
+    const int value = random.integer(0, 9) ? random.integer(-5, 25) : int(random());
+    narrow.push_back(value);
+    values.push_back(random.integer(0, 3) ? value : int64_t{value} << random.integer(0, 32));
+  }
+  return random.integer(0, 1) ? Given(narrow, false) : Given(values);
+}
+
+// Whatever moves, moves between rows that exist.
 TEST(RowMaps, OfMeaninglessOffsetsStayInside) {
   Random random(4);
   int moved = 0;
   for (int n = 0; n < 100'000; ++n) {
-    Offsets starts, valid, table;
-    std::vector<int64_t> first;
     const int size = random.integer(2, 6), rows = random.integer(1, 20);
-    const auto anything = [&] {
-      return random.integer(0, 9) ? random.integer(-5, 25) : int(random());
-    };
-    for (int i = 0; i < size; ++i) starts.push_back(anything()), valid.push_back(anything());
-    for (int i = 0; i < 5 * size; ++i) table.push_back(anything());
-    for (int i = 0; i <= size; ++i) first.push_back(random.integer(-5, 25));
-    const Given given{starts, n % 2 == 0}, tokens{valid, n % 4 < 2};
-    const int cp_size = random.integer(1, 4);
-    std::vector<int32_t> ranks{random.integer(0, 1)};
-    while (ranks.size() < 1 + size_t(cp_size) * size) ranks.push_back(anything());
-    const ReorderMap reorder{given.view(), {ranks.data(), rows, cp_size, size - 1}, n % 3 == 0};
-    const ValidRowMap valid_rows{given.view(), tokens.view(), rows};
-    const SegmentMap segments{table.data(), first.data(), size, false, rows, rows};
+    const Given starts = meaningless(random, size), valid = meaningless(random, size);
+    const Given table = meaningless(random, 5 * size);
+    ReorderMap reorder{starts.view(), random.integer(1, 4), rows, n % 3 == 0};
+    const ValidRowMap valid_rows{starts.view(), valid.view(), rows};
+    SegmentMap segments{table.data(), size, table.is_wide, rows, rows};
+    const auto rank_rows = table_of(reorder);
+    const auto earlier_rows = table_of(segments);
+    reorder.table = rank_rows.data(), segments.table = earlier_rows.data();
     for (int i = 0; i < rows; ++i)
       for (const RowMove& move : {move_in_tile(reorder, reorder.starts, i, random),
                                   move_in_tile(valid_rows, valid_rows.starts, i, random),
-                                  move_in_tile(segments, segments.first, i, random)}) {
+                                  move_in_tile(segments, segments.table, i, random)}) {
         if (!move.any()) continue;
         ++moved;
-        ASSERT_TRUE(move.from < rows && 0 <= move.to && move.to < rows) << "case " << n;
+        ASSERT_TRUE(0 <= move.from && move.from < rows) << "case " << n;
+        ASSERT_TRUE(0 <= move.to && move.to < rows) << "case " << n;
       }
   }
   EXPECT_GT(moved, 10'000);

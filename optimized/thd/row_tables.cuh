@@ -1,5 +1,8 @@
-// The tables of row maps, built on the device: one small kernel before the rows move.
+// The tables of row maps, filled in on the device: by each block for itself, in shared memory,
+// where there are few sequences; else by a small kernel before the rows move.
 #pragma once
+
+#include <algorithm>
 
 #include "optimized/thd/block_scan.cuh"
 #include "optimized/thd/launch.cuh"
@@ -8,54 +11,65 @@
 namespace ringside::thd {
 
 inline constexpr int kTableThreads = 1024;
+inline constexpr int kSmallTable = 256;  // entries, of which a warp fills in a row
 
-// One block a rank; map.rank_rows.table is `table`. Nothing but the first entry is written where
-// 2*cp_size divides all lengths.
-__global__ void __launch_bounds__(kTableThreads) rank_rows_kernel(ReorderMap map, int32_t* table) {
-  let_next_start();
-  const int batch = map.starts.batch(), cp_size = map.rank_rows.cp_size;
-  const int rank = static_cast<int>(blockIdx.x), chunks = 2 * cp_size;
-  bool divisible = true;
-#pragma unroll 8
-  for (int s = threadIdx.x; s <= batch; s += kTableThreads)
-    divisible &= map.starts[s] == static_cast<int>(map.starts[s]) &&  // a short division
-                 static_cast<int>(map.starts[s]) % chunks == 0;
-  divisible = __syncthreads_and(divisible);
-  if (rank == 0 && threadIdx.x == 0) table[0] = !divisible;
-  if (divisible) return;
+template <typename Map>
+bool has_small_table(const Map& map) {
+  return map.table_columns() <= kLanes &&
+         int64_t{map.table_rows()} * map.table_columns() <= kSmallTable;
+}
 
-  int64_t on_earlier_ranks = 0;
-  for (int s = threadIdx.x; s < batch; s += kTableThreads) {
-    const DualChunk chunk{map.starts.length(s, map.num_moves()), cp_size};
-    on_earlier_ranks += chunk.chunk_begin(rank) + chunk.rows - chunk.chunk_begin(chunks - rank);
-  }
-  int64_t row = 0;
-  sum_before<kTableThreads>(on_earlier_ranks, row);
-  for (int begin = 0; begin < batch; begin += kTableThreads) {
-    const int s = begin + static_cast<int>(threadIdx.x);
-    int64_t rows = 0, of_all = 0;
-    if (s < batch)
-      rows = DualChunk{map.starts.length(s, map.num_moves()), cp_size}.local_rows(rank);
-    const int64_t before = sum_before<kTableThreads>(rows, of_all);
-    if (s < batch) table[1 + int64_t{rank} * batch + s] = static_cast<int32_t>(row + before);
-    row += of_all;
+// By a block of kThreads; whoever reads it waits for them.
+template <int kThreads, typename Map>
+__device__ void fill_small_table(const Map& map, typename Map::Sum* table) {
+  using Sum = typename Map::Sum;
+  const int column = threadIdx.x % kLanes, columns = map.table_columns();
+  for (int row = threadIdx.x / kLanes; row < map.table_rows(); row += kThreads / kLanes) {
+    const bool inside = column < columns;
+    const Sum behind = inside ? map.term(row, column, false) : 0;
+    const Sum change = inside ? map.term(row, column, true) - behind : 0;
+    const Sum sum = warp_sum(behind) + warp_sum_through(change) - change;
+    if (inside) table[row * columns + column] = sum;
   }
 }
 
-// One block. Negative numbers of rows count as none.
+// Blocks share the columns, gridDim.y the rows. Each block first sums the terms of all columns, as
+// if its own were all behind the one it fills in: that is quicker than to wait for other blocks.
+template <typename Map>
 __global__ void __launch_bounds__(kTableThreads)
-    segment_sums_kernel(SegmentMap map, int64_t* first) {
+    table_kernel(const Map map, const int columns_of_block, typename Map::Sum* table) {
+  using Sum = typename Map::Sum;
   let_next_start();
-  int64_t sum = 0;
-  for (int begin = 0; begin < map.segments; begin += kTableThreads) {
-    const int s = begin + static_cast<int>(threadIdx.x);
-    int64_t rows = s < map.segments ? map.at(s, SegmentMap::kRows) : 0, of_all = 0;
-    if (rows < 0) rows = 0;
-    const int64_t before = sum_before<kTableThreads>(rows, of_all);
-    if (s < map.segments) first[s] = sum + before;
-    sum += of_all;
+  const int columns = map.table_columns(), row = static_cast<int>(blockIdx.y);
+  const int first = static_cast<int>(blockIdx.x) * columns_of_block;
+  const int last = min(columns - first, columns_of_block) + first;
+  Sums<Sum, 2> sums;  // of the terms; of what changes in passing a column
+#pragma unroll 4
+  for (int c = threadIdx.x; c < columns; c += kTableThreads)
+    sums.of[0] += map.term(row, c, c < first);
+  Sum sum = 0;
+  for (int begin = first; begin < last; begin += kTableThreads) {
+    const int c = begin + static_cast<int>(threadIdx.x);
+    sums.of[1] = c < last ? map.term(row, c, true) - map.term(row, c, false) : 0;
+    const SumsAt<Sum, 2> at = block_sums<kTableThreads>(sums);
+    sum += at.total.of[0];
+    if (c < last) table[int64_t{row} * columns + c] = sum + at.before.of[1];
+    sum += at.total.of[1];
+    sums.of[0] = 0;
   }
-  if (threadIdx.x == 0) first[map.segments] = sum;
+}
+
+// Few enough blocks that all of them run at once, as each of them goes through all columns.
+template <typename Map>
+void launch_table(const Map& map, typename Map::Sum* table, cudaStream_t stream) {
+  constexpr int kBlocks = 128;
+  const int blocks = std::max(kBlocks / map.table_rows(), 1);
+  const int64_t share = (int64_t{map.table_columns()} + blocks - 1) / blocks;
+  const int64_t columns = (share + kTableThreads - 1) / kTableThreads * kTableThreads;
+  const dim3 grid(static_cast<unsigned>((map.table_columns() + columns - 1) / columns),
+                  static_cast<unsigned>(map.table_rows()));
+  table_kernel<Map><<<grid, kTableThreads, 0, stream>>>(map, static_cast<int>(columns), table);
+  RINGSIDE_CUDA(cudaGetLastError());
 }
 
 }  // namespace ringside::thd

@@ -13,8 +13,8 @@
 namespace ringside::thd {
 
 #ifndef RINGSIDE_ROW_THREADS  // tuned together: bytes in flight, and blocks on a multiprocessor
-#define RINGSIDE_ROW_THREADS 256
-#define RINGSIDE_ROW_UNROLL 8
+#define RINGSIDE_ROW_THREADS 128
+#define RINGSIDE_ROW_UNROLL 4
 #endif
 inline constexpr int kRowThreads = RINGSIDE_ROW_THREADS, kRowUnroll = RINGSIDE_ROW_UNROLL;
 inline constexpr int kTileUnits = kRowThreads * kRowUnroll;

@@ -1,12 +1,8 @@
 // One kernel moves rows: it splits them by bytes (row_tiles.h) and asks a map (row_maps.h) where
 // they go. A block looks its sequences up once, then each row of its tile, then streams: all loads
 // of a thread before its stores, so that enough bytes are in flight.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <algorithm>
-
 #include "optimized/thd/launch.cuh"
+#include "optimized/thd/row_ops.cuh"
 #include "optimized/thd/row_tables.cuh"
 #include "optimized/thd/row_tiles.h"
 #include "optimized/thd/rows.h"
@@ -61,43 +57,28 @@ struct TileMoves {
   }
 };
 
-// --- what happens to a unit
-
-template <typename Unit>
-struct Copy {
-  using From = Unit;
-  using To = Unit;
-  static __device__ Unit load(const From* from, const To*) { return __ldcs(from); }
-  static __device__ void store(To* to, const Unit& value) { __stcs(to, value); }
-};
-
-template <typename T, int kElements>
-struct alignas(sizeof(T) * kElements) Elements {
-  T x[kElements];
-};
-
-__device__ float to_float(float x) { return x; }
-__device__ float to_float(__half x) { return __half2float(x); }
-__device__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-
-template <typename T, int kElements>
-struct Add {
-  using From = Elements<T, kElements>;
-  using To = Elements<float, kElements>;
-  static __device__ To load(const From* from, const To* to) {
-    const From a = *from;
-    To sum = *to;
-    for (int i = 0; i < kElements; ++i) sum.x[i] += to_float(a.x[i]);
-    return sum;
+// The map with its table: that of the kernel before, or the block's own.
+template <typename Map>
+__device__ Map table_made(Map map) {
+  __shared__ typename Map::Sum small[kSmallTable];
+  if (map.table != nullptr) {
+    wait_for_table();
+  } else {
+    fill_small_table<kRowThreads>(map, small);
+    __syncthreads();
+    map.table = small;
   }
-  static __device__ void store(To* to, const To& sum) { *to = sum; }
-};
+  return map;
+}
+__device__ ValidRowMap table_made(const ValidRowMap& map) { return map; }  // needs none
+
+// --- the rows of a tile
 
 template <typename Op>
 __device__ void stream_tile(const RowArray& array, const RowTile& tile, const TileMoves& moves) {
   using From = typename Op::From;
   using To = typename Op::To;
-  To value[kRowUnroll];
+  typename Op::Loaded loaded[kRowUnroll];
   To* target[kRowUnroll];
   UnitWalk walk(array, tile, threadIdx.x);
 #pragma unroll
@@ -107,7 +88,7 @@ __device__ void stream_tile(const RowArray& array, const RowTile& tile, const Ti
       const RowMove move = moves.rows[walk.row];
       if (move.any()) {
         target[k] = reinterpret_cast<To*>(array.to + move.to * array.to_pitch) + walk.unit;
-        value[k] = Op::load(
+        loaded[k] = Op::load(
             reinterpret_cast<const From*>(array.from + move.from * array.from_pitch) + walk.unit,
             target[k]);
       }
@@ -116,7 +97,7 @@ __device__ void stream_tile(const RowArray& array, const RowTile& tile, const Ti
   }
 #pragma unroll
   for (int k = 0; k < kRowUnroll; ++k)
-    if (target[k] != nullptr) Op::store(target[k], value[k]);
+    if (target[k] != nullptr) Op::store(target[k], loaded[k]);
 }
 
 // --- kernels
@@ -139,8 +120,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const OfArray of = of_block(arrays);
   const RowArray& array = arrays.of[of.array];
   const RowTile tile = RowTile::of(array, of.tile);
-  wait_for_table();
-  moves.look_up(map, tile);
+  moves.look_up(table_made(map), tile);
   switch (array.from_unit) {
     case 16:
       return stream_tile<Copy<uint4>>(array, tile, moves);
@@ -160,8 +140,7 @@ __global__ void __launch_bounds__(kRowThreads)
     add_rows_kernel(const __grid_constant__ RowArray array, const SegmentMap map) {
   __shared__ TileMoves moves;
   const RowTile tile = RowTile::of(array, blockIdx.x);
-  wait_for_table();
-  moves.look_up(map, tile);
+  moves.look_up(table_made(map), tile);
   if (array.to_unit == 16)
     stream_tile<Add<T, 4>>(array, tile, moves);
   else
@@ -169,6 +148,12 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 // --- launches
+
+template <typename Map>
+bool needs_table(const Map& map) {  // of another kernel
+  return map.table != nullptr;
+}
+bool needs_table(const ValidRowMap&) { return false; }
 
 uint64_t bits(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
@@ -197,44 +182,43 @@ RowArray cut(const RowSumArrays& x, int element_bytes, int num_rows) {
   return array;
 }
 
+// The map as kernels take it: where it has few entries, they make the table themselves.
+template <typename Map>
+Map with_table(Map map, typename Map::Sum* table, cudaStream_t stream) {
+  if (has_small_table(map)) return map;
+  launch_table(map, table, stream);
+  map.table = table;
+  return map;
+}
+
 template <typename Map>
 void launch_copy(const RowArrays& arrays, const Map& map, cudaStream_t stream) {
-  launch_after_table(copy_rows_kernel<Map>, {arrays.tiles(), kRowThreads}, stream, arrays, map);
+  launch(copy_rows_kernel<Map>, {arrays.tiles(), kRowThreads, needs_table(map)}, stream, arrays,
+         map);
 }
 
 template <typename T>
 void launch_add(const RowArray& array, const SegmentMap& map, cudaStream_t stream) {
-  launch_after_table(add_rows_kernel<T>, {array.tiles, kRowThreads}, stream, array, map);
-}
-
-void sum_segments(const SegmentMap& map, int64_t* first, cudaStream_t stream) {
-  segment_sums_kernel<<<1, kTableThreads, 0, stream>>>(map, first);
-  RINGSIDE_CUDA(cudaGetLastError());
+  launch(add_rows_kernel<T>, {array.tiles, kRowThreads, needs_table(map)}, stream, array, map);
 }
 
 }  // namespace
 
-void reorder_rows(std::span<const RowCopyArrays> arrays, const ReorderMap& map, int32_t* table,
+void reorder_rows(std::span<const RowCopyArrays> arrays, const ReorderMap& map, uint32_t* table,
                   cudaStream_t stream) {
+  if (map.num_moves() == 0 || map.starts.batch() == 0) return;
+  const ReorderMap ready = with_table(map, table, stream);
   RowArrays group;
-  bool has_table = false;
-  const auto launch = [&] {
-    if (group.tiles() > 0 && map.starts.batch() > 0) {
-      if (!has_table) {
-        rank_rows_kernel<<<map.rank_rows.cp_size, kTableThreads, 0, stream>>>(map, table);
-        RINGSIDE_CUDA(cudaGetLastError());
-      }
-      has_table = true;
-      launch_copy(group, map, stream);
-    }
+  const auto launch_group = [&] {
+    if (group.count > 0) launch_copy(group, ready, stream);
     group.count = 0;
   };
   for (const RowCopyArrays& x : arrays) {
-    if (x.row_bytes == 0 || map.num_moves() == 0) continue;
+    if (x.row_bytes == 0) continue;
     group.of[group.count++] = cut(x, map.num_moves());
-    if (group.count == kArraysPerLaunch) launch();
+    if (group.count == kArraysPerLaunch) launch_group();
   }
-  launch();
+  launch_group();
 }
 
 void copy_valid_rows(const RowCopyArrays& array, const ValidRowMap& map, cudaStream_t stream) {
@@ -244,26 +228,25 @@ void copy_valid_rows(const RowCopyArrays& array, const ValidRowMap& map, cudaStr
   launch_copy(arrays, map, stream);
 }
 
-void move_rows(const RowCopyArrays& array, const SegmentMap& map, int64_t* first,
+void move_rows(const RowCopyArrays& array, const SegmentMap& map, int64_t* table,
                cudaStream_t stream) {
-  if (map.num_moves() == 0 || array.row_bytes == 0 || map.segments == 0) return;
-  sum_segments(map, first, stream);
+  if (map.num_moves() == 0 || array.row_bytes == 0 || map.num_segments == 0) return;
   RowArrays arrays;
   arrays.of[arrays.count++] = cut(array, map.num_moves());
-  launch_copy(arrays, map, stream);
+  launch_copy(arrays, with_table(map, table, stream), stream);
 }
 
-void add_rows(const RowSumArrays& array, const SegmentMap& map, int64_t* first,
+void add_rows(const RowSumArrays& array, const SegmentMap& map, int64_t* table,
               cudaStream_t stream) {
-  if (map.num_moves() == 0 || array.row_elements == 0 || map.segments == 0) return;
-  sum_segments(map, first, stream);
+  if (map.num_moves() == 0 || array.row_elements == 0 || map.num_segments == 0) return;
+  const SegmentMap ready = with_table(map, table, stream);
   switch (array.type) {
     case ElementType::float32:
-      return launch_add<float>(cut(array, 4, map.num_moves()), map, stream);
+      return launch_add<float>(cut(array, 4, map.num_moves()), ready, stream);
     case ElementType::float16:
-      return launch_add<__half>(cut(array, 2, map.num_moves()), map, stream);
+      return launch_add<__half>(cut(array, 2, map.num_moves()), ready, stream);
     case ElementType::bfloat16:
-      return launch_add<__nv_bfloat16>(cut(array, 2, map.num_moves()), map, stream);
+      return launch_add<__nv_bfloat16>(cut(array, 2, map.num_moves()), ready, stream);
   }
 }
 

@@ -25,14 +25,14 @@ struct RowCopyArrays {  // of one array to move
 
 inline constexpr int kArraysPerLaunch = 16;  // more are launched in groups
 
-// `table`, the map's, is written first: RankRows::table_size(cp_size, batch) int32.
-void reorder_rows(std::span<const RowCopyArrays> arrays, const ReorderMap& map, int32_t* table,
+// Maps come without a table. `table` has room for it, and is written first where there are more
+// than a few sequences.
+void reorder_rows(std::span<const RowCopyArrays> arrays, const ReorderMap& map, uint32_t* table,
                   cudaStream_t stream);
 
 void copy_valid_rows(const RowCopyArrays& array, const ValidRowMap& map, cudaStream_t stream);
 
-// `first`, the map's, is written first: [segments + 1].
-void move_rows(const RowCopyArrays& array, const SegmentMap& map, int64_t* first,
+void move_rows(const RowCopyArrays& array, const SegmentMap& map, int64_t* table,
                cudaStream_t stream);
 
 struct RowSumArrays {
@@ -42,7 +42,7 @@ struct RowSumArrays {
   int64_t row_elements = 0;
   ElementType type = ElementType::float32;  // of from
 };
-void add_rows(const RowSumArrays& array, const SegmentMap& map, int64_t* first,
+void add_rows(const RowSumArrays& array, const SegmentMap& map, int64_t* table,
               cudaStream_t stream);
 
 }  // namespace ringside::thd
