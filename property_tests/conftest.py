@@ -4,6 +4,9 @@ import os
 
 from hypothesis import Phase, settings
 
+# Else JAX, where a test imports it, takes three quarters of a GPU that all tests share.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=300, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("nightly", max_examples=20_000, deadline=None, print_blob=True)

@@ -11,6 +11,7 @@ import ringside as rs
 from hypothesis import strategies as st
 
 Bytes = npt.NDArray[np.uint8]
+REORDERS = ("sequence_order_to_cp_rank_order", "cp_rank_order_to_sequence_order")
 
 ITEM_BYTES = {
     "uint8": 1,
@@ -36,6 +37,9 @@ class Kind(NamedTuple):
     @property
     def row_bytes(self) -> int:
         return ITEM_BYTES[self.dtype] * int(np.prod(self.shape))
+
+
+KV = Kind("bfloat16", (2, 64), 0, 0)
 
 
 @st.composite
@@ -89,7 +93,9 @@ def bytes_of(x: Any) -> Bytes:
 
     if x.numel() == 0:
         return np.zeros((x.shape[0], 0), np.uint8)
-    return x.contiguous().view(torch.uint8).cpu().numpy().reshape(x.shape[0], -1)
+    dense = torch.empty(x.numel(), dtype=x.dtype, device=x.device)  # whatever x's strides are
+    dense.view(x.shape).copy_(x)
+    return dense.view(torch.uint8).cpu().numpy().reshape(x.shape[0], -1)
 
 
 def offsets(values: Any, wide: bool = False) -> Any:
