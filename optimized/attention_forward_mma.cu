@@ -69,10 +69,10 @@ struct OnlineSoftmax {
   // The maximum that weights are relative to, before scaling; a lane's own columns' share of the
   // sum.
   float top[C::kM][2], sum[C::kM][2];
-  float highest = -INFINITY;  // score of all rows that are there; `top` lags behind
-  int rows;                   // of the item, from the lane's first on
+  float slack;
 
-  __device__ explicit OnlineSoftmax(int rows_) : rows(rows_) {
+  // With `exact`, the maximum is that of the scores, as max_logit asks.
+  __device__ explicit OnlineSoftmax(bool exact) : slack(exact ? 0 : kSlack) {
 #pragma unroll
     for (int m = 0; m < C::kM; ++m)
 #pragma unroll
@@ -88,8 +88,7 @@ struct OnlineSoftmax {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         block_top[m][half] = row_top(scores[m], half);
-        if (16 * m + 8 * half < rows) highest = fmaxf(highest, block_top[m][half]);
-        outgrown |= (block_top[m][half] - top[m][half]) * scale_log2 > kSlack;
+        outgrown |= (block_top[m][half] - top[m][half]) * scale_log2 > slack;
       }
     if (__any_sync(~0u, outgrown)) raise(block_top, output, scale_log2);
 #pragma unroll
@@ -106,6 +105,16 @@ struct OnlineSoftmax {
             sum[m][half] += scores[m][n][i];
           }
       }
+  }
+
+  __device__ float highest(int rows) const {  // of `rows` rows from the lane's first on
+    float result = -INFINITY;
+#pragma unroll
+    for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        if (16 * m + 8 * half < rows) result = fmaxf(result, top[m][half]);
+    return result;
   }
 
  private:
@@ -243,7 +252,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   if (!arguments.is_final) await_accumulators<C>(arguments, item);
 
   const float scale_log2 = folded_scale(shape) * kLog2E;
-  OnlineSoftmax<C> softmax(item.end - item.begin - warp_row - threadIdx.x % 32 / 4);
+  OnlineSoftmax<C> softmax(arguments.max_logit != nullptr);
   typename C::Output output;
   clear(output);
   while (next.valid()) {
@@ -272,7 +281,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   }
   wait_for_copies();  // of an item that meets nothing
   merge<C>(arguments, item, head, warp_row, softmax, output);
-  if (arguments.max_logit != nullptr) raise_max_logit(arguments, head, softmax.highest);
+  if (arguments.max_logit != nullptr)
+    raise_max_logit(arguments, head,
+                    softmax.highest(item.end - item.begin - warp_row - threadIdx.x % 32 / 4));
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ struct LengthTables {
     WorkSide side = WorkSide::queries;
     int rows_of_item = 0, slots_of_run = 0;
     int first_run = 0, num_runs = 0;
-    WorkItem* items = nullptr;
+    WorkItem *items = nullptr, *item_of_slot = nullptr;
     uint8_t* bucket_of_slot = nullptr;
     int32_t* counts = nullptr;   // [kBuckets] items, then a cursor each
     int32_t* cursors = nullptr;  // [kBuckets]
