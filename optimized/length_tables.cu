@@ -42,35 +42,42 @@ struct Team {
   }
 };
 
-__device__ bool all_fit(const LengthTables& t, const LengthTables::Side& x,
-                        const int32_t* cu_seqlens, const int32_t* padded, int batch) {
-  bool fit = true;
-  for (int s = threadIdx.x; s < batch; s += kThreads)
-    fit = fit && t.fits(x, cu_seqlens, padded, s, batch);
-  return __syncthreads_and(fit);
-}
+struct GivenSide {  // the caller's arrays; sequences behind the last are empty ones at its end
+  const int32_t *cu_seqlens, *padded;
+  int batch;
+
+  __device__ int32_t at(const int32_t* offsets, int s) const {
+    return batch == 0 ? 0 : offsets[s < batch ? s : batch];
+  }
+  __device__ LengthTables::Offsets of(int s) const {
+    return {at(cu_seqlens, s), at(cu_seqlens, s + 1), at(padded, s), at(padded, s + 1)};
+  }
+};
 
 // Prefix sums of one rank's rows over the sequences, some consecutive ones a thread; one block.
-__device__ void fill_home(const LengthTables& t, const LengthTables::Side& x,
-                          const int32_t* cu_seqlens, const int32_t* padded, int given, int rank) {
+// Returns whether they fit; if not, what was filled means nothing.
+__device__ bool fill_home(const LengthTables& t, const LengthTables::Side& x,
+                          const GivenSide& given, int rank) {
   using Scan = cub::BlockScan<int, kThreads>;
   __shared__ typename Scan::TempStorage scan;
-  const bool fit = all_fit(t, x, cu_seqlens, padded, given);
-  if (!fit && threadIdx.x == 0) *t.status = 1;
-  const int batch = fit ? given : 0, num_rows = batch > 0 ? padded[batch] : 0;
-  // Sequences behind the last are empty ones at its end.
-  const auto at = [batch](const int32_t* offsets, int s) {
-    return batch == 0 ? 0 : offsets[s < batch ? s : batch];
-  };
+  const int num_rows = given.at(given.padded, given.batch);
+  bool fit = true;
   int before = 0;
   for (int begin = 0; begin < t.max_batch; begin += kThreads * kSequencesOfThread) {
     const int first = begin + threadIdx.x * kSequencesOfThread;
     Segment part[kSequencesOfThread][2];
     int rows[kSequencesOfThread] = {}, sum = 0;
 #pragma unroll
-    for (int i = 0; i < kSequencesOfThread; ++i)
-      if (const int s = first + i; s < t.max_batch)
-        rows[i] = t.home_segments(rank, s, at(padded, s), at(padded, s + 1), num_rows, part[i]);
+    for (int i = 0; i < kSequencesOfThread; ++i) {
+      const int s = first + i;
+      const LengthTables::Offsets o = given.of(s);
+      if (s >= t.max_batch) continue;
+      fit &= t.fits(x, s, o);
+      rows[i] = t.home_segments(rank, s, o.row_begin, o.row_end, num_rows, part[i]);
+      if (rank != 0) continue;
+      x.cu_seqlens[s] = o.begin, x.cu_seqlens_padded[s] = o.row_begin;
+      if (s + 1 == t.max_batch) x.cu_seqlens[s + 1] = o.end, x.cu_seqlens_padded[s + 1] = o.row_end;
+    }
     Scan(scan).ExclusiveSum(rows, rows, sum);
     __syncthreads();
 #pragma unroll
@@ -78,11 +85,14 @@ __device__ void fill_home(const LengthTables& t, const LengthTables::Side& x,
       if (const int s = first + i; s < t.max_batch) t.store(x, rank, s, before + rows[i], part[i]);
     before += sum;
   }
-  if (rank != 0) return;
-  for (int s = threadIdx.x; s <= t.max_batch; s += kThreads) {
-    x.cu_seqlens[s] = at(cu_seqlens, s);
-    x.cu_seqlens_padded[s] = at(padded, s);
-  }
+  return __syncthreads_and(fit);
+}
+
+__device__ void fill_home_if_it_fits(const LengthTables& t, const LengthTables::Side& x,
+                                     const GivenSide& given, int rank) {
+  if (fill_home(t, x, given, rank)) return;
+  if (threadIdx.x == 0) *t.status = 1;
+  fill_home(t, x, {given.cu_seqlens, given.padded, 0}, rank);
 }
 
 __device__ void clear(const LengthTables& t, const Team& team) {
@@ -153,9 +163,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int blocks = gridDim.x, block = blockIdx.x, ranks = t.partition.cp_size;
   for (int i = block; i < 2 * ranks; i += blocks) {
     if (i < ranks)
-      fill_home(t, t.q, given.cu_seqlens_q, given.cu_seqlens_q_padded, given.batch, i);
+      fill_home_if_it_fits(t, t.q, {given.cu_seqlens_q, given.cu_seqlens_q_padded, given.batch}, i);
     else
-      fill_home(t, t.k, given.cu_seqlens_k, given.cu_seqlens_k_padded, given.batch, i - ranks);
+      fill_home_if_it_fits(t, t.k, {given.cu_seqlens_k, given.cu_seqlens_k_padded, given.batch},
+                           i - ranks);
   }
   clear(t, {block, blocks});
   grid.sync();

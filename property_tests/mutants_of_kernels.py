@@ -273,8 +273,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "lengths on the device: those that do not fit are used",
         LENGTHS,
-        "const int batch = fit ? given : 0,",
-        "const int batch = given,",
+        "if (fill_home(t, x, given, rank)) return;",
+        "if (fill_home(t, x, given, rank) || true) return;",
     ),
     Mutant(
         "lengths on the device: rows of the lengths before stay mapped",
