@@ -21,6 +21,10 @@
 //   d192: two blocks of 64 rows a multiprocessor, not one of 128              tail 281 -> 315
 //   the same at d256: worse, not kept                                         tail 297 -> 291
 //   two stages of K and V: not worth its code, not kept        d128 366 -> 370, d64 334 -> 336
+//   accumulators read at once, not between writes    a ring of 4, 16 x 4k causal: 5.2 -> 3.9 ms
+//   accumulators called into L2 beforehand; written through shared memory, a row an access; added
+//   to without being read; keys two blocks ahead called into L2: not worth it, not kept
+//   (3.9, 4.0, 3.8, 4.4 ms; without any accumulators 3.4, without a ring 3.1)
 #include "optimized/attention_mma.cuh"
 #include "reference/partial.h"
 
@@ -57,8 +61,6 @@ struct Config {
   static constexpr int kKBytes = Tile<kQk>::bytes(kKeys), kVBytes = Tile<kV>::bytes(kKeys);
   static constexpr int kQBytes = Tile<kQk>::bytes(kRows);
   static constexpr int kSharedBytes = kQBytes + kKBytes + kVBytes;
-
-  static_assert(kRows * kV * 4 <= kSharedBytes, "the output passes through the same memory");
 
   using Scores = Accumulator[kM][kKeys / 8];
   using Weights = FragmentA[kKeys / 16][kM];
@@ -151,118 +153,60 @@ struct OnlineSoftmax {
   }
 };
 
-// A warp's rows of the output on their way to memory, through shared memory: as they lie in
-// registers, a warp would touch eight rows with every access, and the multiprocessor's path to
-// memory is what limits the many short items of a ring.
+// to = before * to + factor * a row of the output; where nothing was before, nothing is read. All
+// reads come first: one after the other they would cost more than a short item's products.
 template <typename C>
-class OutputTile {
- public:
-  static constexpr int kWarpRows = 16 * C::kM, kV = C::kV;
-
-  __device__ OutputTile(uint8_t* shared, int warp_row)
-      : tile_(reinterpret_cast<float*>(shared) + warp_row * kV) {}
-
-  // What a lane has of a row, columns 8 n and 8 n + 1 behind its first.
-  __device__ void put(int row, const Accumulator (&output)[kV / 8], int half, float factor) {
-    const int lane = threadIdx.x % 32;
+__device__ void add_row(float* to, float before, float factor, int half,
+                        const Accumulator (&output)[C::kV / 8], int dim) {
+  float2 old[C::kV / 8];
 #pragma unroll
-    for (int n = 0; n < kV / 8; ++n)
-      *reinterpret_cast<float2*>(at(row, 2 * n + lane % 4 / 2) + lane % 2 * 2) = {
-          factor * output[n][2 * half], factor * output[n][2 * half + 1]};
-  }
-
-  // to = before[row] * to + this, for the rows that have a `before`; all reads of a batch first.
-  __device__ void add_to(float* to, int64_t row_stride, const float* before, int dim) const {
-    constexpr int kFours = kV / 4, kCount = kWarpRows * kFours / 32;
-    constexpr int kBatch = 8;
-    static_assert(kCount % kBatch == 0);
-    for (int first = 0; first < kCount; first += kBatch) {
-      float4 old[kBatch];
+  for (int n = 0; n < C::kV / 8; ++n)
+    old[n] =
+        before != 0 && 8 * n < dim ? *reinterpret_cast<const float2*>(to + 8 * n) : float2{0, 0};
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const Place p((first + i) * 32, kFours);
-        old[i] = before[p.row] > 0 && 4 * p.part < dim
-                     ? *reinterpret_cast<const float4*>(to + p.row * row_stride + 4 * p.part)
-                     : float4{0, 0, 0, 0};
-      }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const Place p((first + i) * 32, kFours);
-        const float weight = before[p.row];
-        if (weight < 0 || 4 * p.part >= dim) continue;
-        const float4 own = *reinterpret_cast<const float4*>(at(p.row, p.part));
-        *reinterpret_cast<float4*>(to + p.row * row_stride + 4 * p.part) = {
-            fmaf(weight, old[i].x, own.x), fmaf(weight, old[i].y, own.y),
-            fmaf(weight, old[i].z, own.z), fmaf(weight, old[i].w, own.w)};
-      }
-    }
-  }
-
-  // The rows that have a `before`, in T.
-  template <typename T>
-  __device__ void copy_to(T* to, int64_t row_stride, const float* before, int dim) const {
-    constexpr int kEights = kV / 8;
-#pragma unroll 4
-    for (int first = 0; first < kWarpRows * kEights; first += 32) {
-      const Place p(first, kEights);
-      if (before[p.row] < 0 || 8 * p.part >= dim) continue;
-      const float4 x = *reinterpret_cast<const float4*>(at(p.row, 2 * p.part));
-      const float4 y = *reinterpret_cast<const float4*>(at(p.row, 2 * p.part + 1));
-      *reinterpret_cast<uint4*>(to + p.row * row_stride + 8 * p.part) = {
-          pack<T>(x.x, x.y), pack<T>(x.z, x.w), pack<T>(y.x, y.y), pack<T>(y.z, y.w)};
-    }
-  }
-
- private:
-  struct Place {  // of a lane: a row, and a part of it
-    int row, part;
-    __device__ Place(int first, int parts)
-        : row((first + static_cast<int>(threadIdx.x) % 32) / parts),
-          part((first + static_cast<int>(threadIdx.x) % 32) % parts) {}
-  };
-
-  // Four columns of a row; turned by the row, so that neither way meets a bank twice.
-  __device__ float* at(int row, int four) const { return tile_ + row * kV + 4 * (four ^ row % 8); }
-
-  float* tile_;
-};
+  for (int n = 0; n < C::kV / 8; ++n)
+    if (8 * n < dim)
+      *reinterpret_cast<float2*>(to + 8 * n) = {
+          fmaf(before, old[n].x, factor * output[n][2 * half]),
+          fmaf(before, old[n].y, factor * output[n][2 * half + 1])};
+}
 
 // Merges a warp's rows into the accumulators; where nothing was seen before, nothing is read. Final
-// rows are written in T instead, zeros where nothing was seen. Shared memory is free by now.
+// rows are written in T instead, zeros where nothing was seen.
 template <typename C>
 __device__ void merge(const ForwardArguments& arguments, const WorkItem& item, int head,
                       int warp_row, const OnlineSoftmax<C>& softmax,
-                      const typename C::Output& output, uint8_t* shared) {
+                      const typename C::Output& output) {
   using T = typename C::T;
-  __shared__ float all_before[C::kRows];  // the weight of what was there; -1: leave the row alone
-  float* before = all_before + warp_row;
   const AttentionShape& shape = arguments.shape;
-  const int lane = threadIdx.x % 32;
-  OutputTile<C> tile(shared, warp_row);
+  const int lane = threadIdx.x % 32, column = lane % 4 * 2;
 #pragma unroll
   for (int m = 0; m < C::kM; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float sum = quad_sum(softmax.sum[m][half]);
-      const int of_warp = 16 * m + 8 * half + lane / 4, row = item.begin + warp_row + of_warp;
+      const int row = item.begin + warp_row + 16 * m + 8 * half + lane / 4;
       const bool inside = row < item.end, stored = inside && sum != 0;
-      float* lse = arguments.lse + (int64_t{item.own.row} + row) * shape.num_heads + head;
+      const int64_t physical = int64_t{item.own.row} + row;
+      float* lse = arguments.lse + physical * shape.num_heads + head;
       const float own_lse = softmax.top[m][half] * folded_scale(shape) + logf(sum);
       const auto weights = merge_weights(stored ? *lse : -INFINITY, own_lse);
       __syncwarp();  // the four lanes of a row have read it
       if (stored && lane % 4 == 0) *lse = weights.lse;
-      if (lane % 4 == 0)
-        before[of_warp] = arguments.is_final ? (inside ? 0 : -1) : (stored ? weights.a : -1);
-      tile.put(of_warp, output[m], half, stored ? weights.b / sum : 0);
+      const float factor = stored ? weights.b / sum : 0;
+      if (arguments.is_final) {
+        if (!inside) continue;
+        T* to = row_of<T>(arguments.out, physical, head) + column;
+#pragma unroll
+        for (int n = 0; n < C::kV / 8; ++n)
+          if (8 * n < shape.head_dim_v)
+            *reinterpret_cast<uint32_t*>(to + 8 * n) =
+                pack<T>(factor * output[m][n][2 * half], factor * output[m][n][2 * half + 1]);
+      } else if (stored) {
+        add_row<C>(row_of<float>(arguments.out, physical, head) + column, weights.a, factor, half,
+                   output[m], shape.head_dim_v);
+      }
     }
-  __syncwarp();
-  const int64_t first = int64_t{item.own.row} + item.begin + warp_row;
-  if (arguments.is_final)
-    tile.template copy_to<T>(row_of<T>(arguments.out, first, head), arguments.out.row_stride,
-                             before, shape.head_dim_v);
-  else
-    tile.add_to(row_of<float>(arguments.out, first, head), arguments.out.row_stride, before,
-                shape.head_dim_v);
 }
 
 // With the largest score of a warp's rows.
@@ -327,8 +271,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     multiply_columns<T, C::kV, 1>(output, weights, Tile<C::kV>::lane_down(v_tile));
   }
   wait_for_copies();  // of an item that meets nothing
-  __syncthreads();    // nobody needs Q, K or V any more
-  merge<C>(arguments, item, head, warp_row, softmax, output, shared);
+  merge<C>(arguments, item, head, warp_row, softmax, output);
   if (arguments.max_logit != nullptr)
     raise_max_logit(arguments, head,
                     softmax.highest(item.end - item.begin - warp_row - threadIdx.x % 32 / 4));

@@ -64,8 +64,6 @@ struct WeighedItem {
   WorkItem item;
 };
 
-int begin_of(const WeighedItem& weighed) { return weighed.item.begin; }
-
 void add_items(const Problem& problem, Side side, const Piece& piece, int rows_of_item,
                HostWorkList& list, std::vector<WeighedItem>& items) {
   const int seq = piece.own.seq;
@@ -92,9 +90,6 @@ HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, 
   for (const RankTiles& rank : ranks)
     for (const Piece& piece : pieces_of(rank, side))
       add_items(problem, side, piece, rows_of_item, list, items);
-  // Neighbouring blocks of keys add to the same rows of dq: keep them apart where weights are
-  // equal.
-  if (side == Side::key) std::ranges::stable_sort(items, {}, begin_of);
   std::ranges::stable_sort(items, std::greater{}, &WeighedItem::weight);
   for (const WeighedItem& weighed : items) list.items.push_back(weighed.item);
   return list;
