@@ -57,7 +57,6 @@ def on_cpu(x):
     return jax.device_put(x, jax.devices("cpu")[0])
 
 
-
 def test_jax_arrays_are_lent_and_come_back(monkeypatch):
     """On the CPU, where NumPy can be the host."""
     jnp = pytest.importorskip("jax.numpy")
@@ -178,7 +177,9 @@ def test_bare_objects_are_taken(bare):
     plan, (q, k, v, dout) = CASE.plan(), (bare(x) for x in given)
     out, lse = plan.attention(q, k, v, backend="cuda")
     assert isinstance(out, torch.Tensor)  # torch is loaded here
-    grads = plan.attention_backward(dout, q, k, v, bare(out), bare(lse), deterministic=True, backend="cuda")
+    grads = plan.attention_backward(
+        dout, q, k, v, bare(out), bare(lse), deterministic=True, backend="cuda"
+    )
     wanted = run(*given)
     assert_same([to_host(x) for x in (out, lse, *grads)], [*wanted[:2], *wanted[3:]])
 
