@@ -12,6 +12,7 @@ MMA_QUERIES = "optimized/attention_backward_queries_mma.cu"
 TILE = "optimized/shared_tile.h"
 WALK = "optimized/block_walk.h"
 MOVE = "optimized/move.cu"
+HOME = "optimized/move_home.cu"
 FORWARD = "optimized/execute_forward.cpp"
 BACKWARD = "optimized/execute_backward.cpp"
 PARTS = "optimized/execute_parts.h"
@@ -194,13 +195,13 @@ MUTANTS_OF_KERNELS = [
     # --- exchanges, and what the executor does around the kernels
     Mutant(
         "arrays are read as if heads were dense",
-        MOVE,
+        HOME,
         "move_pack<N>(x + offset_of(from.matrix, global, head) + d, place);",
         "move_pack<N>(x + global * from.matrix.row_stride + head * from.dim + d, place);",
     ),
     Mutant(
         "columns that pad a head dimension are not emptied",
-        MOVE,
+        HOME,
         "for (int i = 0; i < N; ++i) assign(place[i], 0);",
         "for (int i = 0; i < N; ++i) assign(place[i], 1);",
     ),
@@ -218,19 +219,19 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "a sink takes nothing from the output",
-        MOVE,
+        HOME,
         "home.out[cell * dim + d] *= w.a;",
         "home.out[cell * dim + d] *= 1;",
     ),
     Mutant(
         "delta is that of the first row of a block",
-        MOVE,
+        HOME,
         "if (threadIdx.x % kLanes == 0) to[(int64_t{first} + row) * out.heads + head] = sum;",
         "if (threadIdx.x % kLanes == 0) to[int64_t{first} * out.heads + head] = sum;",
     ),
     Mutant(
         "rows of nobody keep what lay there",
-        MOVE,
+        HOME,
         "      move_pack<N>(y.of, place);\n",
         "",
     ),
