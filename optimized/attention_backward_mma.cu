@@ -258,7 +258,6 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   using DvColumns = Dealt<C::kV, C::kSplit>;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.keys;
-  prefetch_near(&work.items[blockIdx.x]);
   if (blockIdx.x >= *work.num_items) return;
   const WorkItem& item = work.items[blockIdx.x];
   const AttentionShape& shape = arguments.shape;

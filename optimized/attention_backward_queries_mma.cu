@@ -43,7 +43,6 @@ __global__ void __launch_bounds__(C::kThreads)
   using VTile = Tile<C::kV>;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.queries;
-  prefetch_near(&work.items[blockIdx.x]);
   if (blockIdx.x >= *work.num_items) return;
   const WorkItem& item = work.items[blockIdx.x];
   const AttentionShape& shape = arguments.shape;

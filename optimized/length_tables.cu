@@ -10,7 +10,7 @@ namespace ringside {
 namespace {
 
 constexpr int kThreads = 512, kWarp = 32;
-constexpr int kSequencesOfThread = 8;
+constexpr int kSequencesOfThread = 4;
 
 // Adds 1 for every lane that names the counter, in one atomic; returns a lane's turn.
 __device__ int count_up(int32_t* counters, int counter) {
@@ -21,92 +21,109 @@ __device__ int count_up(int32_t* counters, int counter) {
   return __shfl_sync(same, begin, static_cast<int>(leader)) + __popc(same & ((1u << lane) - 1));
 }
 
-// Every thread of a grid, or of the blocks that share a list.
-template <typename Visit>
-__device__ void for_each(int count, int block, int blocks, Visit visit) {
-  for (int64_t i = int64_t{block} * kThreads + threadIdx.x; i < count;
-       i += int64_t{blocks} * kThreads)
-    visit(static_cast<int>(i));
-}
-template <typename Visit>
-__device__ void for_each(int count, Visit visit) {
-  for_each(count, blockIdx.x, gridDim.x, visit);
-}
+// Some blocks of the grid that share work.
+struct Team {
+  int block, blocks;
 
-// One block's share of lists: a part of one where blocks abound, else some whole ones.
-template <typename Visit>
-__device__ void for_each_list(const LengthTables& t, Visit visit) {
-  const int team = max(1, static_cast<int>(gridDim.x) / max(1, t.num_lists));
-  for (int i = blockIdx.x / team; i < t.num_lists; i += gridDim.x / team)
-    if (blockIdx.x / team < gridDim.x / team) visit(t.lists[i], blockIdx.x % team, team);
-}
+  template <typename Visit>
+  __device__ void for_each(int count, Visit visit) const {
+    for (int64_t i = int64_t{block} * kThreads + threadIdx.x; i < count;
+         i += int64_t{blocks} * kThreads)
+      visit(static_cast<int>(i));
+  }
 
-__device__ bool all_fit(const LengthTables& t, const LengthTables::Side& x,
-                        const int32_t* cu_seqlens, const int32_t* padded, int batch) {
-  bool fit = true;
-  for (int s = threadIdx.x; s < batch; s += kThreads)
-    fit = fit && t.fits(x, cu_seqlens, padded, s, batch);
-  return __syncthreads_and(fit);
-}
+  // A part of one list each where blocks abound, else some whole lists.
+  template <typename Visit>
+  __device__ void for_each_list(const LengthTables& t, Visit visit) const {
+    const int of_list = max(1, blocks / max(1, t.num_lists)), teams = blocks / of_list;
+    if (block / of_list >= teams) return;
+    for (int i = block / of_list; i < t.num_lists; i += teams)
+      visit(t.lists[i], Team{block % of_list, of_list});
+  }
+};
+
+struct GivenSide {  // the caller's arrays; sequences behind the last are empty ones at its end
+  const int32_t *cu_seqlens, *padded;
+  int batch;
+
+  __device__ int32_t at(const int32_t* offsets, int s) const {
+    return batch == 0 ? 0 : offsets[s < batch ? s : batch];
+  }
+  __device__ LengthTables::Offsets of(int s) const {
+    return {at(cu_seqlens, s), at(cu_seqlens, s + 1), at(padded, s), at(padded, s + 1)};
+  }
+};
 
 // Prefix sums of one rank's rows over the sequences, some consecutive ones a thread; one block.
-__device__ void fill_home(const LengthTables& t, const LengthTables::Side& x,
-                          const int32_t* cu_seqlens, const int32_t* padded, int given, int rank) {
+// Returns whether they fit; if not, what was filled means nothing.
+__device__ bool fill_home(const LengthTables& t, const LengthTables::Side& x,
+                          const GivenSide& given, int rank) {
   using Scan = cub::BlockScan<int, kThreads>;
   __shared__ typename Scan::TempStorage scan;
-  const bool fit = all_fit(t, x, cu_seqlens, padded, given);
-  if (!fit && threadIdx.x == 0) *t.status = 1;
-  const int batch = fit ? given : 0, num_rows = batch > 0 ? padded[batch] : 0;
-  // Sequences behind the last are empty ones at its end.
-  const auto at = [batch](const int32_t* offsets, int s) {
-    return batch == 0 ? 0 : offsets[s < batch ? s : batch];
-  };
-  const auto home_segments = [&](int s, Segment(&part)[2]) {
-    return t.home_segments(rank, s, at(padded, s), at(padded, s + 1), num_rows, part);
-  };
+  const int num_rows = given.at(given.padded, given.batch);
+  bool fit = true;
   int before = 0;
   for (int begin = 0; begin < t.max_batch; begin += kThreads * kSequencesOfThread) {
     const int first = begin + threadIdx.x * kSequencesOfThread;
-    const int last = min(first + kSequencesOfThread, t.max_batch);
-    Segment part[2];
-    int rows = 0, row = 0, sum = 0;
-    for (int s = first; s < last; ++s) rows += home_segments(s, part);
-    Scan(scan).ExclusiveSum(rows, row, sum);
-    __syncthreads();
-    for (int s = first; s < last; ++s) {
-      const int own = home_segments(s, part);
-      t.store(x, rank, s, before + row, part);
-      row += own;
+    Segment part[kSequencesOfThread][2];
+    int rows[kSequencesOfThread] = {}, sum = 0;
+#pragma unroll
+    for (int i = 0; i < kSequencesOfThread; ++i) {
+      const int s = first + i;
+      const LengthTables::Offsets o = given.of(s);
+      if (s >= t.max_batch) continue;
+      fit &= t.fits(x, s, o);
+      rows[i] = t.home_segments(rank, s, o.row_begin, o.row_end, num_rows, part[i]);
+      if (rank != 0) continue;
+      x.cu_seqlens[s] = o.begin, x.cu_seqlens_padded[s] = o.row_begin;
+      if (s + 1 == t.max_batch) x.cu_seqlens[s + 1] = o.end, x.cu_seqlens_padded[s + 1] = o.row_end;
     }
+    Scan(scan).ExclusiveSum(rows, rows, sum);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kSequencesOfThread; ++i)
+      if (const int s = first + i; s < t.max_batch) t.store(x, rank, s, before + rows[i], part[i]);
     before += sum;
   }
-  if (rank != 0) return;
-  for (int s = threadIdx.x; s <= t.max_batch; s += kThreads) {
-    x.cu_seqlens[s] = at(cu_seqlens, s);
-    x.cu_seqlens_padded[s] = at(padded, s);
-  }
+  return __syncthreads_and(fit);
 }
 
-__device__ void clear(const LengthTables& t) {
+__device__ void fill_home_if_it_fits(const LengthTables& t, const LengthTables::Side& x,
+                                     const GivenSide& given, int rank) {
+  if (fill_home(t, x, given, rank)) return;
+  if (threadIdx.x == 0) *t.status = 1;
+  fill_home(t, x, {given.cu_seqlens, given.padded, 0}, rank);
+}
+
+__device__ void clear(const LengthTables& t, const Team& team) {
   for (const LengthTables::Side* x : {&t.q, &t.k}) {
-    for_each(x->home_rows, [&](int i) { x->global_of_home[i] = kNobody; });
-    for_each(x->max_rows, [&](int i) { x->home_of_global[i] = kNobody; });
+    team.for_each(x->home_rows, [&](int i) { x->global_of_home[i] = kNobody; });
+    team.for_each(x->max_rows, [&](int i) { x->home_of_global[i] = kNobody; });
   }
-  for_each(t.num_lists * LengthTables::kBuckets, [&](int i) {
+  team.for_each(t.num_lists * LengthTables::kBuckets, [&](int i) {
     const LengthTables::List& list = t.lists[i / LengthTables::kBuckets];
     list.counts[i % LengthTables::kBuckets] = 0;
     list.cursors[i % LengthTables::kBuckets] = 0;
   });
 }
 
-__device__ void weigh(const LengthTables& t, const LengthTables::List& list, int block,
-                      int blocks) {
-  for_each(list.num_slots(), block, blocks, [&](int slot) {
+__device__ void fill_buffers(const LengthTables& t, const Team& team) {
+  for (const LengthTables::Side* x : {&t.q, &t.k})
+    team.for_each(t.partition.cp_size * x->rank_rows,
+                  [&](int i) { t.map_row(*x, i / x->rank_rows, i % x->rank_rows); });
+  for (int b = 0; b < t.num_buffers; ++b)
+    team.for_each(t.num_partners(t.buffers[b]), [&](int i) { t.fill_partner(t.buffers[b], i); });
+}
+
+__device__ void weigh(const LengthTables& t, const LengthTables::List& list, const Team& team) {
+  team.for_each(list.num_slots(), [&](int slot) {
     WorkItem item;
     int bucket = LengthTables::kNoItem;
     if (t.item_of(list, slot, item)) bucket = t.bucket_of(t.weight_of(list, slot, item));
     list.bucket_of_slot[slot] = static_cast<uint8_t>(bucket);
-    if (bucket != LengthTables::kNoItem) count_up(list.counts, bucket);
+    if (bucket == LengthTables::kNoItem) return;
+    list.item_of_slot[slot] = item;
+    count_up(list.counts, bucket);
   });
 }
 
@@ -129,16 +146,13 @@ __device__ void add_up(const LengthTables::List& list, int (&begins)[LengthTable
   __syncthreads();
 }
 
-__device__ void place(const LengthTables& t, const LengthTables::List& list, int block,
-                      int blocks) {
+__device__ void place(const LengthTables::List& list, const Team& team) {
   __shared__ int begins[LengthTables::kBuckets];
   add_up(list, begins);
-  for_each(list.num_slots(), block, blocks, [&](int slot) {
+  team.for_each(list.num_slots(), [&](int slot) {
     const int bucket = list.bucket_of_slot[slot];
-    if (bucket == LengthTables::kNoItem) return;
-    WorkItem item;
-    t.item_of(list, slot, item);
-    list.items[begins[bucket] + count_up(list.cursors, bucket)] = item;
+    if (bucket != LengthTables::kNoItem)
+      list.items[begins[bucket] + count_up(list.cursors, bucket)] = list.item_of_slot[slot];
   });
 }
 
@@ -146,23 +160,24 @@ __global__ void __launch_bounds__(kThreads, 1)
     fill_kernel(const __grid_constant__ LengthTables t,
                 const __grid_constant__ DeviceLengths given) {
   const auto grid = cooperative_groups::this_grid();
-  const int ranks = t.partition.cp_size;
-  for (int i = blockIdx.x; i < 2 * ranks; i += gridDim.x) {
+  const int blocks = gridDim.x, block = blockIdx.x, ranks = t.partition.cp_size;
+  for (int i = block; i < 2 * ranks; i += blocks) {
     if (i < ranks)
-      fill_home(t, t.q, given.cu_seqlens_q, given.cu_seqlens_q_padded, given.batch, i);
+      fill_home_if_it_fits(t, t.q, {given.cu_seqlens_q, given.cu_seqlens_q_padded, given.batch}, i);
     else
-      fill_home(t, t.k, given.cu_seqlens_k, given.cu_seqlens_k_padded, given.batch, i - ranks);
+      fill_home_if_it_fits(t, t.k, {given.cu_seqlens_k, given.cu_seqlens_k_padded, given.batch},
+                           i - ranks);
   }
-  clear(t);
+  clear(t, {block, blocks});
   grid.sync();
-  for (const LengthTables::Side* x : {&t.q, &t.k})
-    for_each(ranks * x->rank_rows,
-             [&](int i) { t.map_row(*x, i / x->rank_rows, i % x->rank_rows); });
-  for (int b = 0; b < t.num_buffers; ++b)
-    for_each(t.num_partners(t.buffers[b]), [&](int i) { t.fill_partner(t.buffers[b], i); });
-  for_each_list(t, [&](const auto& list, int block, int blocks) { weigh(t, list, block, blocks); });
+  if (block % 2 == 0)
+    fill_buffers(t, {block / 2, (blocks + 1) / 2});
+  else
+    Team{block / 2, blocks / 2}.for_each_list(
+        t, [&](const auto& list, const Team& team) { weigh(t, list, team); });
   grid.sync();
-  for_each_list(t, [&](const auto& list, int block, int blocks) { place(t, list, block, blocks); });
+  Team{block, blocks}.for_each_list(t,
+                                    [&](const auto& list, const Team& team) { place(list, team); });
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ struct LengthTables {
     WorkSide side = WorkSide::queries;
     int rows_of_item = 0, slots_of_run = 0;
     int first_run = 0, num_runs = 0;
-    WorkItem* items = nullptr;
+    WorkItem *items = nullptr, *item_of_slot = nullptr;
     uint8_t* bucket_of_slot = nullptr;
     int32_t* counts = nullptr;   // [kBuckets] items, then a cursor each
     int32_t* cursors = nullptr;  // [kBuckets]
@@ -87,14 +87,16 @@ struct LengthTables {
 
   // --- phase 1 ---
 
+  struct Offsets {  // of a sequence: where its tokens and its rows begin and end
+    int32_t begin = 0, end = 0, row_begin = 0, row_end = 0;
+  };
+
   // Whether sequence s fits; all of them do where every one does.
-  RINGSIDE_HD bool fits(const Side& x, const int32_t* cu_seqlens, const int32_t* padded, int s,
-                        int batch) const {
-    if (s == 0 && (cu_seqlens[0] != 0 || padded[0] != 0)) return false;
-    if (cu_seqlens[s] < 0 || padded[s] < 0 || padded[s + 1] > x.max_rows) return false;
-    const int64_t len = int64_t{cu_seqlens[s + 1]} - cu_seqlens[s];
-    const int64_t rows = int64_t{padded[s + 1]} - padded[s];
-    return batch <= max_batch && len >= 0 && rows >= len && rows % multiple_of == 0;
+  RINGSIDE_HD bool fits(const Side& x, int s, const Offsets& o) const {
+    const int64_t len = int64_t{o.end} - o.begin, rows = int64_t{o.row_end} - o.row_begin;
+    const bool starts = s > 0 || (o.begin == 0 && o.row_begin == 0);
+    const bool inside = o.begin >= 0 && o.row_begin >= 0 && o.row_end <= x.max_rows;
+    return starts & inside & (len >= 0) & (rows >= len) & (rows % multiple_of == 0);
   }
 
   // The home segments of sequence s, in rows [begin, end), on a rank: rows count from the
@@ -128,7 +130,7 @@ struct LengthTables {
   // Maps the h-th home row of a rank.
   RINGSIDE_HD void map_row(const Side& x, int rank, int h) const {
     const Segment* home = home_of(x, rank);
-    const int j = last_index([&](int i) { return home[i].row <= h; });
+    const int j = last_index([&](int i) { return home[i].row <= h; }, {0, segments_of_rank()});
     if (j < 0 || h >= home[j].row_end()) return;
     const int seq = home[j].seq, position = home[j].position(h - home[j].row);
     const int global = x.cu_seqlens_padded[seq] + position, row = x.home_row_of_rank[rank] + h;
@@ -142,7 +144,11 @@ struct LengthTables {
     const Side& x = side(list.side);
     const Segment* home = home_of(x, run.own.rank);
     const int place = slot % list.slots_of_run, rows = list.rows_of_item;
-    const int j = last_index([&](int i) { return home[i].row / rows + i <= place; });
+    // What begins at or before the slot: not more than the segments in front of it, and all but
+    // as many as the rows before it make items.
+    const int bound = place - x.rank_rows / rows;
+    const int j = last_index([&](int i) { return home[i].row / rows + i <= place; },
+                             {bound > 0 ? bound : 0, place + 1});
     if (j < 0) return false;
     item.own = home[j];
     item.begin = (place - (home[j].row / rows + j)) * rows;
@@ -201,10 +207,11 @@ struct LengthTables {
                    owners[b.first_owner + owner].rank)[partition.index(seq, part, max_batch)];
   }
 
-  // The last of a rank's segments for which a predicate holds that holds for all before it, too.
+  // The last of a rank's segments for which a predicate holds that holds for all before it, too;
+  // it holds for none behind the range, and for all before it.
   template <typename Predicate>
-  RINGSIDE_HD int last_index(Predicate predicate) const {
-    int lo = 0, hi = segments_of_rank();
+  RINGSIDE_HD int last_index(Predicate predicate, Interval range) const {
+    int lo = range.begin, hi = range.end < segments_of_rank() ? range.end : segments_of_rank();
     while (lo < hi) {
       const int mid = lo + (hi - lo) / 2;
       if (predicate(mid)) {

@@ -100,13 +100,6 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
-__device__ inline void prefetch(const void* address) {  // 128 bytes, into L2
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
-__device__ inline void prefetch_near(const void* address) {  // into L1
-  asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
-}
-
 // Four neighbours (8-byte aligned) in a 16-bit type.
 template <typename T>
 __device__ inline void store_4(T* to, float a, float b, float c, float d) {

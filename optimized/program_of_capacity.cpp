@@ -48,6 +48,7 @@ class CapacityTables {
       LengthTables::List& list = lists_.lists[i];
       list.items = t_.device.at(work_[i].items);
       list.num_items = t_.device.at(work_[i].num_items);
+      list.item_of_slot = t_.device.at(slots_[i]);
       list.bucket_of_slot = t_.device.at(buckets_[i]);
       list.counts = t_.device.at(counts_[i]);
       list.cursors = list.counts + LengthTables::kBuckets;
@@ -98,6 +99,7 @@ class CapacityTables {
     const auto& list = lists_.lists[lists_.add_list(side, own, partners, rows_of_item)];
     work_.push_back(
         {t_.device.reserve<WorkItem>(list.num_slots()), {}, t_.device.reserve<int32_t>(1)});
+    slots_.push_back(t_.device.reserve<WorkItem>(list.num_slots()));
     buckets_.push_back(t_.device.reserve<uint8_t>(list.num_slots()));
     counts_.push_back(t_.device.reserve<int32_t>(2 * LengthTables::kBuckets));
     return work_.back();
@@ -110,6 +112,7 @@ class CapacityTables {
   SideTables q_side_, k_side_;
   TableOf<int32_t> status_;
   std::vector<WorkTable> work_;  // of each list
+  std::vector<TableOf<WorkItem>> slots_;
   std::vector<TableOf<uint8_t>> buckets_;
   std::vector<TableOf<int32_t>> counts_;
 };

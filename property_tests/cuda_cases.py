@@ -149,7 +149,10 @@ def check(case: Case, dtype: str = "float32", **keywords: Any) -> None:
     gpu = Results(out, lse, *run.backward(plan, dout, q, k, v, out, lse))
     (program,) = plan._programs.values()
     cpu = by_cpu(plan, arrays, gpu, options)
-    plain = unfused(case, arrays, dtype, gpu) if program.family != "float32" else None
+    plain = None
+    if program.family != "float32":
+        assert not (options.softcap or options.dropout_p or options.alibi_slopes is not None)
+        plain = unfused(case, arrays, dtype, gpu, options.sink)
     limit = limits(case, arrays, cpu, dtype, plain, options)
     partition = case.partition if isinstance(case.partition, str) else "custom"
     cell = f"{program.family} {dtype} {partition} {case.comm}"

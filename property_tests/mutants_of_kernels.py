@@ -12,9 +12,13 @@ MMA_QUERIES = "optimized/attention_backward_queries_mma.cu"
 TILE = "optimized/shared_tile.h"
 WALK = "optimized/block_walk.h"
 MOVE = "optimized/move.cu"
+HOME = "optimized/move_home.cu"
 FORWARD = "optimized/execute_forward.cpp"
 BACKWARD = "optimized/execute_backward.cpp"
 PARTS = "optimized/execute_parts.h"
+IN_PLACE = "optimized/execute_in_place.cpp"
+UNSEEN = "optimized/unseen_rows.h"
+LENGTHS = "optimized/length_tables.cu"
 
 MUTANTS_OF_KERNELS = [
     # --- float32
@@ -143,8 +147,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: dk is not scaled",
         MMA_BACKWARD,
-        "DkColumns::first_column(part), shape.softmax_scale, dk);",
-        "DkColumns::first_column(part), 1, dk);",
+        "shape.softmax_scale, dk);",
+        "1, dk);",
     ),
     Mutant(
         "mma: dk and dv leave out the last head of a group",
@@ -179,8 +183,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: rows that are not there have a largest score",
         MMA_FORWARD,
-        "if (16 * m + 8 * half < rows) highest",
-        "if (rows > -999) highest",
+        "if (16 * m + 8 * half < rows) result",
+        "if (rows > -999) result",
     ),
     Mutant(
         "float32: max_logit by resident head",
@@ -191,15 +195,15 @@ MUTANTS_OF_KERNELS = [
     # --- exchanges, and what the executor does around the kernels
     Mutant(
         "arrays are read as if heads were dense",
-        MOVE,
-        "to_float(x[offset_of(from.matrix, global, head) + d])",
-        "to_float(x[global * from.matrix.row_stride + int64_t{head} * from.dim + d])",
+        HOME,
+        "move_pack<N>(x + offset_of(from.matrix, global, head) + d, place);",
+        "move_pack<N>(x + global * from.matrix.row_stride + head * from.dim + d, place);",
     ),
     Mutant(
         "columns that pad a head dimension are not emptied",
-        MOVE,
-        "d < from.dim ? to_float(x[offset_of(from.matrix, global, head) + d]) : 0.0f",
-        "to_float(x[offset_of(from.matrix, global, head) + (d < from.dim ? d : 0)])",
+        HOME,
+        "for (int i = 0; i < N; ++i) assign(place[i], 0);",
+        "for (int i = 0; i < N; ++i) assign(place[i], 1);",
     ),
     Mutant(
         "partial results that come home are merged with each other's weights",
@@ -215,21 +219,69 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "a sink takes nothing from the output",
-        MOVE,
+        HOME,
         "home.out[cell * dim + d] *= w.a;",
         "home.out[cell * dim + d] *= 1;",
     ),
     Mutant(
         "delta is that of the first row of a block",
-        MOVE,
-        "if (threadIdx.x % kLanes == 0) to[(int64_t{b.home_row} + row) * out.heads + head] = sum;",
-        "if (threadIdx.x % kLanes == 0) to[int64_t{b.home_row} * out.heads + head] = sum;",
+        HOME,
+        "if (threadIdx.x % kLanes == 0) to[(int64_t{first} + row) * out.heads + head] = sum;",
+        "if (threadIdx.x % kLanes == 0) to[int64_t{first} * out.heads + head] = sum;",
     ),
     Mutant(
-        "padding of out keeps what lay there",
-        FORWARD,
-        "move::unshard(t.span(t.home_q_all), run_.floats(p.out[0]), call_.out, stream_);",
-        "move::unshard(t.span(t.home_q_valid), run_.floats(p.out[0]), call_.out, stream_);",
+        "rows of nobody keep what lay there",
+        HOME,
+        "      move_pack<N>(y.of, place);\n",
+        "",
+    ),
+    Mutant(
+        "in place: rows of out that see nothing keep what lay there",
+        UNSEEN,
+        "return mask.visible(position, q.len(seq), k.len(seq)).size() == 0;",
+        "return position >= q.len(seq);",
+    ),
+    Mutant(
+        "in place: rows of dk that nobody sees keep what lay there",
+        UNSEEN,
+        "return in_sequence.seeing_queries(queries, own, 0, 1).size() == 0;",
+        "return false;",
+    ),
+    Mutant(
+        "in place: delta is taken from rows before the gap",
+        IN_PLACE,
+        "const int64_t gap = home.of_rank[0].row *",
+        "const int64_t gap = 0 * home.of_rank[0].row *",
+    ),
+    Mutant(
+        "in place: dq is not emptied before it is summed",
+        IN_PLACE,
+        "run.zero(backward.dq[0],",
+        "run.zero(backward.dq[0], 0 *",
+    ),
+    Mutant(
+        "lengths on the device: buckets begin where the one before begins",
+        LENGTHS,
+        "int begin = end - sum;",
+        "int begin = end - 2 * sum;",
+    ),
+    Mutant(
+        "lengths on the device: a second chunk of sequences starts at row 0",
+        LENGTHS,
+        "    before += sum;\n",
+        "",
+    ),
+    Mutant(
+        "lengths on the device: those that do not fit are used",
+        LENGTHS,
+        "if (fill_home(t, x, given, rank)) return;",
+        "if (fill_home(t, x, given, rank) || true) return;",
+    ),
+    Mutant(
+        "lengths on the device: rows of the lengths before stay mapped",
+        LENGTHS,
+        "x->home_of_global[i] = kNobody;",
+        "if (i < 0) x->home_of_global[i] = kNobody;",
     ),
     Mutant(
         "results that have come home are not emptied for the next step",

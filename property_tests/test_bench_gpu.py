@@ -181,3 +181,19 @@ def test_a_profile_that_does_not_fit_is_an_error():
         counted_sums([("m", 1), ("counted", 1)], [call])
     with pytest.raises(RuntimeError, match="saw 0 calls"):
         counted_sums([], [call])
+
+
+def test_rows_are_held_to_the_devices_own_copy_and_metadata_to_ten_microseconds():
+    def missed(**numbers):
+        line = cases.row_line({"case": "reorder", "gigabytes_per_second": None} | numbers)
+        assert None not in line.numbers.values() and len(line.goals) <= 1
+        return bool(line.missed)
+
+    assert missed(sequences=16, heads=16, ratio_to_copy=0.89)
+    assert not missed(sequences=16, heads=16, ratio_to_copy=0.91)
+    assert not missed(sequences=4_096, heads=1, ratio_to_copy=0.81)
+    assert missed(sequences=4_096, heads=1, ratio_to_copy=0.79)
+    assert not missed(case="add rows", sequences=16, heads=16, ratio_to_copy=0.81)
+    assert missed(sequences=4_096, heads=0, milliseconds=0.0101)
+    assert not missed(sequences=4_096, heads=0, milliseconds=0.0099)
+    assert not missed(sequences=65_536, heads=0, milliseconds=0.5)

@@ -184,7 +184,7 @@ def test_help_shows_an_example_that_parses(monkeypatch, tmp_path):
 
 
 def test_an_unknown_section_is_refused_before_anything_runs():
-    with pytest.raises(ValueError, match="one of attention, plans, rows, syncs"):
+    with pytest.raises(ValueError, match="one of attention, plans, rows, lengths, syncs"):
         _bench_gpu.tasks(["atention"])
     assert _bench_gpu.check_sections([]) == _bench_gpu.SECTIONS
     assert _bench_gpu.check_sections(["syncs", "plans"]) == ("plans", "syncs")

@@ -52,26 +52,29 @@ def test_any_plan_agrees_with_the_cpu(dtype, case):
     check(case, dtype)
 
 
-@given(cases(cp_sizes=st.sampled_from([4, 6, 8]), comms=st.just("a2a+p2p")))
-def test_rings_of_all_to_all_groups_agree_with_the_cpu(case):
-    check(case)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@given(case=cases(cp_sizes=st.sampled_from([4, 6, 8]), comms=st.just("a2a+p2p")))
+def test_rings_of_all_to_all_groups_agree_with_the_cpu(dtype, case):
+    check(case, dtype)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @given(
-    cases(
+    case=cases(
         cp_sizes=st.integers(2, 8),
         comms=st.sampled_from(["a2a", "a2a+p2p"]),
         heads=strategies.heads(max_kv_heads=2),
     )
 )
-def test_heads_that_do_not_divide_by_the_ranks_agree_with_the_cpu(case):
-    check(case)
+def test_heads_that_do_not_divide_by_the_ranks_agree_with_the_cpu(dtype, case):
+    check(case, dtype)
 
 
 @pytest.mark.parametrize("comm", rs.COMMS)
 @pytest.mark.parametrize("partition", rs.PARTITIONS)
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
-def test_every_cell_agrees_on_documents_longer_than_a_block(mask, partition, comm):
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_cell_agrees_on_documents_longer_than_a_block(dtype, mask, partition, comm):
     layout_q = rs.PackedLayout([0, 300, 301, 301, 460], [0, 304, 306, 311, 471])
     layout_k = rs.PackedLayout([0, 290, 310, 311, 480], [0, 299, 320, 321, 490])
     check(
@@ -79,7 +82,8 @@ def test_every_cell_agrees_on_documents_longer_than_a_block(mask, partition, com
             layout_q, layout_k, mask=mask, cp_size=4, partition=partition, comm=comm,
             a2a_size=2 if comm == "a2a+p2p" else None, num_heads=4, num_kv_heads=2, head_dim=64,
             head_dim_v=64, seed=7,
-        )
+        ),
+        dtype,
     )  # fmt: skip
 
 
@@ -87,13 +91,15 @@ def test_every_cell_agrees_on_documents_longer_than_a_block(mask, partition, com
     "dims", [(64, 64), (96, 96), (128, 128), (192, 128), (256, 256), (40, 200)]
 )
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
-def test_lengths_around_the_tiles_agree_for_every_head_dimension(mask, dims):
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lengths_around_the_tiles_agree_for_every_head_dimension(dtype, mask, dims):
     layout = rs.PackedLayout.from_lengths(BORDERS, pad_to_multiple_of=16)
     check(
         Case(
             layout, mask=mask, cp_size=2, num_heads=4, num_kv_heads=2, head_dim=dims[0],
             head_dim_v=dims[1],
-        )
+        ),
+        dtype,
     )  # fmt: skip
 
 
@@ -114,14 +120,15 @@ OPTIONS = {
 
 @pytest.mark.parametrize("comm", rs.COMMS)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
-def test_options_agree_with_the_cpu(options, comm):
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_options_agree_with_the_cpu(dtype, options, comm):
     layout = rs.PackedLayout([0, 70, 71, 160], [0, 72, 80, 170])
     check(
         Case(
             layout, cp_size=4, comm=comm, a2a_size=2 if comm == "a2a+p2p" else None, num_heads=4,
             num_kv_heads=2, head_dim=16, head_dim_v=24,
         ),
-        **options,
+        dtype, **options,
     )  # fmt: skip
 
 
@@ -165,7 +172,8 @@ def test_odd_head_dimensions_run_on_the_tensor_cores(dims, dtype):
 def test_a_sink_enters_rows_that_see_nothing():
     layout = rs.PackedLayout([0, 9])
     keys = rs.PackedLayout([0, 3])
-    check(Case(layout, keys, mask=rs.Mask.sliding_window(0, 0), num_heads=2), sink=1.5)
+    for dtype in DTYPES:
+        check(Case(layout, keys, mask=rs.Mask.sliding_window(0, 0), num_heads=2), dtype, sink=1.5)
 
 
 def test_more_sequences_than_one_block_could_hold():

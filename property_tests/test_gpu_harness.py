@@ -63,8 +63,9 @@ def test_a_right_one_passes(gpu, dtype, family, monkeypatch):
     gpu(StandIn)
     monkeypatch.setattr(StandIn, "family", family)
     cuda_cases.check(CASE, dtype)
+    cuda_cases.check(CASE, dtype, sink=np.array([0.5, -1.0, 2.0, 0.0]))
     if family == "float32":
-        cuda_cases.check(CASE, dtype, sink=np.array([0.5, -1.0, 2.0, 0.0]), softcap=2.0)
+        cuda_cases.check(CASE, dtype, sink=0.25, softcap=2.0)
 
 
 def test_a_lost_tile_is_named(gpu):
@@ -85,6 +86,19 @@ def test_what_no_index_is_wrong_for_is_caught_too(gpu, kind, dtype, where):
     gpu(kind)
     with pytest.raises(AssertionError, match=rf"^{where}\["):
         cuda_cases.check(CASE, dtype)
+
+
+class ForgetsASink(StandIn):
+    def forward(self, plan, *arrays, **options):
+        kept = {**vars(self.options), "sink": None}
+        return super().forward(plan, *arrays, **kept)
+
+
+def test_a_sink_is_part_of_what_is_allowed(gpu):
+    """Plain arithmetic has it too, or its error would allow everything."""
+    gpu(ForgetsASink)
+    with pytest.raises(AssertionError, match=r"^out\["):
+        cuda_cases.check(CASE, "bfloat16", sink=-1.0)
 
 
 def test_the_worst_errors_are_kept(gpu):

@@ -13,14 +13,20 @@ from ringside.testing import Arrays, Case, Results
 from ringside.testing.dtypes import round_to
 
 
-def unfused(case: Case, arrays: Arrays, dtype: str, saved: Results) -> Results:
-    """All five results; backward starts from the out and lse of `saved`, as a kernel's does."""
+def unfused(
+    case: Case, arrays: Arrays, dtype: str, saved: Results, sink: float | np.ndarray | None = None
+) -> Results:
+    """All five results; backward starts from the out and lse of `saved`, as a kernel's does.
+
+    Of the options it knows sinks (one for all heads, or one a head) and no others.
+    """
     q, k, v, dout = (np.nan_to_num(x).astype(np.float32) for x in arrays)
     saved_out, saved_lse = saved.out.astype(np.float32), saved.lse.astype(np.float32)
     out, dq = np.zeros_like(dout), np.zeros_like(q)
     dk, dv = np.zeros_like(k), np.zeros_like(v)
     lse = np.full(saved_lse.shape, -np.inf)
     scale = np.float32(case.scale)
+    sinks = np.broadcast_to(-np.inf if sink is None else np.asarray(sink), case.num_heads)
 
     def rounded(x: np.ndarray) -> np.ndarray:
         return round_to(x, dtype).astype(np.float32)
@@ -33,7 +39,7 @@ def unfused(case: Case, arrays: Arrays, dtype: str, saved: Results) -> Results:
             top = scores.max(axis=1, keepdims=True, initial=-np.inf)
             top = np.where(np.isneginf(top), np.float32(0), top)
             weights = np.exp(scores - top)
-            total = weights.sum(axis=1, keepdims=True)
+            total = weights.sum(axis=1, keepdims=True) + np.exp(np.float32(sinks[h]) - top)
             seen = total[:, 0] > 0
             out[of_q] = (rounded(weights) @ v[at]) / np.where(total > 0, total, 1)
             lse[h, rows][seen] = (top + np.log(np.where(total > 0, total, 1)))[seen, 0]

@@ -92,6 +92,8 @@ def tasks(sections: Sequence[str] = (), *, quick: bool = False) -> list[Task]:
             made.append(Task(name, functools.partial(plans, clock, group, family)))
     if "rows" in chosen and ("rows" in sections or not quick):
         made.append(Task("rows and metadata", rows))
+    if "lengths" in chosen and ("lengths" in sections or not quick):
+        made.append(Task("lengths on the device", lengths))
     if "syncs" in chosen:
         comms = ("p2p",) if quick else _core.COMMS
         made += [Task(f"syncs {comm}", functools.partial(syncs, comm)) for comm in comms]
@@ -222,8 +224,13 @@ def rows() -> Iterator[Line | str]:
         yield f"rows and metadata: left out, {ROWS} is not in this build"
         return
     for row in importlib.import_module(ROWS).rows():
-        numbers = dict(row)
-        yield Line("rows", str(numbers.pop("case")), numbers=numbers)
+        yield cases.row_line(dict(row) if isinstance(row, dict) else dataclasses.asdict(row))
+
+
+def lengths() -> Iterator[Line | str]:
+    """Plans that learn their lengths on the device."""
+    for numbers in importlib.import_module("ringside._bench_gpu_lengths").rows():
+        yield Line("lengths", numbers.pop("case"), numbers=numbers)
 
 
 def syncs(comm: str) -> Iterator[Line | str]:

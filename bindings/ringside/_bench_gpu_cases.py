@@ -14,7 +14,7 @@ from ringside import _core
 from ringside._plan import Plan
 from ringside._verify import a2a_size
 
-SECTIONS = ("attention", "plans", "rows", "syncs")
+SECTIONS = ("attention", "plans", "rows", "lengths", "syncs")
 BACKWARD_OVER_FORWARD = 2.5  # five matrix products, not two
 CP_SIZES = (2, 4, 8)
 
@@ -280,3 +280,23 @@ def plan_line(name: str, work: str, family: str, ours: Times, one_rank: Times) -
     if name.startswith("cp 4 zigzag "):
         goals = (Goal("kernels / cp 1", kernels, at_most=1.15),)
     return Line("plans", name, work, family, numbers, goals)
+
+
+def row_line(numbers: dict[str, Any]) -> Line:
+    """A primitive that moves rows beside the device's own copy, or computes metadata.
+
+    Moves are held to 0.9 of the copy at 16 sequences of 16 heads, elsewhere, and where rows are
+    added, to 0.8; metadata of 4,096 sequences to 10 microseconds.
+
+    >>> row_line({"case": "reorder", "sequences": 16, "heads": 16, "ratio_to_copy": 0.95}).missed
+    []
+    """
+    known = {name: value for name, value in numbers.items() if value is not None}
+    case, goals = str(known.pop("case")), ()
+    ratio, milliseconds = known.get("ratio_to_copy"), known.get("milliseconds")
+    if ratio is not None:
+        usual = (known.get("sequences"), known.get("heads")) == (16, 16) and "add" not in case
+        goals = (Goal("rate / copy", ratio, at_least=0.9 if usual else 0.8),)
+    elif milliseconds is not None and known.get("sequences") == 4_096:
+        goals = (Goal("milliseconds", milliseconds, at_most=0.01),)
+    return Line("rows", case, numbers=known, goals=goals)

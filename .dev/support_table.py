@@ -1,0 +1,103 @@
+"""What runs on a GPU, in the README, from what ./dev gpu-test saw (data/results/gpu_*.json).
+
+Run: python3 .dev/support_table.py to rewrite the README (./dev gpu-test does), --check to see
+whether it is in step (./dev style does). Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+BEGIN = "<!-- gpu support: written by .dev/support_table.py -->"
+END = "<!-- gpu support: end -->"
+COMMS = ("p2p", "all_gather", "a2a", "a2a+p2p")
+PARTITIONS = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag", "custom")
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+class Cell(NamedTuple):
+    """One kernel family, type of arrays and transport."""
+
+    cases: int
+    worst: float
+    untested: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if not self.cases:
+            return "untested"
+        missing = f", not {', '.join(self.untested)}" if self.untested else ""
+        return f"{self.cases} ({self.worst:.2f}){missing}"
+
+
+def cell_of(results: dict[str, Any], family: str, dtype: str, comm: str) -> Cell:
+    names = {p: f"{family} {dtype} {p} {comm}" for p in PARTITIONS}
+    cases = {p: results["cases"].get(name, 0) for p, name in names.items()}
+    errors = results["worst_error_over_tolerance"]
+    worst = [e for cell, e in errors.items() if cell.rsplit(" ", 1)[0] in names.values()]
+    untested = tuple(p for p, count in cases.items() if not count)
+    return Cell(sum(cases.values()), max(worst, default=0.0), untested)
+
+
+def table_of(results: dict[str, Any]) -> Iterable[str]:
+    """Lines of Markdown for one GPU."""
+    tests = results["tests"]
+    clean = all(" 0 " in part for part in results["sanitizers"].split("; ") if part)
+    sanitizers = "compute-sanitizer found nothing" if clean else results["sanitizers"]
+    sanitizers = sanitizers if results["sanitizers"] else "compute-sanitizer did not run"
+    yield (
+        f"{results['gpu']}, driver {results['driver']}, commit {results['commit'][:7]}: "
+        f"{tests['passed']} tests passed, {tests['failed']} failed; {sanitizers}. Cases compared "
+        "with the CPU over all partitions and, in brackets, the largest error as a part of what "
+        "rounding explains:"
+    )
+    yield ""
+    yield "| arrays | kernels | " + " | ".join(COMMS) + " |"
+    yield "|---" * (2 + len(COMMS)) + "|"
+    for dtype in DTYPES:
+        for family in results["kernel_families"]:
+            cells = [cell_of(results, family, dtype, comm) for comm in COMMS]
+            if any(cell.cases for cell in cells):
+                yield f"| {dtype} | {family} | " + " | ".join(map(str, cells)) + " |"
+
+
+def section(files: list[Path]) -> str:
+    """Everything between the marks, for all GPUs."""
+    tables = ["\n".join(table_of(json.loads(file.read_text(encoding="utf-8")))) for file in files]
+    return "\n\n".join([BEGIN, *tables, END])
+
+
+def updated(readme: str, files: list[Path]) -> str:
+    """The README with the section of today."""
+    if readme.count(BEGIN) != 1 or readme.count(END) != 1:
+        raise SystemExit(f"README.md: expected one line {BEGIN} and one line {END}")
+    before, rest = readme.split(BEGIN)
+    return before + section(files) + rest.split(END)[1]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if it would")
+    options = parser.parse_args(arguments)
+    path = ROOT / "README.md"
+    readme = path.read_text(encoding="utf-8")
+    wanted = updated(readme, sorted((ROOT / "data" / "results").glob("gpu_*.json")))
+    if wanted == readme:
+        return 0
+    if options.check:
+        print(
+            "README.md: the table of GPU support is not that of data/results/gpu_*.json", end="; "
+        )
+        print("run python3 .dev/support_table.py")
+        return 1
+    path.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
