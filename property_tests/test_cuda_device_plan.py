@@ -119,8 +119,9 @@ def test_every_cell_of_documents_longer_than_a_block(partition, comm):
     same_as_the_plan(case, "bfloat16", 8, pad_to_multiple_of=8)
 
 
-def test_65536_sequences():
-    lengths = np.random.default_rng(1).integers(0, 3, size=65_536).tolist()
+@pytest.mark.parametrize("sequences", [2_500, 65_536])  # the former need a second round of sums
+def test_many_sequences(sequences):
+    lengths = np.random.default_rng(1).integers(0, 3, size=sequences).tolist()
     case = Case(rs.PackedLayout.from_lengths(lengths), cp_size=2, head_dim=8, head_dim_v=8)
     same_as_the_plan(case, "float32", 0)
 
