@@ -193,7 +193,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
-        "system": platform.platform(),
+        "system": " ".join((platform.system(), platform.machine(), *platform.libc_ver())),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "date": time.strftime("%Y-%m-%d"),
