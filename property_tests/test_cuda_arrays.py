@@ -73,7 +73,11 @@ def run(plan, q, k, v):
     """Forward, and backward from an out that is laid out as v is."""
     out, lse = plan.attention(q, k, v, backend="cuda")
     dout = q[..., : out.shape[-1]]
-    return out, lse, *plan.attention_backward(dout, q, k, v, out, lse, backend="cuda")
+    return (
+        out,
+        lse,
+        *plan.attention_backward(dout, q, k, v, out, lse, deterministic=True, backend="cuda"),
+    )
 
 
 @needs_gpu
@@ -137,7 +141,11 @@ def test_a_captured_graph_replays_forward_and_backward(comm):
 
     def run():
         out, lse = plan.attention(q, k, v, backend="cuda")
-        return out, lse, *plan.attention_backward(dout, q, k, v, out, lse, backend="cuda")
+        return (
+            out,
+            lse,
+            *plan.attention_backward(dout, q, k, v, out, lse, deterministic=True, backend="cuda"),
+        )
 
     run()  # uploads the plan
     graph = torch.cuda.CUDAGraph()
