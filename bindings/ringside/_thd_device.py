@@ -75,7 +75,7 @@ class Place:
 
     def address(self, x: Any) -> int:
         """Of an array just made."""
-        return _cuda._pointer(x)
+        return _cuda.pointer(x)
 
     def workspace(self) -> Any:
         """For the functions that compute metadata."""
