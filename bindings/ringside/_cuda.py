@@ -189,7 +189,7 @@ class Call:
             program = cuda_core().Program(
                 self.plan._source, q, v, self.device, self._core_options(), poison
             )
-            self.plan._prepare(program)
+            self.plan._prepare(program, self.library, self.device)
             programs[key] = program
         return programs[key]
 

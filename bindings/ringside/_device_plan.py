@@ -37,6 +37,15 @@ class _Lengths:
                 )
         self.arrays = {name: self.library.ready(x) for name, x in self.arrays.items()}
 
+    def require_with(self, library: Any, device: int) -> None:
+        """Raises TypeError unless one stream orders these arrays and the library's on a device."""
+        if device != self.device or not library.owns(self.arrays["cu_seqlens"]):
+            raise TypeError(
+                f"cu_seqlens lies on device {self.device} and the other arrays on {device}, or "
+                "they are not of one library; expected one library and one device, whose stream "
+                "orders them. Convert one"
+            )
+
     def set(self, program: Any) -> None:
         """Rewrites a program's tables, on the current stream."""
         pointers = [_cuda.pointer(x) for x in self.arrays.values()]
@@ -147,9 +156,12 @@ class DevicePlan:
         >>> cu_seqlens = torch.tensor([0, 3, 8], dtype=torch.int32, device="cuda")
         >>> plan.set_lengths(cu_seqlens)
         """
-        self._lengths = _Lengths(
+        lengths = _Lengths(
             self.max_sequences, cu_seqlens, cu_seqlens_padded, cu_seqlens_k, cu_seqlens_k_padded
         )
+        if self._lengths is not None and self._programs:
+            lengths.require_with(self._lengths.library, self._lengths.device)
+        self._lengths = lengths
         self._version += 1
         for program in self._programs.values():
             self._lengths.set(program)
@@ -231,10 +243,11 @@ class DevicePlan:
         )
         return (*grads, dsink) if dsink is not None else tuple(grads)
 
-    def _prepare(self, program: Any) -> None:
+    def _prepare(self, program: Any, library: Any, device: int) -> None:
         """A program made after set_lengths() gets them, too."""
         if self._lengths is None:
             raise ValueError("no lengths yet; call set_lengths(cu_seqlens) before attention()")
+        self._lengths.require_with(library, device)
         self._lengths.set(program)
 
     def __repr__(self) -> str:

@@ -72,7 +72,7 @@ class Plan(_core.Plan):
     def _source(self) -> Plan:
         return self
 
-    def _prepare(self, program: Any) -> None:
+    def _prepare(self, program: Any, library: Any, device: int) -> None:
         """Nothing more than its tables, which the program has."""
 
     @property
