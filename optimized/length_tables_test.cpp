@@ -51,6 +51,8 @@ TEST(PartitionRows, AreThoseOfThePartitions) {
   }
 }
 
+constexpr int kQueryRow = 1000, kKeyRow = 5000;  // where buffers begin in their matrices
+
 // A capacity, the memory its tables need, and what length_tables.cu does with it, one entry after
 // the other.
 class HostTables {
@@ -101,8 +103,8 @@ class HostTables {
   void add_lists(int step, int rank, int rows_of_item) {
     const Step& s = plan_.steps_of_rank[rank][step];
     if (plan_.tiles(s).empty()) return;
-    const int q = lists_.add_buffer(WorkSide::queries, s.q, 1000);  // rows of some matrix
-    const int k = lists_.add_buffer(WorkSide::keys, s.kv, 5000);
+    const int q = lists_.add_buffer(WorkSide::queries, s.q, kQueryRow);
+    const int k = lists_.add_buffer(WorkSide::keys, s.kv, kKeyRow);
     lists_.add_list(WorkSide::queries, {q}, {k}, rows_of_item);
     lists_.add_list(WorkSide::keys, {k}, {q}, rows_of_item);
     heads_.insert(heads_.end(), 2, s.q.heads);
@@ -165,6 +167,20 @@ Capacity random_capacity(Random& random, const Problem& problem) {
   return c;
 }
 
+// The tokens in the rows of a buffer that begins in some row of a matrix: one in each.
+struct RowsOfMatrix {
+  int first_row;
+  std::map<int, std::pair<int, int>> token_of_row;
+
+  void hold(const Segment& s) {
+    for (int i = 0; i < s.len; ++i) {
+      const std::pair token(s.seq, s.position(i));
+      EXPECT_GE(s.row + i, first_row);
+      EXPECT_EQ(token_of_row.emplace(s.row + i, token).first->second, token);
+    }
+  }
+};
+
 using Pair = std::array<int, 4>;  // head, sequence, positions of query and key
 
 // What a kernel would compute from the lists of one side.
@@ -174,6 +190,12 @@ std::map<Pair, int> pairs_of(const HostTables& tables, WorkSide side) {
   for (size_t number = 0; number < tables.lists().size(); ++number) {
     const LengthTables::List& list = tables.lists()[number];
     if (list.side != side) continue;
+    RowsOfMatrix own_rows{side == WorkSide::queries ? kQueryRow : kKeyRow, {}};
+    RowsOfMatrix partner_rows{side == WorkSide::queries ? kKeyRow : kQueryRow, {}};
+    for (const WorkItem& item : tables.items(list)) {
+      own_rows.hold(item.own);
+      for (int p = item.partner_begin; p < item.partner_end; ++p) partner_rows.hold(t.partners[p]);
+    }
     for (const WorkItem& item : tables.items(list))
       for (int p = item.partner_begin; p < item.partner_end; ++p)
         for (int i = item.begin; i < item.end; ++i)
@@ -217,6 +239,7 @@ TEST(LengthTables, ListsMeetEveryVisiblePairOnceForAnyLengths) {
       if (HasFatalFailure()) return;
       const auto want = visible_pairs(problem);
       ASSERT_EQ(want, pairs_of(tables, WorkSide::queries));
+      if (HasFailure()) return;
       ASSERT_EQ(want, pairs_of(tables, WorkSide::keys));
       problem.layout_q = problem.layout_k = PackedLayout();
     }
