@@ -91,11 +91,10 @@ def bytes_of(x: Any) -> Bytes:
     """[rows, row_bytes] of a tensor."""
     import torch
 
-    if x.numel() == 0:
-        return np.zeros((x.shape[0], 0), np.uint8)
     dense = torch.empty(x.numel(), dtype=x.dtype, device=x.device)  # whatever x's strides are
     dense.view(x.shape).copy_(x)
-    return dense.view(torch.uint8).cpu().numpy().reshape(x.shape[0], -1)
+    row_bytes = int(np.prod(x.shape[1:])) * x.element_size()
+    return dense.view(torch.uint8).cpu().numpy().reshape(x.shape[0], row_bytes)
 
 
 def offsets(values: Any, wide: bool = False) -> Any:
