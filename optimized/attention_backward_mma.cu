@@ -258,8 +258,8 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   using DvColumns = Dealt<C::kV, C::kSplit>;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.keys;
-  if (blockIdx.x >= *work.num_items) return;
   const WorkItem& item = work.items[blockIdx.x];
+  if (!is_item(work, item)) return;
   const AttentionShape& shape = arguments.shape;
   const int kv_head = blockIdx.y;
   const uint32_t base = shared_address(shared);
@@ -323,11 +323,13 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     }
   }
   const int keys = item.end - item.begin;
-  put_rows<T, C::kQk, C::kSplit>(arguments.is_final, arguments.dk, key_row, keys, kv_head,
-                                 shape.head_dim_qk, warp_key, DkColumns::first_column(part),
-                                 shape.softmax_scale, dk);
-  put_rows<T, C::kV, C::kSplit>(arguments.is_final, arguments.dv, key_row, keys, kv_head,
-                                shape.head_dim_v, warp_key, DvColumns::first_column(part), 1, dv);
+  const Put put = arguments.is_final   ? Put::store_final
+                  : arguments.is_first ? Put::store
+                                       : Put::add;
+  put_rows<T, C::kQk, C::kSplit>(put, arguments.dk, key_row, keys, kv_head, shape.head_dim_qk,
+                                 warp_key, DkColumns::first_column(part), shape.softmax_scale, dk);
+  put_rows<T, C::kV, C::kSplit>(put, arguments.dv, key_row, keys, kv_head, shape.head_dim_v,
+                                warp_key, DvColumns::first_column(part), 1, dv);
 }
 
 template <typename C>

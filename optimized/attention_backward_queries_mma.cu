@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(C::kThreads)
   using VTile = Tile<C::kV>;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.queries;
-  if (blockIdx.x >= *work.num_items) return;
   const WorkItem& item = work.items[blockIdx.x];
+  if (!is_item(work, item)) return;
   const AttentionShape& shape = arguments.shape;
   const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
   KeyBlocks<C::kKeys> next(work, item);
@@ -103,8 +103,9 @@ __global__ void __launch_bounds__(C::kThreads)
     as_left_operand<T>(ds, grads);
     multiply_columns<T, C::kQk, 1>(dq, ds, QkTile::lane_down(k_tile));
   }
-  put_rows<T, C::kQk, 1>(arguments.is_final, arguments.dq, first_row, item.end - item.begin, head,
-                         shape.head_dim_qk, warp_row, 0, shape.softmax_scale, dq);
+  put_rows<T, C::kQk, 1>(arguments.is_final ? Put::store_final : Put::add, arguments.dq, first_row,
+                         item.end - item.begin, head, shape.head_dim_qk, warp_row, 0,
+                         shape.softmax_scale, dq);
 }
 
 }  // namespace

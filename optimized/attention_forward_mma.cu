@@ -26,7 +26,7 @@
 //   to without being read; keys two blocks ahead called into L2: not worth it, not kept
 //   (3.9, 4.0, 3.8, 4.4 ms; without any accumulators 3.4, without a ring 3.1)
 #include "optimized/attention_mma.cuh"
-#include "reference/partial.h"
+#include "optimized/tiled_rows.h"
 
 namespace ringside::mma {
 namespace {
@@ -74,17 +74,22 @@ struct OnlineSoftmax {
   // sum.
   float top[C::kM][2], sum[C::kM][2];
   float slack;
+  float highest = -INFINITY;  // score, if asked for
 
-  // With `exact`, the maximum is that of the scores, as max_logit asks.
-  __device__ explicit OnlineSoftmax(bool exact) : slack(exact ? 0 : kSlack) {
+  __device__ void start() {
 #pragma unroll
     for (int m = 0; m < C::kM; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) top[m][half] = -INFINITY, sum[m][half] = 0;
   }
 
+  // Asked for the highest score, no block is let pass without a look at it.
+  __device__ explicit OnlineSoftmax(bool with_highest) : slack(with_highest ? -INFINITY : kSlack) {}
+
   // Turns scores into weights exp2(scale_log2 * (score - top)) and keeps output and sum in step.
-  __device__ void update(typename C::Scores& scores, typename C::Output& output, float scale_log2) {
+  // `rows` are there from the lane's first on.
+  __device__ void update(typename C::Scores& scores, typename C::Output& output, float scale_log2,
+                         int rows) {
     float block_top[C::kM][2];
     bool outgrown = false;
 #pragma unroll
@@ -94,7 +99,7 @@ struct OnlineSoftmax {
         block_top[m][half] = row_top(scores[m], half);
         outgrown |= (block_top[m][half] - top[m][half]) * scale_log2 > slack;
       }
-    if (__any_sync(~0u, outgrown)) raise(block_top, output, scale_log2);
+    if (__any_sync(~0u, outgrown)) raise(block_top, output, scale_log2, rows);
 #pragma unroll
     for (int m = 0; m < C::kM; ++m)
 #pragma unroll
@@ -109,16 +114,6 @@ struct OnlineSoftmax {
             sum[m][half] += scores[m][n][i];
           }
       }
-  }
-
-  __device__ float highest(int rows) const {  // of `rows` rows from the lane's first on
-    float result = -INFINITY;
-#pragma unroll
-    for (int m = 0; m < C::kM; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        if (16 * m + 8 * half < rows) result = fmaxf(result, top[m][half]);
-    return result;
   }
 
  private:
@@ -136,11 +131,12 @@ struct OnlineSoftmax {
   }
 
   __device__ void raise(const float (&block_top)[C::kM][2], typename C::Output& output,
-                        float scale_log2) {
+                        float scale_log2, int rows) {
 #pragma unroll
     for (int m = 0; m < C::kM; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        if (16 * m + 8 * half < rows) highest = fmaxf(highest, block_top[m][half]);
         const float raised = fmaxf(top[m][half], block_top[m][half]);
         const float factor =
             raised == -INFINITY ? 1 : exp2_fast((top[m][half] - raised) * scale_log2);
@@ -153,30 +149,65 @@ struct OnlineSoftmax {
   }
 };
 
-// to = before * to + factor * a row of the output; where nothing was before, nothing is read. All
-// reads come first: one after the other they would cost more than a short item's products.
+// Where a row of a head has its accumulators from a column on; 8 columns on, they lie `step`
+// further.
+struct Accumulators {
+  float* begin;
+  int step;
+
+  __device__ Accumulators(const ForwardArguments& arguments, int64_t row, int head, int column) {
+    const int heads = arguments.shape.num_heads, dim = arguments.shape.head_dim_v;
+    begin = arguments.out_in_tiles ? static_cast<float*>(arguments.out.data) +
+                                         tiled_offset(row, head, column, heads, dim)
+                                   : row_of<float>(arguments.out, row, head) + column;
+    step = arguments.out_in_tiles ? kTileCells : 8;
+  }
+  __device__ float2& operator[](int n) const { return reinterpret_cast<float2&>(begin[n * step]); }
+};
+
+// A warp's rows as earlier launches left them: normalised output, and lse (-inf: saw nothing). The
+// softmax goes on as if a first key had had that score and that value.
 template <typename C>
-__device__ void add_row(float* to, float before, float factor, int half,
-                        const Accumulator (&output)[C::kV / 8], int dim) {
-  float2 old[C::kV / 8];
+__device__ void resume(const ForwardArguments& arguments, const WorkItem& item, int head,
+                       int warp_row, OnlineSoftmax<C>& softmax, typename C::Output& output) {
+  const AttentionShape& shape = arguments.shape;
+  const float unfolded = 1 / folded_scale(shape);
+  const int lane = threadIdx.x % 32;
+  bool some[C::kM][2];
 #pragma unroll
-  for (int n = 0; n < C::kV / 8; ++n)
-    old[n] =
-        before != 0 && 8 * n < dim ? *reinterpret_cast<const float2*>(to + 8 * n) : float2{0, 0};
+  for (int m = 0; m < C::kM; ++m)
 #pragma unroll
-  for (int n = 0; n < C::kV / 8; ++n)
-    if (8 * n < dim)
-      *reinterpret_cast<float2*>(to + 8 * n) = {
-          fmaf(before, old[n].x, factor * output[n][2 * half]),
-          fmaf(before, old[n].y, factor * output[n][2 * half + 1])};
+    for (int half = 0; half < 2; ++half) {
+      const int row = item.begin + warp_row + 16 * m + 8 * half + lane / 4;
+      const int64_t physical = int64_t{item.own.row} + row;
+      const bool inside = row < item.end;
+      const float lse = inside ? arguments.lse[physical * shape.num_heads + head] : -INFINITY;
+      some[m][half] = lse != -INFINITY;
+      softmax.top[m][half] = lse * unfolded;
+      softmax.sum[m][half] = some[m][half] && lane % 4 == 0 ? 1 : 0;
+      const Accumulators from(arguments, physical, head, lane % 4 * 2);
+#pragma unroll
+      for (int n = 0; n < C::kV / 8; ++n) {
+        const float2 two = inside && 8 * n < shape.head_dim_v ? from[n] : float2{0, 0};
+        output[m][n][2 * half] = two.x, output[m][n][2 * half + 1] = two.y;
+      }
+    }
+    // A product with 1, to wait for all of it here: a load that is open takes one of six
+    // scoreboards from the loop, 3 % of its time.
+#pragma unroll
+  for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+    for (int n = 0; n < C::kV / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) output[m][n][i] *= some[m][i / 2] ? 1 : 0;
 }
 
-// Merges a warp's rows into the accumulators; where nothing was seen before, nothing is read. Final
-// rows are written in T instead, zeros where nothing was seen.
+// Writes a warp's rows: final ones in T, with zeros where nothing was seen; others where something
+// was seen.
 template <typename C>
-__device__ void merge(const ForwardArguments& arguments, const WorkItem& item, int head,
-                      int warp_row, const OnlineSoftmax<C>& softmax,
-                      const typename C::Output& output) {
+__device__ void finish(const ForwardArguments& arguments, const WorkItem& item, int head,
+                       int warp_row, const OnlineSoftmax<C>& softmax,
+                       const typename C::Output& output) {
   using T = typename C::T;
   const AttentionShape& shape = arguments.shape;
   const int lane = threadIdx.x % 32, column = lane % 4 * 2;
@@ -184,27 +215,26 @@ __device__ void merge(const ForwardArguments& arguments, const WorkItem& item, i
   for (int m = 0; m < C::kM; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float sum = quad_sum(softmax.sum[m][half]);
+      const float sum = quad_sum(softmax.sum[m][half]), factor = sum != 0 ? 1 / sum : 0;
       const int row = item.begin + warp_row + 16 * m + 8 * half + lane / 4;
-      const bool inside = row < item.end, stored = inside && sum != 0;
       const int64_t physical = int64_t{item.own.row} + row;
-      float* lse = arguments.lse + physical * shape.num_heads + head;
-      const float own_lse = softmax.top[m][half] * folded_scale(shape) + logf(sum);
-      const auto weights = merge_weights(stored ? *lse : -INFINITY, own_lse);
-      __syncwarp();  // the four lanes of a row have read it
-      if (stored && lane % 4 == 0) *lse = weights.lse;
-      const float factor = stored ? weights.b / sum : 0;
+      if (row >= item.end) continue;
+      if (sum != 0 && lane % 4 == 0)
+        arguments.lse[physical * shape.num_heads + head] =
+            softmax.top[m][half] * folded_scale(shape) + logf(sum);
       if (arguments.is_final) {
-        if (!inside) continue;
         T* to = row_of<T>(arguments.out, physical, head) + column;
 #pragma unroll
         for (int n = 0; n < C::kV / 8; ++n)
           if (8 * n < shape.head_dim_v)
             *reinterpret_cast<uint32_t*>(to + 8 * n) =
                 pack<T>(factor * output[m][n][2 * half], factor * output[m][n][2 * half + 1]);
-      } else if (stored) {
-        add_row<C>(row_of<float>(arguments.out, physical, head) + column, weights.a, factor, half,
-                   output[m], shape.head_dim_v);
+      } else if (sum != 0) {
+        const Accumulators to(arguments, physical, head, column);
+#pragma unroll
+        for (int n = 0; n < C::kV / 8; ++n)
+          if (8 * n < shape.head_dim_v)
+            to[n] = {factor * output[m][n][2 * half], factor * output[m][n][2 * half + 1]};
       }
     }
 }
@@ -218,14 +248,14 @@ __device__ void raise_max_logit(const ForwardArguments& arguments, int head, flo
               ordered_key(highest * folded_scale(arguments.shape)));
 }
 
-template <typename C>
+template <typename C, bool kResumes>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     attention_forward(const __grid_constant__ ForwardArguments arguments) {
   using T = typename C::T;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.work;
-  if (blockIdx.x >= *work.num_items) return;
   const WorkItem& item = work.items[blockIdx.x];
+  if (!is_item(work, item)) return;
   const AttentionShape& shape = arguments.shape;
   const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
   const int warp_row = threadIdx.x / 32 * 16 * C::kM;
@@ -245,7 +275,11 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   const float scale_log2 = folded_scale(shape) * kLog2E;
   OnlineSoftmax<C> softmax(arguments.max_logit != nullptr);
   typename C::Output output;
-  clear(output);
+  if (kResumes) {
+    resume<C>(arguments, item, head, warp_row, softmax, output);
+  } else {
+    softmax.start(), clear(output);
+  }
   while (next.valid()) {
     wait_for_copies();
     __syncthreads();  // K is there, V is used up
@@ -265,16 +299,15 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     if (next.valid()) load_k();
     apply_unfolded_scale(scores, shape);
     if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
-    softmax.update(scores, output, scale_log2);
+    softmax.update(scores, output, scale_log2,
+                   item.end - item.begin - warp_row - static_cast<int>(threadIdx.x) % 32 / 4);
     typename C::Weights weights;
     as_left_operand<T>(weights, scores);
     multiply_columns<T, C::kV, 1>(output, weights, Tile<C::kV>::lane_down(v_tile));
   }
   wait_for_copies();  // of an item that meets nothing
-  merge<C>(arguments, item, head, warp_row, softmax, output);
-  if (arguments.max_logit != nullptr)
-    raise_max_logit(arguments, head,
-                    softmax.highest(item.end - item.begin - warp_row - threadIdx.x % 32 / 4));
+  finish<C>(arguments, item, head, warp_row, softmax, output);
+  if (arguments.max_logit != nullptr) raise_max_logit(arguments, head, softmax.highest);
 }
 
 }  // namespace
@@ -297,7 +330,9 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
     return with_head_dims(arguments.shape, [&](auto dims) {
       using C = Config<decltype(element), decltype(dims)>;
       const dim3 grid(arguments.work.max_items, arguments.shape.num_heads);
-      return launch(attention_forward<C>, grid, C::kThreads, C::kSharedBytes, stream, arguments);
+      const bool resumes = !arguments.is_first && !arguments.is_final;
+      return launch(resumes ? attention_forward<C, true> : attention_forward<C, false>, grid,
+                    C::kThreads, C::kSharedBytes, stream, arguments);
     });
   });
 }
@@ -314,7 +349,8 @@ KernelFamily mma_family() {
           .backward_key_rows = mma::backward_key_rows,
           .forward = mma::forward,
           .backward = mma::backward,
-          .final_results = true};
+          .final_results = true,
+          .tiled_results = true};
 }
 
 }  // namespace ringside

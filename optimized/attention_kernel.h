@@ -53,12 +53,14 @@ struct ScoreOptions {
 struct ForwardArguments {
   AttentionShape shape;
   DeviceMatrix q, k, v;  // resident buffers
-  DeviceMatrix out;      // float32 [rows_q, heads, head_dim_v], merged into
+  DeviceMatrix out;      // float32 [rows_q, heads, head_dim_v], merged into; 0 where lse is -inf
   float* lse = nullptr;  // float32 [rows_q, heads], merged into
   WorkList work;         // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
   int32_t* max_logit = nullptr;  // [num_heads of the problem] raised to ordered_key(score); or none
-  bool is_final = false;         // out is written in shape.type; lse holds -inf before
+  bool out_in_tiles = false;     // out lies as tiled_rows.h says; of all heads
+  bool is_first = false;         // out holds zeros, lse -inf: they need not be read
+  bool is_final = false;         // likewise, and out is written in shape.type
 };
 
 struct BackwardArguments {
@@ -71,6 +73,7 @@ struct BackwardArguments {
   WorkList keys;                 // items are key blocks
   bool deterministic = false;    // bit-equal results from run to run
   ScoreOptions options;
+  bool is_first = false;  // dk and dv are zeros: they may be written instead of added to
   bool is_final = false;  // dk, dv and, where deterministic, dq are written in shape.type
 };
 
@@ -84,6 +87,7 @@ struct KernelFamily {
   cudaError_t (*backward)(const BackwardArguments& arguments, cudaStream_t stream);
   bool score_options = false;  // whether it knows softcap, ALiBi and dropout
   bool final_results = false;  // whether it knows `is_final`
+  bool tiled_results = false;  // whether it knows `out_in_tiles`, and prefers it
 };
 
 std::span<const KernelFamily> kernel_families();  // the preferred one first

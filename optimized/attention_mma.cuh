@@ -61,14 +61,18 @@ __device__ inline Interval query_heads_of(const AttentionShape& shape, int kv_he
 }
 
 // A positive softmax scale is folded into the exponent, behind the running maximum. Any other one
-// would turn or flatten the order of the scores: it is applied to them first, and 1 is folded.
+// would turn or flatten the order of the scores, and one near 0 has no reciprocal: it is applied to
+// them first, and 1 is folded.
+__device__ inline bool folds_scale(const AttentionShape& shape) {
+  return shape.softmax_scale > 1e-30f;
+}
 __device__ inline float folded_scale(const AttentionShape& shape) {
-  return shape.softmax_scale > 0 ? shape.softmax_scale : 1;
+  return folds_scale(shape) ? shape.softmax_scale : 1;
 }
 template <int M, int N>
 __device__ inline void apply_unfolded_scale(Accumulator (&scores)[M][N],
                                             const AttentionShape& shape) {
-  if (shape.softmax_scale > 0) return;
+  if (folds_scale(shape)) return;
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -82,6 +86,9 @@ __device__ inline float quad_sum(float x) {  // over the four lanes that share a
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
+// Of two neighbouring groups of 8 columns, the first of the four that a lane has after a swap.
+__device__ inline int column_of_four(int lane) { return lane % 2 * 8 + lane % 4 / 2 * 4; }
+
 // put(row, column, a, b, c, d) for a warp's rows, four columns at a time: neighbouring lanes swap
 // halves of two groups of columns, so that each holds four neighbours.
 template <int Dim, int Warps, int M, int N, typename Put>
@@ -89,7 +96,7 @@ __device__ inline void for_each_four(int rows, int dim, int warp_row, int first_
                                      const Accumulator (&sum)[M][N], Put put) {
   const int lane = threadIdx.x % 32;
   const bool odd = lane % 2;
-  const int lane_column = first_column + (odd ? 8 : 0) + lane % 4 / 2 * 4;
+  const int lane_column = first_column + column_of_four(lane);
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -123,19 +130,26 @@ __device__ inline void add_rows(const DeviceMatrix& to, int64_t first_row, int r
                             });
 }
 
-// The same for rows that this launch alone writes: in T if they are final, else added.
+enum class Put { add, store, store_final };
+
+// What becomes of a warp's rows: added in float32, stored in float32, or stored in T.
 template <typename T, int Dim, int Warps, int M, int N>
-__device__ inline void put_rows(bool is_final, const DeviceMatrix& to, int64_t first_row, int rows,
+__device__ inline void put_rows(Put put, const DeviceMatrix& to, int64_t first_row, int rows,
                                 int head, int dim, int warp_row, int first_column, float scale,
                                 const Accumulator (&sum)[M][N]) {
-  if (!is_final) {
+  if (put == Put::add) {
     add_rows<Dim, Warps>(to, first_row, rows, head, dim, warp_row, first_column, scale, sum);
     return;
   }
-  T* begin = row_of<T>(to, first_row, head);
+  float* begin = row_of<float>(to, first_row, head);
+  T* final = row_of<T>(to, first_row, head);
   for_each_four<Dim, Warps>(rows, dim, warp_row, first_column, scale, sum,
                             [&](int row, int column, float a, float b, float c, float d) {
-                              store_4(begin + row * to.row_stride + column, a, b, c, d);
+                              const int64_t at = row * to.row_stride + column;
+                              if (put == Put::store)
+                                *reinterpret_cast<float4*>(begin + at) = {a, b, c, d};
+                              else
+                                store_4(final + at, a, b, c, d);
                             });
 }
 
@@ -163,6 +177,12 @@ __device__ inline void hide_unseen(Accumulator (&scores)[M][N], const WorkList& 
         for (int i = 0; i < 2; ++i)
           if (unsigned(8 * n + i - begin) >= size) scores[m][n][2 * half + i] = -INFINITY;
     }
+}
+
+// Whether a block of threads has work: launches are as large as a list may become. Both are loaded
+// before either is looked at, and the rest of the item with them.
+__device__ inline bool is_item(const WorkList& work, const WorkItem& item) {
+  return (blockIdx.x < *work.num_items) & (item.begin < item.end);
 }
 
 template <typename Kernel, typename Arguments>

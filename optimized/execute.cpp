@@ -64,7 +64,10 @@ CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOpt
              o.poison == Poison::on ? kGapRows : 0),
       in_place(family.final_results && !o.sinks && tables.rows_stay && tables.q.size() == 1 &&
                tables.kv.size() == 1 && tables.steps.size() == 1 &&
-               shape.head_dim_qk == o.head_dim_qk && shape.head_dim_v == o.head_dim_v) {
+               shape.head_dim_qk == o.head_dim_qk && shape.head_dim_v == o.head_dim_v),
+      // Moves of results from rank to rank know rows only.
+      out_in_tiles(family.tiled_results && !in_place && tables.q.size() == 1 &&
+                   tables.q[0].stack.matrices.size() == 1) {
   if (in_place)
     place_buffers_in_place();
   else
@@ -77,7 +80,8 @@ void CudaProgram::Parts::place_buffers() {
   forward.q = place_in_turn(forward.arena, tables.q, qk * element);
   forward.k = place_in_turn(forward.arena, tables.kv, qk * element);
   forward.v = place_in_turn(forward.arena, tables.kv, v * element);
-  forward.out = place_each(forward.arena, tables.q, v * f32);
+  for (const Epoch& epoch : tables.q)
+    forward.out.push_back(forward.arena.take(cells_of_results(epoch.stack) * v * f32));
   forward.lse = place_each(forward.arena, tables.q, f32);
 
   backward.q = place_each(backward.arena, tables.q, qk * element);

@@ -41,19 +41,49 @@ class Backward {
       run_.carry(p.v, t.kv, kv_epoch_, v * bytes);
     }
     --q_epoch_, --kv_epoch_;
-    const int64_t q_cells = t.q[q_epoch_].stack.cells, kv_cells = t.kv[kv_epoch_].stack.cells;
-    run_.zero(p.dq[q_epoch_], q_cells * qk * int64_t{sizeof(float)});
-    run_.zero(p.dk[kv_epoch_], kv_cells * qk * int64_t{sizeof(float)});
-    run_.zero(p.dv[kv_epoch_], kv_cells * v * int64_t{sizeof(float)});
+    run_.zero(p.dq[q_epoch_], t.q[q_epoch_].stack.cells * qk * int64_t{sizeof(float)});
+    start_key_gradients();
   }
 
-  // Gradients go back the way their operands came.
+  // Gradients go back the way their operands came. Those of keys and values wait until the step
+  // has written its own: the first launch finds zeros, and need not add.
   void exchange_back(int q_epoch, int kv_epoch) {
-    for (; kv_epoch_ > kv_epoch; --kv_epoch_) {
-      run_.carry_back(p.dk, t.kv, kv_epoch_, qk);
-      run_.carry_back(p.dv, t.kv, kv_epoch_, v);
+    while (kv_epoch_ > kv_epoch) {
+      add_late_key_gradients();
+      --kv_epoch_;
+      start_key_gradients();
+      late_ = true;
     }
     for (; q_epoch_ > q_epoch; --q_epoch_) run_.carry_back(p.dq, t.q, q_epoch_, qk);
+  }
+
+  void differentiate(const StepTables& step) {
+    for (const Launch& launch : step.launches) differentiate(launch);
+    is_first_ = false;
+    add_late_key_gradients();
+  }
+
+  void send_home() {
+    exchange_back(0, 0);
+    add_late_key_gradients();
+    move::unshard(q_rows_, run_.floats(p.dq[0]), call_.dq, 0, stream_);
+    move::unshard(kv_rows_, run_.floats(p.dk[0]), call_.dk, 0, stream_);
+    move::unshard(kv_rows_, run_.floats(p.dv[0]), call_.dv, 0, stream_);
+  }
+
+ private:
+  void start_key_gradients() {
+    const int64_t cells = t.kv[kv_epoch_].stack.cells;
+    run_.zero(p.dk[kv_epoch_], cells * qk * int64_t{sizeof(float)});
+    run_.zero(p.dv[kv_epoch_], cells * v * int64_t{sizeof(float)});
+    is_first_ = true;
+  }
+
+  void add_late_key_gradients() {
+    if (!late_) return;
+    run_.add_back(p.dk, t.kv, kv_epoch_ + 1, qk);
+    run_.add_back(p.dv, t.kv, kv_epoch_ + 1, v);
+    late_ = false;
   }
 
   void differentiate(const Launch& launch) const {
@@ -69,18 +99,10 @@ class Backward {
          run_.matrix(p.dk[kv_epoch_], ks, launch.k_matrix, qk, sizeof(float)),
          run_.matrix(p.dv[kv_epoch_], ks, launch.k_matrix, v, sizeof(float)),
          t.work_list(launch.backward_queries), t.work_list(launch.backward_keys),
-         call_.deterministic, call_.options},
+         call_.deterministic, call_.options, is_first_},
         stream_));
   }
 
-  void send_home() {
-    exchange_back(0, 0);
-    move::unshard(q_rows_, run_.floats(p.dq[0]), call_.dq, 0, stream_);
-    move::unshard(kv_rows_, run_.floats(p.dk[0]), call_.dk, 0, stream_);
-    move::unshard(kv_rows_, run_.floats(p.dv[0]), call_.dv, 0, stream_);
-  }
-
- private:
   const Parts& c;
   const ProgramTables& t;
   const BackwardPlaces& p;
@@ -89,6 +111,8 @@ class Backward {
   cudaStream_t stream_;
   move::RowMap q_rows_ = t.row_map(t.q_rows), kv_rows_ = t.row_map(t.kv_rows);
   int q_epoch_ = 0, kv_epoch_ = 0;
+  bool is_first_ = true;  // of the launches of this epoch
+  bool late_ = false;     // dk and dv of the epoch behind are still to be added
   int qk = c.shape.head_dim_qk, v = c.shape.head_dim_v, bytes = move::bytes_of(c.shape.type);
 };
 
@@ -103,7 +127,7 @@ void CudaProgram::backward(const BackwardCall& call, cudaStream_t stream) const 
   const auto& steps = parts_->tables.steps;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     backward.exchange_back(step->q_epoch, step->kv_epoch);
-    for (const Launch& launch : step->launches) backward.differentiate(launch);
+    backward.differentiate(*step);
   }
   backward.send_home();
 }

@@ -39,6 +39,11 @@ class Forward {
     }
   }
 
+  void attend(const StepTables& step) {
+    for (const Launch& launch : step.launches) attend(launch);
+    is_first_ = false;
+  }
+
   void attend(const Launch& launch) const {
     const RankStack &qs = t.q[q_epoch_].stack, &ks = t.kv[kv_epoch_].stack;
     RINGSIDE_CUDA(c.family.forward(
@@ -47,7 +52,7 @@ class Forward {
          run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
          run_.matrix(p.out[q_epoch_], qs, launch.q_matrix, v, sizeof(float)),
          run_.cells(p.lse[q_epoch_], qs, launch.q_matrix), t.work_list(launch.forward),
-         call_.options, reinterpret_cast<int32_t*>(call_.max_logit)},
+         call_.options, reinterpret_cast<int32_t*>(call_.max_logit), c.out_in_tiles, is_first_},
         stream_));
   }
 
@@ -56,8 +61,9 @@ class Forward {
       for (const auto& round : t.q[q_epoch_].carry_back)
         move::merge(t.span(round), results(q_epoch_), results(q_epoch_ - 1), v, stream_);
     if (call_.sinks != nullptr)
-      move::merge_sinks(q_rows_, {call_.sinks, t.problem.num_heads}, results(0), v, stream_);
-    move::unshard(q_rows_, run_.floats(p.out[0]), call_.out, 0, stream_);
+      move::merge_sinks(q_rows_, {call_.sinks, t.problem.num_heads}, results(0), v, c.out_in_tiles,
+                        stream_);
+    move::unshard(q_rows_, run_.floats(p.out[0]), call_.out, 0, stream_, c.out_in_tiles);
     move::unshard(q_rows_, run_.floats(p.lse[0]), call_.lse, -INFINITY, stream_);
     if (call_.max_logit != nullptr)
       move::finish_max_logit(call_.max_logit, t.problem.num_heads, stream_);
@@ -68,10 +74,11 @@ class Forward {
     return {run_.floats(p.out[epoch]), run_.floats(p.lse[epoch])};
   }
 
-  void start_results() const {  // (0, -inf): saw nothing
-    const int64_t cells = t.q[q_epoch_].stack.cells;
-    run_.zero(p.out[q_epoch_], cells * v * int64_t{sizeof(float)});
-    move::fill(run_.floats(p.lse[q_epoch_]), cells, -INFINITY, stream_);
+  void start_results() {  // (0, -inf): saw nothing
+    const RankStack& stack = t.q[q_epoch_].stack;
+    run_.zero(p.out[q_epoch_], c.cells_of_results(stack) * v * int64_t{sizeof(float)});
+    move::fill(run_.floats(p.lse[q_epoch_]), stack.cells, -INFINITY, stream_);
+    is_first_ = true;
   }
 
   const Parts& c;
@@ -82,6 +89,7 @@ class Forward {
   cudaStream_t stream_;
   move::RowMap q_rows_ = t.row_map(t.q_rows), kv_rows_ = t.row_map(t.kv_rows);
   int q_epoch_ = 0, kv_epoch_ = 0;
+  bool is_first_ = true;  // of the launches into these results
   int qk = c.shape.head_dim_qk, v = c.shape.head_dim_v, bytes = move::bytes_of(c.shape.type);
 };
 
@@ -94,7 +102,7 @@ void CudaProgram::forward(const ForwardCall& call, cudaStream_t stream) const {
   forward.bring_home();
   for (const StepTables& step : parts_->tables.steps) {
     forward.exchange(step);
-    for (const Launch& launch : step.launches) forward.attend(launch);
+    forward.attend(step);
   }
   forward.send_home();
 }

@@ -6,6 +6,7 @@
 
 #include "optimized/cuda_error.h"
 #include "optimized/program.h"
+#include "optimized/tiled_rows.h"
 
 namespace ringside {
 
@@ -28,7 +29,8 @@ struct CudaProgram::Parts {
   AttentionShape shape;  // head numbers are those of the launch
   KernelFamily family;
   ProgramTables tables;
-  bool in_place;  // kernels work on the caller's arrays
+  bool in_place;      // kernels work on the caller's arrays
+  bool out_in_tiles;  // results at home do, see tiled_rows.h
   ForwardPlaces forward;
   BackwardPlaces backward;
 
@@ -38,6 +40,11 @@ struct CudaProgram::Parts {
 
   void forward_in_place(const ForwardCall& call, cudaStream_t stream) const;
   void backward_in_place(const BackwardCall& call, cudaStream_t stream) const;
+
+  int64_t cells_of_results(const RankStack& stack) const {
+    return out_in_tiles ? rows_of_tiles(stack.matrices[0].rows) * stack.matrices[0].heads.size()
+                        : stack.cells;
+  }
 
   AttentionShape shape_of(const Launch& launch) const {
     AttentionShape s = shape;
@@ -106,6 +113,9 @@ class Run {
   void carry_back(const Places& places, const std::vector<Epoch>& epochs, int epoch,
                   int dim) const {
     zero(places[epoch - 1], epochs[epoch - 1].stack.cells * dim * int64_t{sizeof(float)});
+    add_back(places, epochs, epoch, dim);
+  }
+  void add_back(const Places& places, const std::vector<Epoch>& epochs, int epoch, int dim) const {
     for (const auto& round : epochs[epoch].carry_back)
       move::add(t.span(round), floats(places[epoch]), floats(places[epoch - 1]), dim, stream_);
   }

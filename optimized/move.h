@@ -40,9 +40,10 @@ struct RowMap {
 // Tokens come home; padding stays behind.
 void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
            cudaStream_t stream);
-// Writes every row of the global array: `of_nobody` where no rank owns it.
+// Writes every row of the global array: `of_nobody` where no rank owns it. `in_tiles`: home lies as
+// tiled_rows.h says.
 void unshard(const RowMap& map, const float* from, const GlobalArray& to, float of_nobody,
-             cudaStream_t stream);
+             cudaStream_t stream, bool in_tiles = false);
 
 // delta = dout . out for every token and head of home buffers.
 void delta(const RowMap& map, const GlobalArray& dout, const GlobalArray& out, float* to,
@@ -75,7 +76,7 @@ struct Sinks {
   const float* logits = nullptr;  // [heads]
   int heads = 0;
 };
-void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim,
+void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim, bool in_tiles,
                  cudaStream_t stream);
 
 // dsink[h] = -sum over rows of exp(sink[h] - lse) * delta, in one order.

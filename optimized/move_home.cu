@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "optimized/move.cuh"
+#include "optimized/tiled_rows.h"
 #include "reference/partial.h"
 
 namespace ringside::move {
@@ -53,15 +54,21 @@ __global__ void shard_kernel(RowMap map, GlobalArray from, int columns, To* to) 
   });
 }
 
+// Of home buffers, float32.
+__device__ int64_t home_offset(int64_t row, int head, int d, int heads, int columns,
+                               bool in_tiles) {
+  return in_tiles ? tiled_offset(row, head, d, heads, columns) : (row * heads + head) * columns + d;
+}
+
 template <int N, typename To>
-__global__ void unshard_kernel(RowMap map, const float* from, int columns, GlobalArray to,
-                               float of_nobody) {
+__global__ void unshard_kernel(RowMap map, const float* from, int columns, bool in_tiles,
+                               GlobalArray to, float of_nobody) {
   To* x = static_cast<To*>(to.matrix.data);
   for_each_pack<N>(map.home_of_global.size, to.heads, to.dim, [&](int global, int head, int d) {
     const int row = map.home_of_global.rows[global];
     To* place = x + offset_of(to.matrix, global, head) + d;
     if (row != kNobody) {
-      move_pack<N>(from + (int64_t{row} * to.heads + head) * columns + d, place);
+      move_pack<N>(from + home_offset(row, head, d, to.heads, columns, in_tiles), place);
     } else {
       Pack<float, N> y;
       for (int i = 0; i < N; ++i) y.of[i] = of_nobody;
@@ -96,14 +103,15 @@ __global__ void delta_kernel(RowMap map, GlobalArray dout, GlobalArray out, floa
   });
 }
 
-__global__ void merge_sinks_kernel(RowMap map, Sinks sinks, Results home, int dim) {
+__global__ void merge_sinks_kernel(RowMap map, Sinks sinks, Results home, int dim, bool in_tiles) {
   const int first = blockIdx.x * (kThreads / kLanes);
   const int rows = min(kThreads / kLanes, map.global_of_home.size - first);
   for_each_cell(rows, sinks.heads, [&](int row, int head) {
     if (map.global_of_home.rows[first + row] < 0) return;
     const int64_t cell = (int64_t{first} + row) * sinks.heads + head;
     const auto w = merge_weights(home.lse[cell], sinks.logits[head]);
-    for (int d = threadIdx.x % kLanes; d < dim; d += kLanes) home.out[cell * dim + d] *= w.a;
+    for (int d = threadIdx.x % kLanes; d < dim; d += kLanes)
+      home.out[home_offset(int64_t{first} + row, head, d, sinks.heads, dim, in_tiles)] *= w.a;
     __syncwarp();
     if (threadIdx.x % kLanes == 0) home.lse[cell] = w.lse;
   });
@@ -169,7 +177,7 @@ void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_
 }
 
 void unshard(const RowMap& map, const float* from, const GlobalArray& to, float of_nobody,
-             cudaStream_t stream) {
+             cudaStream_t stream, bool in_tiles) {
   const int rows = map.home_of_global.size;
   if (rows == 0) return;
   with_type(to.type, [&]<typename To>(To) {
@@ -177,7 +185,7 @@ void unshard(const RowMap& map, const float* from, const GlobalArray& to, float 
     const bool packs = takes_packs(to, kPack);
     const unsigned blocks = blocks_of_packs(rows, to.heads, to.dim, packs ? kPack : 1);
     (packs ? unshard_kernel<kPack, To> : unshard_kernel<1, To>)<<<blocks, kThreads, 0, stream>>>(
-        map, from, to.columns_at_home(), to, of_nobody);
+        map, from, to.columns_at_home(), in_tiles, to, of_nobody);
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }
@@ -194,11 +202,12 @@ void delta(const RowMap& map, const GlobalArray& dout, const GlobalArray& out, f
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim,
+void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim, bool in_tiles,
                  cudaStream_t stream) {
   const int rows = map.global_of_home.size;
   if (rows == 0) return;
-  merge_sinks_kernel<<<blocks_of_rows(rows), kThreads, 0, stream>>>(map, sinks, home, dim);
+  merge_sinks_kernel<<<blocks_of_rows(rows), kThreads, 0, stream>>>(map, sinks, home, dim,
+                                                                    in_tiles);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

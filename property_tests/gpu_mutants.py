@@ -2,7 +2,7 @@
 
 The faults are data (mutants_of_kernels.py). Each gets a copy of the sources; only the objects that
 its file goes into are compiled again, by the commands of the healthy build, and linked in front of
-the others. All are compiled at once, two at a time are tested, until the first red test: the C++
+the others. All are compiled at once, six at a time are tested, until the first red test: the C++
 conformance test, then some property tests. A fault that no test notices has survived: exit 1.
 """
 
@@ -27,21 +27,22 @@ from mutants_of_kernels import MUTANTS_OF_KERNELS
 
 SOURCES = ("reference", "optimized", "bindings")
 TEST = "optimized/ringside_optimized_test"
+# Quick ones first; the many cells of the last find little that the others do not.
 PROPERTIES = (
     "test_cuda_attention.py::test_options_agree_with_the_cpu",
     "test_cuda_attention.py::test_a_sink_enters_rows_that_see_nothing",
     "test_cuda_arrays.py::test_strided_arrays_need_no_copy",
-    "test_cuda_arrays.py::test_results_are_the_same_bits_from_run_to_run",
-    "test_cuda_attention.py::test_every_cell_agrees_on_documents_longer_than_a_block",
-    "test_cuda_attention.py::test_lengths_around_the_tiles_agree_for_every_head_dimension",
-    "test_cuda_device_plan.py::test_every_cell_of_documents_longer_than_a_block",
-    "test_cuda_device_plan.py::test_many_sequences[2500]",
     "test_cuda_device_plan.py::test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so",
     "test_cuda_device_plan.py::test_a_captured_graph_replays_other_lengths_without_a_synchronization",
+    "test_cuda_device_plan.py::test_many_sequences[2500]",
+    "test_cuda_attention.py::test_lengths_around_the_tiles_agree_for_every_head_dimension",
     "test_cuda_attention.py::test_any_plan_agrees_with_the_cpu",
+    "test_cuda_arrays.py::test_results_are_the_same_bits_from_run_to_run",
+    "test_cuda_device_plan.py::test_every_cell_of_documents_longer_than_a_block",
+    "test_cuda_attention.py::test_every_cell_agrees_on_documents_longer_than_a_block",
 )
 TIMEOUT = 300  # seconds for one suite; a kernel may hang
-TESTED_AT_ONCE = 2
+TESTED_AT_ONCE = 6
 
 
 class Verdict(NamedTuple):
@@ -141,7 +142,7 @@ def red_test(test: Path, package: Path) -> str:
 
 def red_conformance(test: Path) -> str:
     code, output = run([str(test), "--gtest_fail_fast"], ROOT, TIMEOUT, lambda: None)
-    if "[  SKIPPED ]" in output:
+    if not code and "[  SKIPPED ]" in output:  # after a red test the others are skipped, too
         raise Failure(f"the conformance test was skipped, nothing was tested\n{output[:600]}")
     if not code:
         return ""

@@ -30,7 +30,8 @@ struct Segment {
  private:
   RINGSIDE_HD int first_at_or_after(int position) const {
     if (position <= pos) return 0;
-    const int i = (position - pos - 1) / stride + 1;  // rounds up without overflow
+    // Rounds up without overflow. Most strides are 1, and division is slow on a GPU.
+    const int i = stride == 1 ? position - pos : (position - pos - 1) / stride + 1;
     return i < len ? i : len;
   }
 };
