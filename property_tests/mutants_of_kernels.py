@@ -103,10 +103,10 @@ MUTANTS_OF_KERNELS = [
         "all = some;",
     ),
     Mutant(
-        "mma: values are used before their copy has landed",
+        "mma: keys are used before their copy has landed",
         MMA_FORWARD,
-        "wait_for_copies();\n    __syncthreads();  // V is there, K is used up",
-        "__syncthreads();  // V is there, K is used up",
+        "wait_for_copies();\n    __syncthreads();  // K is there, V is used up",
+        "__syncthreads();  // K is there, V is used up",
     ),
     Mutant(
         "mma: the next keys overwrite those in use",
@@ -181,10 +181,46 @@ MUTANTS_OF_KERNELS = [
         "base + C::kAtDs + stage * C::kScoreBytes, base);",
     ),
     Mutant(
+        "mma: a row goes on from its output as if it had seen nothing",
+        MMA_FORWARD,
+        "softmax.sum[m][half] = some[m][half] && lane % 4 == 0 ? 1 : 0;",
+        "softmax.sum[m][half] = 0;",
+    ),
+    Mutant(
+        "mma: a row goes on from its output without the softmax scale",
+        MMA_FORWARD,
+        "softmax.top[m][half] = lse * unfolded;",
+        "softmax.top[m][half] = lse;",
+    ),
+    Mutant(
+        "mma: tiles of accumulators overlap from head to head",
+        "optimized/tiled_rows.h",
+        "(row / kTileSide * heads + head) * kTileSide * dim",
+        "(row / kTileSide * heads + head) * dim",
+    ),
+    Mutant(
+        "a launch into gradients that are not empty overwrites them",
+        BACKWARD,
+        "    is_first_ = false;\n",
+        "",
+    ),
+    Mutant(
+        "gradients that come home late are forgotten",
+        BACKWARD,
+        "      late_ = true;\n",
+        "",
+    ),
+    Mutant(
+        "a launch after the first starts its results again",
+        FORWARD,
+        "    is_first_ = false;\n",
+        "",
+    ),
+    Mutant(
         "mma: rows that are not there have a largest score",
         MMA_FORWARD,
-        "if (16 * m + 8 * half < rows) result",
-        "if (rows > -999) result",
+        "if (16 * m + 8 * half < rows) highest",
+        "if (rows > -999) highest",
     ),
     Mutant(
         "float32: max_logit by resident head",
@@ -220,8 +256,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "a sink takes nothing from the output",
         HOME,
-        "home.out[cell * dim + d] *= w.a;",
-        "home.out[cell * dim + d] *= 1;",
+        "sinks.heads, dim, in_tiles)] *= w.a;",
+        "sinks.heads, dim, in_tiles)] *= 1;",
     ),
     Mutant(
         "delta is that of the first row of a block",

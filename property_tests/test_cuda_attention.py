@@ -149,6 +149,29 @@ def test_the_largest_logit_of_each_head_is_the_cpus(scale, dtype, comm):
     assert np.abs(to_host(got) - want).max() <= 4e-6 * scale_of(want)  # as lse: a float32 product
 
 
+@pytest.mark.parametrize("cp_size", [1, 4])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_largest_of_negative_logits_is_negative(dtype, cp_size):
+    """Rows that fill up a block have scores of 0, which nobody asked for."""
+    case = Case(rs.PackedLayout([0, 300, 301, 460]), cp_size=cp_size, num_heads=2, head_dim=64)
+    arrays = case.arrays()
+    q, k, v = rounded(arrays._replace(q=np.abs(arrays.q), k=-np.abs(arrays.k)), dtype)[:3]
+    plan, x = case.plan(), [to_device(x, dtype) for x in (q, k, v)]
+    *_, want = plan.attention(q, k, v, return_max_logit=True)
+    *_, got = plan.attention(*x, backend="cuda", return_max_logit=True)
+    assert (want < 0).all()
+    assert np.abs(to_host(got) - want).max() <= 4e-6 * scale_of(want)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+@pytest.mark.parametrize("cp_size", [1, 2])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_blocks_that_see_nothing_and_blocks_that_nobody_sees_hold_zeros(dtype, cp_size, mask):
+    layout = rs.PackedLayout.from_lengths
+    lengths = [300, 20, 0, 400, 200], [20, 300, 400, 0, 200]
+    check(Case(*map(layout, lengths), mask=mask, cp_size=cp_size, head_dim=64), dtype)
+
+
 def test_a_head_that_sees_nothing_has_no_largest_logit():
     plan = rs.plan(rs.PackedLayout([0, 0]), cp_size=2, num_heads=3)
     x = to_device(np.zeros((0, 3, 8)))
