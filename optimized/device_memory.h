@@ -70,8 +70,13 @@ class DeviceTables {
             static_cast<int>(size)};
   }
 
-  // Allocates what was reserved; at() is then good for it.
-  void allocate() { reserved_ = DeviceMemory(reserved_arena_.bytes()); }
+  // Allocates what was reserved, zeros: kernels look at rows before they know how many there are.
+  // at() is then good for it.
+  void allocate() {
+    reserved_ = DeviceMemory(reserved_arena_.bytes());
+    RINGSIDE_CUDA(cudaMemset(reserved_.data(), 0, static_cast<size_t>(reserved_arena_.bytes())));
+    RINGSIDE_CUDA(cudaStreamSynchronize(nullptr));
+  }
 
   void upload() {
     device_ = DeviceMemory(static_cast<int64_t>(host_.size()));
