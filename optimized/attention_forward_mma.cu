@@ -4,8 +4,8 @@
 // segment) and one head; each warp owns 16 or 32 of the rows, keeps their output in registers and
 // walks over the key blocks that the item sees, across all segments: scores = Q K^T, online softmax
 // in powers of two, output += P V with P straight from registers. V arrives by cp.async while the
-// scores are computed, the next K while they are weighed. In the end the result is merged into the
-// float32 accumulators.
+// scores are computed, the next K while they are weighed. Rows that an earlier launch has seen go
+// on from their float32 accumulators.
 //
 // Heads are the slow axis of the grid: what runs at one time shares keys and values in L2, and the
 // heads of a group follow each other.
@@ -21,10 +21,18 @@
 //   d192: two blocks of 64 rows a multiprocessor, not one of 128              tail 281 -> 315
 //   the same at d256: worse, not kept                                         tail 297 -> 291
 //   two stages of K and V: not worth its code, not kept        d128 366 -> 370, d64 334 -> 336
-//   accumulators read at once, not between writes    a ring of 4, 16 x 4k causal: 5.2 -> 3.9 ms
-//   accumulators called into L2 beforehand; written through shared memory, a row an access; added
-//   to without being read; keys two blocks ahead called into L2: not worth it, not kept
-//   (3.9, 4.0, 3.8, 4.4 ms; without any accumulators 3.4, without a ring 3.1)
+//
+// A ring of 4 under zigzag, all ranks, in milliseconds (16 x 4k causal, 16 heads, d128; one
+// rank 3.1 without a ring, 3.3 if nothing is accumulated):
+//
+//   merged in the end, read and written by turns                                          5.2
+//     -> all reads of a row first                                                         3.9
+//     -> read in the beginning, beside the first keys, and gone on from                   3.9
+//     -> in tiles of 8 x 8; first launches read nothing; items loaded at once             3.7
+//   merged in the end, and: called into L2 beforehand; through shared memory, a row an
+//   access; added to without being read: not kept                               3.9, 4.0, 3.8
+//   read in the beginning 16 bytes a lane: in registers, where they wait, neighbours lie
+//   apart; by swaps with neighbours, in any order of columns: not kept               5.1, 4.6
 #include "optimized/attention_mma.cuh"
 #include "optimized/tiled_rows.h"
 
