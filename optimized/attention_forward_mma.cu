@@ -124,11 +124,11 @@ struct OnlineSoftmax {
       }
   }
 
- private:
   // The old maximum serves until a row outgrows it by 2^8: weights stay far from overflow, the
   // common factor cancels in the end, and most blocks need no pass over the output.
-  static constexpr float kSlack = 8;
+  static constexpr int kSlack = 8;
 
+ private:
   __device__ static float row_top(const Accumulator (&scores)[C::kKeys / 8], int half) {
     float result = -INFINITY;
 #pragma unroll
@@ -174,12 +174,16 @@ struct Accumulators {
 };
 
 // A warp's rows as earlier launches left them: normalised output, and lse (-inf: saw nothing). The
-// softmax goes on as if a first key had had that score and that value.
+// softmax goes on as if a first key had had that score and that value. Its weight is not 1 but
+// 2^kSlack, as large as weights become: later ones, a key among all before it, are far smaller, and
+// in float16 they would lose digits where a row has seen 10,000 keys.
 template <typename C>
 __device__ void resume(const ForwardArguments& arguments, const WorkItem& item, int head,
                        int warp_row, OnlineSoftmax<C>& softmax, typename C::Output& output) {
   const AttentionShape& shape = arguments.shape;
   const float unfolded = 1 / folded_scale(shape);
+  constexpr float kWeight = 1 << OnlineSoftmax<C>::kSlack;
+  const float log_weight = OnlineSoftmax<C>::kSlack / kLog2E;
   const int lane = threadIdx.x % 32;
   bool some[C::kM][2];
 #pragma unroll
@@ -191,8 +195,8 @@ __device__ void resume(const ForwardArguments& arguments, const WorkItem& item, 
       const bool inside = row < item.end;
       const float lse = inside ? arguments.lse[physical * shape.num_heads + head] : -INFINITY;
       some[m][half] = lse != -INFINITY;
-      softmax.top[m][half] = lse * unfolded;
-      softmax.sum[m][half] = some[m][half] && lane % 4 == 0 ? 1 : 0;
+      softmax.top[m][half] = (lse - log_weight) * unfolded;
+      softmax.sum[m][half] = some[m][half] && lane % 4 == 0 ? kWeight : 0;
       const Accumulators from(arguments, physical, head, lane % 4 * 2);
 #pragma unroll
       for (int n = 0; n < C::kV / 8; ++n) {
@@ -200,14 +204,14 @@ __device__ void resume(const ForwardArguments& arguments, const WorkItem& item, 
         output[m][n][2 * half] = two.x, output[m][n][2 * half + 1] = two.y;
       }
     }
-    // A product with 1, to wait for all of it here: a load that is open takes one of six
-    // scoreboards from the loop, 3 % of its time.
 #pragma unroll
   for (int m = 0; m < C::kM; ++m)
 #pragma unroll
     for (int n = 0; n < C::kV / 8; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) output[m][n][i] *= some[m][i / 2] ? 1 : 0;
+      for (int i = 0; i < 4; ++i)
+        // All loads are waited for here: an open one takes a scoreboard of six from the loop, 3 %.
+        output[m][n][i] = some[m][i / 2] ? kWeight * output[m][n][i] : 0;
 }
 
 // Writes a warp's rows: final ones in T, with zeros where nothing was seen; others where something

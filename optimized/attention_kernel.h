@@ -5,7 +5,8 @@
 // nothing to the host. Results are merged into float32 accumulators, so that the steps of a plan
 // need no further pass:
 //
-//   out, lse   merged (partial.h): a row that the launch does not see keeps what it had
+//   out, lse   merged (partial.h): a row that the launch does not see keeps what it had, but for
+//              the rounding of lse
 //   dq, dk, dv added to
 //
 // Where one launch is all there is, a family may write final results in the operands' type instead,
@@ -53,7 +54,7 @@ struct ScoreOptions {
 struct ForwardArguments {
   AttentionShape shape;
   DeviceMatrix q, k, v;  // resident buffers
-  DeviceMatrix out;      // float32 [rows_q, heads, head_dim_v], merged into; 0 where lse is -inf
+  DeviceMatrix out;      // float32 [rows_q, heads, head_dim_v], merged into
   float* lse = nullptr;  // float32 [rows_q, heads], merged into
   WorkList work;         // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;

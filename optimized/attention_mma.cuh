@@ -86,9 +86,6 @@ __device__ inline float quad_sum(float x) {  // over the four lanes that share a
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// Of two neighbouring groups of 8 columns, the first of the four that a lane has after a swap.
-__device__ inline int column_of_four(int lane) { return lane % 2 * 8 + lane % 4 / 2 * 4; }
-
 // put(row, column, a, b, c, d) for a warp's rows, four columns at a time: neighbouring lanes swap
 // halves of two groups of columns, so that each holds four neighbours.
 template <int Dim, int Warps, int M, int N, typename Put>
@@ -96,7 +93,7 @@ __device__ inline void for_each_four(int rows, int dim, int warp_row, int first_
                                      const Accumulator (&sum)[M][N], Put put) {
   const int lane = threadIdx.x % 32;
   const bool odd = lane % 2;
-  const int lane_column = first_column + column_of_four(lane);
+  const int lane_column = first_column + (odd ? 8 : 0) + lane % 4 / 2 * 4;
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll

@@ -30,7 +30,7 @@ struct CudaProgram::Parts {
   KernelFamily family;
   ProgramTables tables;
   bool in_place;      // kernels work on the caller's arrays
-  bool out_in_tiles;  // results at home do, see tiled_rows.h
+  bool out_in_tiles;  // results at home lie as tiled_rows.h says
   ForwardPlaces forward;
   BackwardPlaces backward;
 

@@ -139,11 +139,14 @@ class Wrong(AssertionError):
         return self.text
 
 
-def check(case: Case, dtype: str = "float32", **keywords: Any) -> None:
-    """Forward and backward on the GPU agree with the CPU."""
+def check(
+    case: Case, dtype: str = "float32", *, plan: rs.Plan | None = None, **keywords: Any
+) -> None:
+    """Forward and backward on the GPU agree with the CPU; by the case's plan, or by another."""
     options = Options(softmax_scale=case.softmax_scale, **keywords)
     arrays = rounded(case.arrays(), dtype)
-    plan, run = case.plan(), OnGpu(dtype, options, deterministic=case.seed % 2 == 0)
+    plan = plan or case.plan()
+    run = OnGpu(dtype, options, deterministic=case.seed % 2 == 0)
     q, k, v, dout = arrays
     out, lse = run.forward(plan, q, k, v)
     gpu = Results(out, lse, *run.backward(plan, dout, q, k, v, out, lse))

@@ -183,14 +183,14 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: a row goes on from its output as if it had seen nothing",
         MMA_FORWARD,
-        "softmax.sum[m][half] = some[m][half] && lane % 4 == 0 ? 1 : 0;",
+        "softmax.sum[m][half] = some[m][half] && lane % 4 == 0 ? kWeight : 0;",
         "softmax.sum[m][half] = 0;",
     ),
     Mutant(
         "mma: a row goes on from its output without the softmax scale",
         MMA_FORWARD,
-        "softmax.top[m][half] = lse * unfolded;",
-        "softmax.top[m][half] = lse;",
+        "softmax.top[m][half] = (lse - log_weight) * unfolded;",
+        "softmax.top[m][half] = lse - log_weight;",
     ),
     Mutant(
         "mma: tiles of accumulators overlap from head to head",

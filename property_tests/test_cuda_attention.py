@@ -5,6 +5,7 @@ import pytest
 import ringside as rs
 from assertions import noted, scale_of
 from cuda_cases import DTYPES, cases_run, check, needs_gpu, rounded, to_device, to_host
+from half_steps import in_half_steps
 from hypothesis import example, given
 from hypothesis import strategies as st
 from ringside.testing import Case, strategies
@@ -130,6 +131,31 @@ def test_options_agree_with_the_cpu(dtype, options, comm):
         ),
         dtype, **options,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("comm", rs.COMMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_steps_that_exchange_nothing_go_on_where_the_one_before_ended(dtype, comm):
+    case = Case(
+        rs.PackedLayout([0, 300, 301, 460], [0, 304, 306, 471]), mask=rs.Mask.causal(), cp_size=4,
+        comm=comm, a2a_size=2 if comm == "a2a+p2p" else None, num_heads=4, num_kv_heads=2,
+    )  # fmt: skip
+    check(case, dtype, plan=in_half_steps(case.plan()))
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("scale", [1e-31, 1e-29])
+def test_scales_near_zero_have_no_reciprocal(scale, dtype):
+    layout = rs.PackedLayout([0, 300, 301, 460])
+    check(Case(layout, cp_size=4, head_dim=64, softmax_scale=scale), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("cp_size", [1, 8])
+def test_a_key_among_a_hundred_thousand_keeps_its_digits(cp_size, dtype):
+    """Its weight is 1e-5, below the normal numbers of float16 if all weights sum to 1."""
+    queries, keys = rs.PackedLayout([0, 64]), rs.PackedLayout([0, 131_072])
+    check(Case(queries, keys, cp_size=cp_size, head_dim=32), dtype)
 
 
 @pytest.mark.parametrize("comm", rs.COMMS)

@@ -3,6 +3,7 @@
 import numpy as np
 import ringside as rs
 from assertions import noted
+from half_steps import in_half_steps
 from hypothesis import given
 from hypothesis import strategies as st
 from independent import visible_pairs
@@ -62,6 +63,19 @@ def test_json_and_back_is_the_same_plan(case):
     again = rs.Plan.from_json(plan.to_json())
     assert again == plan
     assert again.to_json() == plan.to_json()
+
+
+@given(CASES)
+def test_steps_cut_in_two_are_proved_and_give_the_same(case):
+    plan, arrays = case.plan(), case.arrays()
+    halves = in_half_steps(plan)
+    assert halves.verify().pairs == plan.verify().pairs
+    (out, lse), (want, want_lse) = (p.attention(*arrays[:3]) for p in (halves, plan))
+    np.testing.assert_allclose(out, want, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(lse, want_lse, rtol=0, atol=1e-12)
+    saved = (arrays.dout, *arrays[:3], want, want_lse)
+    for got, expected in zip(*(p.attention_backward(*saved) for p in (halves, plan)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)
 
 
 # --- user segments

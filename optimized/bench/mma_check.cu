@@ -61,10 +61,11 @@ WorkList build(const std::vector<Segment>& own, const std::vector<Segment>& part
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<WorkItem> ordered;
   for (const auto& [cost, item] : items) ordered.push_back(item);
-  list.items = to_device(ordered);
   list.partners = to_device(sorted);
   list.num_items = to_device(std::vector<int32_t>{int32_t(ordered.size())});
-  list.max_items = ordered.size() + 3;  // capacity: some blocks find nothing to do
+  ordered.resize(ordered.size() + 3);  // capacity: some blocks find nothing to do
+  list.items = to_device(ordered);
+  list.max_items = ordered.size();
   return list;
 }
 
