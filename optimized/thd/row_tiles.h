@@ -12,9 +12,10 @@
 
 namespace ringside::thd {
 
-// Tuned together: bytes in flight, and blocks on a multiprocessor. Of the H200's own copy rate, 16 x
-// 4,096 rows of 16 x 64 bfloat16 to 8 ranks, and 16,384 ragged sequences of 16 heads: 0.94 and 0.85;
-// 128 x 4 units 0.93 and 0.84, 128 x 2 0.85 and 0.83, 256 x 4 0.88 and 0.83, 512 x 2 0.90 and 0.80.
+// Tuned together: bytes in flight, and blocks on a multiprocessor. Of the H200's own copy rate, 16
+// x 4,096 rows of 16 x 64 bfloat16 to 8 ranks, and 16,384 ragged sequences of 16 heads: 0.94 and
+// 0.85; 128 x 4 units 0.93 and 0.84, 128 x 2 0.85 and 0.83, 256 x 4 0.88 and 0.83, 512 x 2 0.90 and
+// 0.80.
 inline constexpr int kRowThreads = 128, kRowUnroll = 3;
 inline constexpr int kTileUnits = kRowThreads * kRowUnroll;
 
