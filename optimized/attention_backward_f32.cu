@@ -172,6 +172,7 @@ cudaError_t launch_backward(const BackwardArguments& a, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t backward(const BackwardArguments& a, cudaStream_t stream) {
+  if (a.is_final) return cudaErrorInvalidValue;  // see float32_family()
   switch (padded_dim(a.shape)) {
     case 64:
       return launch_backward<64>(a, stream);

@@ -162,6 +162,7 @@ cudaError_t launch_forward(const ForwardArguments& a, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t forward(const ForwardArguments& a, cudaStream_t stream) {
+  if (a.out_in_tiles || a.is_final) return cudaErrorInvalidValue;  // see float32_family()
   switch (padded_dim(a.shape)) {
     case 64:
       return launch_forward<64>(a, stream);
