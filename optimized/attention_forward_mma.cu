@@ -28,11 +28,16 @@
 //   merged in the end, read and written by turns                                          5.2
 //     -> all reads of a row first                                                         3.9
 //     -> read in the beginning, beside the first keys, and gone on from                   3.9
-//     -> in tiles of 8 x 8; first launches read nothing; items loaded at once             3.7
-//   merged in the end, and: called into L2 beforehand; through shared memory, a row an
-//   access; added to without being read: not kept                               3.9, 4.0, 3.8
-//   read in the beginning 16 bytes a lane: in registers, where they wait, neighbours lie
-//   apart; by swaps with neighbours, in any order of columns: not kept               5.1, 4.6
+//     -> in tiles of 8 x 8; first launches read nothing; items loaded at once             3.8
+//     -> row after row, past L1, and little kept over the loop                            3.6
+//   not kept, merged in the end, and: called into L2 beforehand; through shared memory, a
+//   row an access; there by cp.async beside the keys; added to without being read
+//                                                                     3.9, 4.0, 3.9, 3.8
+//   not kept, read in the beginning: 16 bytes a lane, in registers, where they wait,
+//   neighbours lie apart; by swaps with neighbours, in any order of columns      5.1, 4.6
+//   not kept: called into L2 an item ahead; every second block of threads begins later; a
+//   block goes on with further heads, whose first keys come early (the loop loses registers)
+//                                                                     3.8, 3.8, 3.9
 #include "optimized/attention_mma.cuh"
 #include "optimized/tiled_rows.h"
 
@@ -75,7 +80,30 @@ struct Config {
   using Output = Accumulator[kM][kV / 8];
 };
 
-// The running softmax of a lane's rows (m, half): row 16 m + 8 half + lane / 4 of its warp.
+// threadIdx.x, for what happens once an item: what follows from it is computed where it is needed,
+// and takes no register (or a place in memory, to be fetched again) from the loop between.
+__device__ inline int fresh_thread() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
+// A lane's rows (m, half): row 16 m + 8 half + lane / 4 of its warp, here by index 2 m + half.
+template <typename C>
+struct LaneRows {
+  static constexpr int kRows = 2 * C::kM;
+  int64_t first;  // of the resident buffer; the next ones are 8 behind each other
+  int left;       // rows of the item from the first on
+
+  __device__ explicit LaneRows(const WorkItem& item) {
+    const int thread = fresh_thread(), row = thread / 32 * 16 * C::kM + thread % 32 / 4;
+    first = int64_t{item.own.row} + item.begin + row;
+    left = item.end - item.begin - row;
+  }
+  __device__ bool has(int index) const { return 8 * index < left; }
+};
+
+// The running softmax of a lane's rows.
 template <typename C>
 struct OnlineSoftmax {
   // The maximum that weights are relative to, before scaling; a lane's own columns' share of the
@@ -95,9 +123,8 @@ struct OnlineSoftmax {
   __device__ explicit OnlineSoftmax(bool with_highest) : slack(with_highest ? -INFINITY : kSlack) {}
 
   // Turns scores into weights exp2(scale_log2 * (score - top)) and keeps output and sum in step.
-  // `rows` are there from the lane's first on.
   __device__ void update(typename C::Scores& scores, typename C::Output& output, float scale_log2,
-                         int rows) {
+                         const WorkItem& item, int warp_row) {
     float block_top[C::kM][2];
     bool outgrown = false;
 #pragma unroll
@@ -107,7 +134,7 @@ struct OnlineSoftmax {
         block_top[m][half] = row_top(scores[m], half);
         outgrown |= (block_top[m][half] - top[m][half]) * scale_log2 > slack;
       }
-    if (__any_sync(~0u, outgrown)) raise(block_top, output, scale_log2, rows);
+    if (__any_sync(~0u, outgrown)) raise(block_top, output, scale_log2, item, warp_row);
 #pragma unroll
     for (int m = 0; m < C::kM; ++m)
 #pragma unroll
@@ -139,7 +166,8 @@ struct OnlineSoftmax {
   }
 
   __device__ void raise(const float (&block_top)[C::kM][2], typename C::Output& output,
-                        float scale_log2, int rows) {
+                        float scale_log2, const WorkItem& item, int warp_row) {
+    const int rows = item.end - item.begin - warp_row - static_cast<int>(threadIdx.x) % 32 / 4;
 #pragma unroll
     for (int m = 0; m < C::kM; ++m)
 #pragma unroll
@@ -157,98 +185,123 @@ struct OnlineSoftmax {
   }
 };
 
-// Where a row of a head has its accumulators from a column on; 8 columns on, they lie `step`
-// further.
-struct Accumulators {
-  float* begin;
-  int step;
-
-  __device__ Accumulators(const ForwardArguments& arguments, int64_t row, int head, int column) {
-    const int heads = arguments.shape.num_heads, dim = arguments.shape.head_dim_v;
-    begin = arguments.out_in_tiles ? static_cast<float*>(arguments.out.data) +
-                                         tiled_offset(row, head, column, heads, dim)
-                                   : row_of<float>(arguments.out, row, head) + column;
-    step = arguments.out_in_tiles ? kTileCells : 8;
+// visit(n) for the groups of 8 columns of a row, dim / 8 of them: all that are compiled, as a rule,
+// and then none is asked for.
+template <typename C, typename Visit>
+__device__ void for_each_group(int dim, Visit visit) {
+  if (dim == C::kV) {
+#pragma unroll
+    for (int n = 0; n < C::kV / 8; ++n) visit(n);
+  } else {
+#pragma unroll
+    for (int n = 0; n < C::kV / 8; ++n)
+      if (8 * n < dim) visit(n);
   }
-  __device__ float2& operator[](int n) const { return reinterpret_cast<float2&>(begin[n * step]); }
-};
+}
 
-// A warp's rows as earlier launches left them: normalised output, and lse (-inf: saw nothing). The
-// softmax goes on as if a first key had had that score and that value. Its weight is not 1 but
-// 2^kSlack, as large as weights become: later ones, a key among all before it, are far smaller, and
-// in float16 they would lose digits where a row has seen 10,000 keys.
+// visit(two accumulators, index of a lane's row, n) for the rows that are wanted: where `out` has a
+// head's. Row after row, as each has one address, in tiles as in plain rows: addresses by turns
+// share registers, and stores wait for each other.
+template <typename C, typename Visit>
+__device__ void for_each_accumulator(const ForwardArguments& arguments, const LaneRows<C>& rows,
+                                     const bool (&wanted)[2 * C::kM], int head, Visit visit) {
+  const int heads = arguments.shape.num_heads, dim = arguments.shape.head_dim_v;
+  const int column = fresh_thread() % 4 * 2;
+  const auto visit_rows = [&](float* begin, auto of_group) {
+    constexpr int kStep = decltype(of_group)::value;  // from a group to the next
+#pragma unroll
+    for (int i = 0; i < rows.kRows; ++i) {
+      float* row = begin + 8 * i * arguments.out.row_stride;
+      if (wanted[i])
+        for_each_group<C>(dim,
+                          [&](int n) { visit(reinterpret_cast<float2&>(row[n * kStep]), i, n); });
+    }
+  };
+  if (arguments.out_in_tiles)
+    visit_rows(static_cast<float*>(arguments.out.data) +
+                   tiled_offset(rows.first, head, column, heads, dim),
+               std::integral_constant<int, kTileCells>());
+  else
+    visit_rows(row_of<float>(arguments.out, rows.first, head) + column,
+               std::integral_constant<int, 8>());
+}
+
+// A warp's rows as earlier launches left them: normalised output, and lse; (0, -inf) saw nothing.
+// The softmax goes on as if a first key had had that score and that value. In float16 its weight is
+// not 1 but 2^kSlack, as large as weights become: later ones, a key among all before it, are far
+// smaller, and where a row has seen 10,000 keys they would lose digits. bfloat16 loses none.
+//
+// Accumulators pass by the L1 cache (ld.cg, st.cg), where the loop's spilled registers lie.
 template <typename C>
-__device__ void resume(const ForwardArguments& arguments, const WorkItem& item, int head,
-                       int warp_row, OnlineSoftmax<C>& softmax, typename C::Output& output) {
+__device__ void resume(const ForwardArguments& arguments, const LaneRows<C>& rows, int head,
+                       OnlineSoftmax<C>& softmax, typename C::Output& output) {
   const AttentionShape& shape = arguments.shape;
   const float unfolded = 1 / folded_scale(shape);
-  constexpr float kWeight = 1 << OnlineSoftmax<C>::kSlack;
-  const float log_weight = OnlineSoftmax<C>::kSlack / kLog2E;
-  const int lane = threadIdx.x % 32;
-  bool some[C::kM][2];
+  constexpr int kPower = std::is_same_v<typename C::T, __half> ? OnlineSoftmax<C>::kSlack : 0;
+  constexpr float kWeight = 1 << kPower;
+  const float* lse_of_first = arguments.lse + rows.first * shape.num_heads + head;
+  float lse[rows.kRows];
+  bool there[rows.kRows];
 #pragma unroll
-  for (int m = 0; m < C::kM; ++m)
+  for (int i = 0; i < rows.kRows; ++i) {
+    there[i] = rows.has(i);
+    lse[i] = there[i] ? lse_of_first[8 * i * shape.num_heads] : -INFINITY;
+  }
+  clear(output);
+  for_each_accumulator<C>(arguments, rows, there, head, [&](const float2& from, int i, int n) {
+    reinterpret_cast<float2&>(output[i / 2][n][i % 2 * 2]) = __ldcg(&from);
+  });
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = item.begin + warp_row + 16 * m + 8 * half + lane / 4;
-      const int64_t physical = int64_t{item.own.row} + row;
-      const bool inside = row < item.end;
-      const float lse = inside ? arguments.lse[physical * shape.num_heads + head] : -INFINITY;
-      some[m][half] = lse != -INFINITY;
-      softmax.top[m][half] = (lse - log_weight) * unfolded;
-      softmax.sum[m][half] = some[m][half] && lane % 4 == 0 ? kWeight : 0;
-      const Accumulators from(arguments, physical, head, lane % 4 * 2);
-#pragma unroll
-      for (int n = 0; n < C::kV / 8; ++n) {
-        const float2 two = inside && 8 * n < shape.head_dim_v ? from[n] : float2{0, 0};
-        output[m][n][2 * half] = two.x, output[m][n][2 * half + 1] = two.y;
-      }
-    }
+  for (int i = 0; i < rows.kRows; ++i) {
+    softmax.top[i / 2][i % 2] = (lse[i] - kPower / kLog2E) * unfolded;
+    softmax.sum[i / 2][i % 2] = lse[i] != -INFINITY && threadIdx.x % 4 == 0 ? kWeight : 0;
+  }
 #pragma unroll
   for (int m = 0; m < C::kM; ++m)
 #pragma unroll
     for (int n = 0; n < C::kV / 8; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        // All loads are waited for here: an open one takes a scoreboard of six from the loop, 3 %.
-        output[m][n][i] = some[m][i / 2] ? kWeight * output[m][n][i] : 0;
+      for (int i = 0; i < 4; ++i) output[m][n][i] *= kWeight;
 }
 
 // Writes a warp's rows: final ones in T, with zeros where nothing was seen; others where something
 // was seen.
 template <typename C>
-__device__ void finish(const ForwardArguments& arguments, const WorkItem& item, int head,
-                       int warp_row, const OnlineSoftmax<C>& softmax,
-                       const typename C::Output& output) {
+__device__ void finish(const ForwardArguments& arguments, const LaneRows<C>& rows, int head,
+                       const OnlineSoftmax<C>& softmax, const typename C::Output& output) {
   using T = typename C::T;
   const AttentionShape& shape = arguments.shape;
-  const int lane = threadIdx.x % 32, column = lane % 4 * 2;
+  float* lse_of_first = arguments.lse + rows.first * shape.num_heads + head;
+  float factor[rows.kRows];
+  bool writes[rows.kRows];
 #pragma unroll
-  for (int m = 0; m < C::kM; ++m)
+  for (int i = 0; i < rows.kRows; ++i) {
+    const float sum = quad_sum(softmax.sum[i / 2][i % 2]);
+    const float lse = softmax.top[i / 2][i % 2] * folded_scale(shape) + logf(sum);
+    const bool saw = rows.has(i) && sum != 0;
+    factor[i] = saw ? __fdividef(1, sum) : 0;
+    writes[i] = arguments.is_final ? rows.has(i) : saw;
+    if (saw && threadIdx.x % 4 == 0) lse_of_first[8 * i * shape.num_heads] = lse;
+  }
+  const auto result = [&](int i, int n) -> float2 {
+    const float* two = output[i / 2][n] + i % 2 * 2;
+    return {factor[i] * two[0], factor[i] * two[1]};
+  };
+  if (arguments.is_final) {
+    T* begin = row_of<T>(arguments.out, rows.first, head) + threadIdx.x % 4 * 2;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float sum = quad_sum(softmax.sum[m][half]), factor = sum != 0 ? 1 / sum : 0;
-      const int row = item.begin + warp_row + 16 * m + 8 * half + lane / 4;
-      const int64_t physical = int64_t{item.own.row} + row;
-      if (row >= item.end) continue;
-      if (sum != 0 && lane % 4 == 0)
-        arguments.lse[physical * shape.num_heads + head] =
-            softmax.top[m][half] * folded_scale(shape) + logf(sum);
-      if (arguments.is_final) {
-        T* to = row_of<T>(arguments.out, physical, head) + column;
-#pragma unroll
-        for (int n = 0; n < C::kV / 8; ++n)
-          if (8 * n < shape.head_dim_v)
-            *reinterpret_cast<uint32_t*>(to + 8 * n) =
-                pack<T>(factor * output[m][n][2 * half], factor * output[m][n][2 * half + 1]);
-      } else if (sum != 0) {
-        const Accumulators to(arguments, physical, head, column);
-#pragma unroll
-        for (int n = 0; n < C::kV / 8; ++n)
-          if (8 * n < shape.head_dim_v)
-            to[n] = {factor * output[m][n][2 * half], factor * output[m][n][2 * half + 1]};
-      }
+    for (int i = 0; i < rows.kRows; ++i) {
+      T* row = begin + 8 * i * arguments.out.row_stride;
+      if (writes[i])
+        for_each_group<C>(shape.head_dim_v, [&](int n) {
+          const float2 two = result(i, n);
+          reinterpret_cast<uint32_t&>(row[8 * n]) = pack<T>(two.x, two.y);
+        });
     }
+  } else {
+    for_each_accumulator<C>(arguments, rows, writes, head,
+                            [&](float2& to, int i, int n) { __stcg(&to, result(i, n)); });
+  }
 }
 
 // With the largest score of a warp's rows.
@@ -267,7 +320,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.work;
   const WorkItem& item = work.items[blockIdx.x];
-  if (!is_item(work, item)) return;
+  if (!(is_item(work, item) & is_sound(item))) return;
   const AttentionShape& shape = arguments.shape;
   const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
   const int warp_row = threadIdx.x / 32 * 16 * C::kM;
@@ -288,7 +341,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   OnlineSoftmax<C> softmax(arguments.max_logit != nullptr);
   typename C::Output output;
   if (kResumes) {
-    resume<C>(arguments, item, head, warp_row, softmax, output);
+    resume<C>(arguments, LaneRows<C>(item), head, softmax, output);
   } else {
     softmax.start(), clear(output);
   }
@@ -311,14 +364,13 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     if (next.valid()) load_k();
     apply_unfolded_scale(scores, shape);
     if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
-    softmax.update(scores, output, scale_log2,
-                   item.end - item.begin - warp_row - static_cast<int>(threadIdx.x) % 32 / 4);
+    softmax.update(scores, output, scale_log2, item, warp_row);
     typename C::Weights weights;
     as_left_operand<T>(weights, scores);
     multiply_columns<T, C::kV, 1>(output, weights, Tile<C::kV>::lane_down(v_tile));
   }
   wait_for_copies();  // of an item that meets nothing
-  finish<C>(arguments, item, head, warp_row, softmax, output);
+  finish<C>(arguments, LaneRows<C>(item), head, softmax, output);
   if (arguments.max_logit != nullptr) raise_max_logit(arguments, head, softmax.highest);
 }
 

@@ -129,8 +129,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: lse is off by the softmax scale",
         MMA_FORWARD,
-        "softmax.top[m][half] * folded_scale(shape) + logf(sum);",
-        "softmax.top[m][half] + logf(sum);",
+        "softmax.top[i / 2][i % 2] * folded_scale(shape) + logf(sum);",
+        "softmax.top[i / 2][i % 2] + logf(sum);",
     ),
     Mutant(
         "mma: one row behind the last is read",
@@ -183,14 +183,32 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: a row goes on from its output as if it had seen nothing",
         MMA_FORWARD,
-        "softmax.sum[m][half] = some[m][half] && lane % 4 == 0 ? kWeight : 0;",
-        "softmax.sum[m][half] = 0;",
+        "= lse[i] != -INFINITY && threadIdx.x % 4 == 0 ? kWeight : 0;",
+        "= 0;",
     ),
     Mutant(
         "mma: a row goes on from its output without the softmax scale",
         MMA_FORWARD,
-        "softmax.top[m][half] = (lse - log_weight) * unfolded;",
-        "softmax.top[m][half] = lse - log_weight;",
+        "= (lse[i] - kPower / kLog2E) * unfolded;",
+        "= lse[i] - kPower / kLog2E;",
+    ),
+    Mutant(
+        "mma: in float16 a row goes on with the weight of one key",
+        MMA_FORWARD,
+        "is_same_v<typename C::T, __half> ? OnlineSoftmax<C>::kSlack : 0;",
+        "is_same_v<typename C::T, float> ? OnlineSoftmax<C>::kSlack : 0;",
+    ),
+    Mutant(
+        "mma: the row behind an item's last is written",
+        MMA_FORWARD,
+        "return 8 * index < left;",
+        "return 8 * index <= left;",
+    ),
+    Mutant(
+        "mma: columns are written that a head does not have",
+        MMA_FORWARD,
+        "if (dim == C::kV) {",
+        "if (dim <= C::kV) {",
     ),
     Mutant(
         "mma: tiles of accumulators overlap from head to head",
