@@ -148,10 +148,11 @@ def test_tables_say_what_was_measured_what_was_missed_and_what_is_wrong(capsys):
     assert "2 of 3 goals met. The caption." in printed and "x: left out" in printed
 
 
-def run_command(monkeypatch, lines, *arguments):
+def run_command(monkeypatch, lines, *arguments, stopped=None):
     machine = {"gpu": "NVIDIA X1", "driver": "1.2", "commit": "abc", "date": "2026-11-21"}
     monkeypatch.setattr(_bench_gpu, "machine", lambda: machine)
     tasks = [_bench_gpu.Task("all", lambda: iter([*lines, "a note"]))]
+    tasks += [_bench_gpu.Task("stopped", stopped)] if stopped else []
     monkeypatch.setattr(_bench_gpu, "tasks", lambda sections, quick: tasks)
     return CliRunner().invoke(cli.app, ["bench", "gpu", *map(str, arguments)])
 
@@ -173,6 +174,16 @@ def test_a_fault_exits_with_1_and_is_written(monkeypatch, tmp_path):
     result = run_command(monkeypatch, LINES, "--csv", tmp_path / "new" / "x.csv")
     assert result.exit_code == 1 and "WRONG" in result.output
     assert "called a synchronizing operation" in (tmp_path / "new" / "x.csv").read_text()
+
+
+def test_a_run_that_is_stopped_leaves_what_it_measured(monkeypatch, tmp_path):
+    def stopped():
+        yield LINES[3]
+        raise KeyboardInterrupt
+
+    result = run_command(monkeypatch, LINES[:3], "--csv", tmp_path / "x.csv", stopped=stopped)
+    assert result.exit_code != 0
+    assert len((tmp_path / "x.csv").read_text().splitlines()) == 2 + 3
 
 
 def test_help_shows_an_example_that_parses(monkeypatch, tmp_path):

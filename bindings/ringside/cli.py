@@ -210,7 +210,10 @@ def gpu(
 
     Example: ringside bench gpu --section attention --quick --csv build/bench_gpu.csv
     """
-    tasks = _bench_gpu.tasks(section or (), quick=quick)
+    tasks, machine = _bench_gpu.tasks(section or (), quick=quick), _bench_gpu.machine()
+    if csv_path is not None and csv_path.is_dir():
+        csv_path /= _bench_gpu.file_name(machine["gpu"])
+    comment = "; ".join(f"{name} {value}" for name, value in machine.items())
     lines: list[_bench_gpu.Line] = []
     notes: list[str] = []
     with _report.progress() as progress:
@@ -222,12 +225,10 @@ def gpu(
                     notes.append(made)
                 else:
                     lines.append(made)
-    machine, rows = _bench_gpu.machine(), [line.to_dict() for line in lines]
+            rows = [line.to_dict() for line in lines]
+            _write_csv(csv_path, rows, comment)  # what is measured stays if the run is stopped
     _report.gpu_benchmarks(lines, notes, _bench_gpu.caption(quick))
     _write_json(json_path, machine | {"notes": notes, "results": rows})
-    if csv_path is not None and csv_path.is_dir():
-        csv_path /= _bench_gpu.file_name(machine["gpu"])
-    _write_csv(csv_path, rows, "; ".join(f"{name} {value}" for name, value in machine.items()))
     if any(line.fault for line in lines):
         raise typer.Exit(1)
 
