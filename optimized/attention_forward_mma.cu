@@ -29,7 +29,7 @@
 //     -> all reads of a row first                                                         3.9
 //     -> read in the beginning, beside the first keys, and gone on from                   3.9
 //     -> in tiles of 8 x 8; first launches read nothing; items loaded at once             3.8
-//     -> row after row, past L1, and little kept over the loop                            3.6
+//     -> row after row, past L1, and little kept over the loop                            3.5
 //   not kept, merged in the end, and: called into L2 beforehand; through shared memory, a
 //   row an access; there by cp.async beside the keys; added to without being read
 //                                                                     3.9, 4.0, 3.9, 3.8
