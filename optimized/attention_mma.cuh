@@ -182,13 +182,6 @@ __device__ inline bool is_item(const WorkList& work, const WorkItem& item) {
   return (blockIdx.x < *work.num_items) & (item.begin < item.end);
 }
 
-// True of every item. Who asks for it along with is_item has all of the item loaded at once.
-__device__ inline bool is_sound(const WorkItem& item) {
-  const Segment& own = item.own;
-  return (own.seq >= 0) & (own.pos >= 0) & (own.stride > 0) & (own.row >= 0) & (own.len > 0) &
-         (item.partner_begin <= item.partner_end) & (item.len_q > 0) & (item.len_k >= 0);
-}
-
 template <typename Kernel, typename Arguments>
 cudaError_t launch(Kernel kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
                    const Arguments& arguments) {

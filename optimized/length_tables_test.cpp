@@ -89,7 +89,10 @@ class HostTables {
           by_bucket.emplace_back(b, item);
     std::ranges::stable_sort(by_bucket, {}, &std::pair<int, WorkItem>::first);
     std::vector<WorkItem> items;
-    for (const auto& [bucket, item] : by_bucket) items.push_back(item);
+    for (const auto& [bucket, item] : by_bucket) {
+      EXPECT_TRUE(list.side == WorkSide::keys || is_sound(item));
+      items.push_back(item);
+    }
     return items;
   }
 

@@ -118,6 +118,7 @@ Pairs pairs_of_items(const Problem& problem, const HostWorkList& list, bool item
     const Segment& own = item.own;
     const SequenceMask mask{problem.mask, problem.layout_q.len(own.seq),
                             problem.layout_k.len(own.seq)};
+    EXPECT_TRUE(!items_are_queries || is_sound(item));
     for (int i = item.begin; i < item.end; ++i) EXPECT_TRUE(owned.insert(own.row + i).second);
     for (int p = item.partner_begin; p < item.partner_end; ++p) {
       const Segment& partner = list.partners[p];

@@ -129,6 +129,12 @@ MUTANTS_OF_PRIMITIVES = [
         "if (unit < array.units_of_row) return;",
         "if (unit <= array.units_of_row) return;",
     ),
+    Mutant(
+        "a block of queries of a one-token document is taken for none",
+        "optimized/work_list.h",
+        "(item.len_q > 0)",
+        "(item.len_q > 1)",
+    ),
     # --- rows
     Mutant(
         "the valid copy is a row short",
