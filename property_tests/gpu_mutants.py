@@ -9,6 +9,7 @@ conformance test, then some property tests. A fault that no test notices has sur
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shutil
@@ -55,6 +56,7 @@ class Verdict(NamedTuple):
     built: float = 0  # seconds
     tested: float = 0
     problem: str = ""
+    tried: bool = True  # False: time was up
 
 
 class Healthy:
@@ -177,11 +179,12 @@ def red_property(package: Path) -> str:
 class Trial:
     """Builds and tests mutants: compiling waits for a core, testing for a place on the GPU."""
 
-    def __init__(self, healthy: Healthy, folder: Path, jobs: int):
+    def __init__(self, healthy: Healthy, folder: Path, jobs: int, until: float):
         self.healthy, self.folder = healthy, folder
         self.compilers = ThreadPoolExecutor(jobs)
         self.places = threading.Semaphore(0)  # none until the healthy build has been tested
         self.stopped = False
+        self.until = until  # of time.monotonic()
 
     def verdict_on(self, mutant: Mutant) -> Verdict:
         begin, copy = time.monotonic(), Copy(mutant, self.healthy, self.folder)
@@ -192,6 +195,8 @@ class Trial:
             built = time.monotonic() - begin
             with self.places:
                 begin = time.monotonic()
+                if begin > self.until:
+                    return Verdict(built=built, tried=False)
                 killed_by = (
                     "built, not tested" if self.stopped else red_test(copy.test, copy.package)
                 )
@@ -222,13 +227,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--only", metavar="NAME", action="append", help="only faults whose name has NAME in it"
     )
     parser.add_argument("--build-only", action="store_true", help="see that they build; no GPU")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin no test after so many"
+    )
     parser.add_argument("--build", default=ROOT / "build/gpu", type=Path, help="the healthy build")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at once")
     return parser.parse_args(arguments)
 
 
 def print_line(mutant: Mutant, verdict: Verdict) -> None:
-    outcome = verdict.problem or verdict.killed_by or "SURVIVED"
+    untried = "" if verdict.tried else "not tried, time was up"
+    outcome = untried or verdict.problem or verdict.killed_by or "SURVIVED"
     times = f"{verdict.built:4.0f} s {verdict.tested:4.0f} s"
     print(f"{times}  {mutant.name}: {outcome}", flush=True)
 
@@ -264,11 +273,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.list:
         print("\n".join(f"{mutant.name}  [{mutant.file}]" for mutant in mutants))
         return 0
-    trial = Trial(Healthy(options.build.resolve()), ROOT / "build" / "gpu_mutants", options.jobs)
+    folder, until = ROOT / "build" / "gpu_mutants", begin + 60 * options.minutes
+    trial = Trial(Healthy(options.build.resolve()), folder, options.jobs, until)
     verdicts = try_all(mutants, trial, test=not options.build_only)
     done = sum(bool(verdict.killed_by) for verdict in verdicts)
     word, seconds = "built" if options.build_only else "killed", time.monotonic() - begin
-    print(f"{done} of {len(mutants)} {word} in {seconds:.0f} s")
+    untried = sum(not verdict.tried for verdict in verdicts)
+    left = f", {untried} not tried" if untried else ""
+    print(f"{done} of {len(mutants)} {word}{left}, in {seconds:.0f} s")
     return 0 if done == len(mutants) else 1
 
 
