@@ -7,6 +7,8 @@ F32_FORWARD = "optimized/attention_forward_f32.cu"
 F32_BACKWARD = "optimized/attention_backward_f32.cu"
 MMA = "optimized/attention_mma.cuh"
 MMA_FORWARD = "optimized/attention_forward_mma.cu"
+SOFTMAX = "optimized/online_softmax_mma.cuh"
+RESULTS = "optimized/forward_results_mma.cuh"
 MMA_BACKWARD = "optimized/attention_backward_mma.cu"
 MMA_QUERIES = "optimized/attention_backward_queries_mma.cu"
 TILE = "optimized/shared_tile.h"
@@ -116,19 +118,19 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "mma: the sum is not rescaled when the maximum grows",
-        MMA_FORWARD,
+        SOFTMAX,
         "sum[m][half] *= factor;",
         "sum[m][half] *= 1;",
     ),
     Mutant(
         "mma: a row that saw nothing yet is shifted by infinity",
-        MMA_FORWARD,
+        SOFTMAX,
         "top[m][half] == -INFINITY ? 0 : top[m][half] * scale_log2;",
         "top[m][half] * scale_log2;",
     ),
     Mutant(
         "mma: lse is off by the softmax scale",
-        MMA_FORWARD,
+        RESULTS,
         "softmax.top[i / 2][i % 2] * folded_scale(shape) + logf(sum);",
         "softmax.top[i / 2][i % 2] + logf(sum);",
     ),
@@ -182,31 +184,31 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "mma: a row goes on from its output as if it had seen nothing",
-        MMA_FORWARD,
+        RESULTS,
         "= lse[i] != -INFINITY && threadIdx.x % 4 == 0 ? kWeight : 0;",
         "= 0;",
     ),
     Mutant(
         "mma: a row goes on from its output without the softmax scale",
-        MMA_FORWARD,
+        RESULTS,
         "= (lse[i] - kPower / kLog2E) * unfolded;",
         "= lse[i] - kPower / kLog2E;",
     ),
     Mutant(
         "mma: in float16 a row goes on with the weight of one key",
-        MMA_FORWARD,
+        RESULTS,
         "is_same_v<typename C::T, __half> ? OnlineSoftmax<C>::kSlack : 0;",
         "is_same_v<typename C::T, float> ? OnlineSoftmax<C>::kSlack : 0;",
     ),
     Mutant(
         "mma: the row behind an item's last is written",
-        MMA_FORWARD,
+        SOFTMAX,
         "return 8 * index < left;",
         "return 8 * index <= left;",
     ),
     Mutant(
         "mma: columns are written that a head does not have",
-        MMA_FORWARD,
+        RESULTS,
         "if (dim == C::kV) {",
         "if (dim <= C::kV) {",
     ),
@@ -236,7 +238,7 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "mma: rows that are not there have a largest score",
-        MMA_FORWARD,
+        SOFTMAX,
         "if (16 * m + 8 * half < rows) highest",
         "if (rows > -999) highest",
     ),
