@@ -249,6 +249,26 @@ TEST(KernelFamilies, TensorCoresTakeSixteenBits) {
   }
 }
 
+// Refused on the host, before anything is launched.
+TEST(KernelFamilies, RefuseResultsTheyWouldMisplace) {
+  for (const TypeInfo& type : {testing::kFloat32, testing::kBFloat16}) {
+    AttentionShape shape;
+    shape.num_heads = 2, shape.head_dim_qk = shape.head_dim_v = 64, shape.type = type.type;
+    const KernelFamily& family = *find_family(shape, false);
+    const auto refused = [&](int64_t row_stride, bool in_tiles, bool is_final) {
+      ForwardArguments arguments;
+      arguments.shape = shape;
+      arguments.out_in_tiles = in_tiles, arguments.is_final = is_final;
+      arguments.out.row_stride = row_stride;
+      return family.forward(arguments, nullptr) == cudaErrorInvalidValue;
+    };
+    EXPECT_TRUE(refused(128, true, true)) << family.name;
+    EXPECT_TRUE(refused(256, true, false)) << family.name;  // rows with room between them
+    EXPECT_EQ(refused(128, true, false), !family.tiled_results) << family.name;
+    EXPECT_EQ(refused(128, false, true), !family.final_results) << family.name;
+  }
+}
+
 TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};

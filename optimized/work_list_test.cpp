@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "optimized/build_work_list.h"
+#include "reference/errors.h"
 #include "reference/test_random_case.h"
 
 namespace ringside {
@@ -171,6 +172,21 @@ TEST(WorkList, ItemsComputeWhatTheTilesSay) {
       ASSERT_EQ(want, pairs_of_items(problem, key_items(problem, ranks, rows), false))
           << "case " << number << " step " << step;
     }
+  }
+}
+
+TEST(WorkList, RefusesTilesThatNoKernelWouldCompute) {
+  const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::full()};
+  const Segment sound{.pos = 0, .stride = 1, .row = 0, .len = 3};
+  Segment before = sound, above = sound;
+  before.pos = -1, above.row = -1;
+  for (const Segment& q : {before, above, sound}) {
+    const std::vector<Tile> tiles{{q, sound}};
+    const std::vector<RankTiles> ranks{{&tiles}};
+    if (q == sound)
+      EXPECT_EQ(query_items(problem, ranks, 64).items.size(), 1);
+    else
+      EXPECT_THROW(query_items(problem, ranks, 64), InvalidArgument);
   }
 }
 

@@ -1,5 +1,6 @@
 """The planted faults still have their places; whether tests notice them, ./dev mutants says."""
 
+import gpu_mutants
 import pytest
 from mutants import Failure, check_list
 from mutants_list import MUTANTS, Mutant
@@ -14,3 +15,25 @@ def test_every_fault_has_exactly_one_place_and_its_own_name():
 def test_a_stale_fault_is_refused():
     with pytest.raises(Failure, match="occurs 0 times in dev"):
         check_list([Mutant("no such line", "dev", "this line is nowhere in dev", "")])
+
+
+@pytest.mark.parametrize(
+    ("minutes", "code", "said"), [("60", 0, "killed, in"), ("0", 1, "0 of 1 killed, 1 not tried")]
+)
+def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minutes, code, said):
+    class Copy:
+        def __init__(self, mutant, healthy, folder):
+            self.test = self.package = self.folder = folder / "played"
+
+        def plant(self):
+            return []
+
+        def link(self, objects):
+            pass
+
+    monkeypatch.setattr(gpu_mutants, "Copy", Copy)
+    monkeypatch.setattr(gpu_mutants, "Healthy", lambda build: None)
+    monkeypatch.setattr(gpu_mutants, "prove_healthy", lambda healthy: None)
+    monkeypatch.setattr(gpu_mutants, "red_test", lambda test, package: "a red test")
+    assert gpu_mutants.main(["--only", "float32: output is not", "--minutes", minutes]) == code
+    assert said in capsys.readouterr().out
