@@ -75,16 +75,18 @@ class HostTables {
       std::fill_n(x->global_of_home, x->home_rows, kNobody);
       std::fill_n(x->home_of_global, x->max_rows, kNobody);
       for (int rank = 0; rank < t.partition.cp_size; ++rank)
-        for (int h = 0; h < x->rank_rows; ++h) t.map_row(*x, rank, h);
+        for (int h = 0; h < (x->rank_rows + 2) / 3; ++h)
+          t.map_rows<3>(*x, rank, h, (x->rank_rows + 2) / 3);
     }
     for (const auto& buffer : lists_.buffers)
-      for (int i = 0; i < t.num_partners(buffer); ++i) t.fill_partner(buffer, i);
+      for (int i = 0; i < t.num_partners_of(buffer); ++i)
+        t.partners[buffer.first_partner + i] = t.partner(buffer, i);
   }
 
   std::vector<WorkItem> items(const LengthTables::List& list) const {
     std::vector<std::pair<int, WorkItem>> by_bucket;
     for (int slot = 0; slot < list.num_slots(); ++slot)
-      if (WorkItem item; t.item_of(list, slot, item))
+      if (WorkItem item; t.item_of(list, slot, t.segment_of(list, slot), item))
         if (const int b = t.bucket_of(t.weight_of(list, slot, item)); b != LengthTables::kNoItem)
           by_bucket.emplace_back(b, item);
     std::ranges::stable_sort(by_bucket, {}, &std::pair<int, WorkItem>::first);
@@ -124,6 +126,9 @@ class HostTables {
       global_of_home_[i].resize(x.home_rows);
       home_of_global_[i].resize(x.max_rows);
       x.cu_seqlens = cu_[i].data(), x.cu_seqlens_padded = padded_[i].data();
+      row_in_chunk_[i].resize(t.partition.cp_size * t.max_batch);
+      rows_of_chunk_[i].resize(t.partition.cp_size * t.num_chunks());
+      x.row_in_chunk = row_in_chunk_[i].data(), x.rows_of_chunk = rows_of_chunk_[i].data();
       x.segments = segments_[i].data(), x.home_row_of_rank = home_row_of_rank_[i].data();
       x.global_of_home = global_of_home_[i].data(), x.home_of_global = home_of_global_[i].data();
     }
@@ -137,22 +142,29 @@ class HostTables {
       x.cu_seqlens[s] = layout.cu_seqlens()[std::min(s, layout.batch())];
       x.cu_seqlens_padded[s] = layout.cu_seqlens_padded()[std::min(s, layout.batch())];
     }
-    for (int rank = 0; rank < t.partition.cp_size; ++rank)
-      for (int s = 0, row = 0; s < t.max_batch; ++s) {
-        Segment part[2];
-        const int rows = t.home_segments(rank, s, x.cu_seqlens_padded[s],
-                                         x.cu_seqlens_padded[s + 1], layout.num_rows(), part);
-        t.store(x, rank, s, row, part);
-        row += rows;
-        ASSERT_LE(row, x.rank_rows) << "more rows than capacity";
+    for (int rank = 0; rank < t.partition.cp_size; ++rank) {
+      int rows_of_rank = 0;
+      for (int chunk = 0; chunk < t.num_chunks(); ++chunk) {
+        int& rows = x.rows_of_chunk[rank * t.num_chunks() + chunk] = 0;
+        const int begin = chunk * t.kChunk, end = std::min(begin + t.kChunk, t.max_batch);
+        for (int s = begin; s < end; ++s) {
+          x.row_in_chunk[rank * t.max_batch + s] = rows;
+          rows += t.rows_of_sequence(rank, s, x.cu_seqlens_padded[s], x.cu_seqlens_padded[s + 1],
+                                     layout.num_rows());
+        }
+        rows_of_rank += rows;
       }
+      ASSERT_LE(rows_of_rank, x.rank_rows) << "more rows than capacity";
+      for (int i = 0; i < t.segments_of_rank(); ++i)
+        x.segments[rank * t.segments_of_rank() + i] = t.home_segment(x, rank, i);
+    }
   }
 
   Plan plan_;
   LengthLists lists_;
   std::vector<Range> heads_;
-  std::vector<int32_t> cu_[2], padded_[2], home_row_of_rank_[2], global_of_home_[2],
-      home_of_global_[2];
+  std::vector<int32_t> cu_[2], padded_[2], home_row_of_rank_[2], row_in_chunk_[2],
+      rows_of_chunk_[2], global_of_home_[2], home_of_global_[2];
   std::vector<Segment> segments_[2], partners_;
 };
 
@@ -249,31 +261,52 @@ TEST(LengthTables, ListsMeetEveryVisiblePairOnceForAnyLengths) {
   }
 }
 
-TEST(LengthTables, RowsOfBuffersAreWhereTheStandInPlanPutsThem) {
+void expect_rows_where_the_partition_puts_them(const Problem& problem, const HostTables& tables) {
+  const LengthTables& t = tables.t;
+  for (const auto& [x, layout] :
+       {std::pair(&t.q, &problem.layout_q), std::pair(&t.k, &problem.layout_k)})
+    for (int rank = 0; rank < t.partition.cp_size; ++rank) {
+      const Shard shard = partitions()[static_cast<int>(t.partition.kind)].shard(
+          *layout, t.partition.cp_size, rank);
+      for (const Segment& s : shard)
+        for (int i = 0; i < s.len; ++i) {
+          const int global = layout->row_begin(s.seq) + s.position(i);
+          const int home = rank * x->rank_rows + s.row + i;
+          ASSERT_EQ(x->home_of_global[global], home);
+          ASSERT_EQ(x->global_of_home[home], s.position(i) < layout->len(s.seq) ? global : ~global);
+        }
+      for (int h = num_rows(shard); h < x->rank_rows; ++h)
+        ASSERT_EQ(x->global_of_home[rank * x->rank_rows + h], kNobody);
+    }
+  for (int row = problem.layout_q.num_rows(); row < t.q.max_rows; ++row)
+    ASSERT_EQ(t.q.home_of_global[row], kNobody);
+}
+
+TEST(LengthTables, RowsOfBuffersAreWhereThePartitionPutsThem) {
   Random random(3);
   for (int number = 0; number < 20'000; ++number) {
     const Problem problem = testing::random_problem(random);
     HostTables tables(random_capacity(random, problem), 4);
     tables.fill(problem.layout_q, problem.layout_k);
-    const LengthTables& t = tables.t;
-    for (const auto& [x, layout] :
-         {std::pair(&t.q, &problem.layout_q), std::pair(&t.k, &problem.layout_k)})
-      for (int rank = 0; rank < t.partition.cp_size; ++rank) {
-        const Shard shard = partitions()[static_cast<int>(t.partition.kind)].shard(
-            *layout, t.partition.cp_size, rank);
-        for (const Segment& s : shard)
-          for (int i = 0; i < s.len; ++i) {
-            const int global = layout->row_begin(s.seq) + s.position(i);
-            const int home = rank * x->rank_rows + s.row + i;
-            ASSERT_EQ(x->home_of_global[global], home);
-            ASSERT_EQ(x->global_of_home[home],
-                      s.position(i) < layout->len(s.seq) ? global : ~global);
-          }
-        for (int h = num_rows(shard); h < x->rank_rows; ++h)
-          ASSERT_EQ(x->global_of_home[rank * x->rank_rows + h], kNobody);
-      }
-    for (int row = problem.layout_q.num_rows(); row < t.q.max_rows; ++row)
-      ASSERT_EQ(t.q.home_of_global[row], kNobody);
+    expect_rows_where_the_partition_puts_them(problem, tables);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(LengthTables, RowsOfManySequencesAreWhereThePartitionPutsThem) {
+  Random random(5);
+  for (int number = 0; number < 60; ++number) {
+    std::vector<int32_t> cu{0}, padded{0};
+    for (int s = random.integer(1, 4 * LengthTables::kChunk); s > 0; --s) {
+      cu.push_back(cu.back() + random.integer(0, 5));
+      padded.push_back(padded.back() + cu.back() - cu.end()[-2] + random.integer(0, 2));
+    }
+    Problem problem;
+    problem.layout_q = problem.layout_k = PackedLayout(cu, padded);
+    HostTables tables(random_capacity(random, problem), 64);
+    tables.fill(problem.layout_q, problem.layout_k);
+    expect_rows_where_the_partition_puts_them(problem, tables);
+    if (HasFatalFailure()) return;
   }
 }
 

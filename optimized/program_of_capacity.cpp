@@ -17,6 +17,7 @@ class CapacityTables {
     q_side_ = reserve_side(t_.lengths.q, t_.q[0].stack, t_.q_rows);
     k_side_ = reserve_side(t_.lengths.k, t_.kv[0].stack, t_.kv_rows);
     status_ = t_.device.add(std::vector<int32_t>{0});
+    unfit_ = t_.device.add(std::vector<int32_t>{0});
   }
 
   void add_launches(int step, const ItemRows& rows) {
@@ -48,7 +49,7 @@ class CapacityTables {
       LengthTables::List& list = lists_.lists[i];
       list.items = t_.device.at(work_[i].items);
       list.num_items = t_.device.at(work_[i].num_items);
-      list.item_of_slot = t_.device.at(slots_[i]);
+      list.segment_of_slot = t_.device.at(slots_[i]);
       list.bucket_of_slot = t_.device.at(buckets_[i]);
       list.counts = t_.device.at(counts_[i]);
       list.cursors = list.counts + LengthTables::kBuckets;
@@ -65,13 +66,14 @@ class CapacityTables {
     l.buffers = t_.device.at(buffers), l.num_buffers = buffers.size;
     l.runs = t_.device.at(runs);
     l.lists = t_.device.at(lists), l.num_lists = lists.size;
-    l.partners = t_.device.at(partners);
-    l.status = t_.device.at(status_);
+    l.partners = t_.device.at(partners), l.num_partners = partners.size;
+    for (const LengthTables::List& list : lists_.lists) l.num_slots += list.num_slots();
+    l.status = t_.device.at(status_), l.unfit = t_.device.at(unfit_);
   }
 
  private:
   struct SideTables {
-    TableOf<int32_t> home_row_of_rank;
+    TableOf<int32_t> home_row_of_rank, row_in_chunk, rows_of_chunk;
     TableOf<Segment> segments;
   };
 
@@ -81,6 +83,8 @@ class CapacityTables {
     std::vector<int32_t> row_of_rank;
     for (const RankStack::Place& place : home.of_rank) row_of_rank.push_back(place.row);
     return {t_.device.add(row_of_rank),
+            t_.device.reserve<int32_t>(int64_t{c_.cp_size} * c_.max_sequences),
+            t_.device.reserve<int32_t>(int64_t{c_.cp_size} * t_.lengths.num_chunks()),
             t_.device.reserve<Segment>(int64_t{c_.cp_size} * t_.lengths.segments_of_rank())};
   }
 
@@ -90,6 +94,8 @@ class CapacityTables {
     side.cu_seqlens_padded = t_.device.at(cu_seqlens_padded);
     side.segments = t_.device.at(tables.segments);
     side.home_row_of_rank = t_.device.at(tables.home_row_of_rank);
+    side.row_in_chunk = t_.device.at(tables.row_in_chunk);
+    side.rows_of_chunk = t_.device.at(tables.rows_of_chunk);
     side.global_of_home = t_.device.at(rows.global_of_home);
     side.home_of_global = t_.device.at(rows.home_of_global);
   }
@@ -99,7 +105,7 @@ class CapacityTables {
     const auto& list = lists_.lists[lists_.add_list(side, own, partners, rows_of_item)];
     work_.push_back(
         {t_.device.reserve<WorkItem>(list.num_slots()), {}, t_.device.reserve<int32_t>(1)});
-    slots_.push_back(t_.device.reserve<WorkItem>(list.num_slots()));
+    slots_.push_back(t_.device.reserve<int32_t>(list.num_slots()));
     buckets_.push_back(t_.device.reserve<uint8_t>(list.num_slots()));
     counts_.push_back(t_.device.reserve<int32_t>(2 * LengthTables::kBuckets));
     return work_.back();
@@ -110,9 +116,9 @@ class CapacityTables {
   const Plan& plan_;
   LengthLists lists_;
   SideTables q_side_, k_side_;
-  TableOf<int32_t> status_;
+  TableOf<int32_t> status_, unfit_;
   std::vector<WorkTable> work_;  // of each list
-  std::vector<TableOf<WorkItem>> slots_;
+  std::vector<TableOf<int32_t>> slots_;
   std::vector<TableOf<uint8_t>> buckets_;
   std::vector<TableOf<int32_t>> counts_;
 };

@@ -33,6 +33,14 @@ REASON = _cuda.problem() or ("" if importlib.util.find_spec("torch") else "torch
 needs_gpu = pytest.mark.skipif(bool(REASON), reason=f"no GPU test: {REASON}")
 DTYPES = ("float32", "float16", "bfloat16")
 CANARY_ROWS, CANARY = 64, 77.0
+MASKS = {
+    "full": rs.Mask.full(),
+    "causal": rs.Mask.causal(),
+    "causal from the bottom right": rs.Mask.causal(align="bottom_right"),
+    "window": rs.Mask.sliding_window(70, 9),
+    "chunks": rs.Mask.chunked(96),
+    "chunks and a window": rs.Mask(window_size=(40, 3), chunk_size=64, align="bottom_right"),
+}
 
 worst: dict[str, float] = collections.defaultdict(float)  # error / tolerance, by cell
 cases_run: collections.Counter[str] = collections.Counter()

@@ -3,7 +3,8 @@
 The faults are data (mutants_of_kernels.py). Each gets a copy of the sources; only the objects that
 its file goes into are compiled again, by the commands of the healthy build, and linked in front of
 the others. All are compiled at once and tested one by one, until the first red test: the C++
-conformance test, then some property tests. A fault that no test notices has survived: exit 1.
+conformance test, then some property tests, then compute-sanitizer's racecheck, as a race need not
+show in results. A fault that no test notices has survived: exit 1.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ PROPERTIES = (
     "test_cuda_attention.py::test_steps_that_exchange_nothing_go_on_where_the_one_before_ended",
     "test_cuda_attention.py::test_the_largest_of_negative_logits_is_negative",
     "test_cuda_attention.py::test_blocks_that_see_nothing_and_blocks_that_nobody_sees_hold_zeros",
+    "test_cuda_attention.py::test_a_key_among_a_hundred_thousand_keeps_its_digits",
     "test_cuda_arrays.py::test_strided_arrays_need_no_copy",
     "test_cuda_device_plan.py::test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so",
     "test_cuda_device_plan.py::test_a_captured_graph_replays_other_lengths_without_a_synchronization",
@@ -142,7 +144,7 @@ class Copy:
 
 def red_test(test: Path, package: Path) -> str:
     """The first failing test of a build; empty if none fails."""
-    return red_conformance(test) or red_property(package)
+    return red_conformance(test) or red_property(package) or red_race(test)
 
 
 def red_conformance(test: Path) -> str:
@@ -174,6 +176,24 @@ def red_property(package: Path) -> str:
     failed = re.search(r"^(?:FAILED|ERROR) property_tests/(.+?)(?: - .*)?$", output, re.MULTILINE)
     started = re.findall(r"^property_tests/(\S+)", output, re.MULTILINE)
     return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+
+
+def red_race(test: Path) -> str:
+    """What ./dev gpu-test runs under racecheck; nothing where there is no compute-sanitizer."""
+    sanitizer = shutil.which("compute-sanitizer")
+    if sanitizer is None:
+        return ""
+    options = ["--tool", "racecheck", "--error-exitcode", "1"]
+    code, output = run(
+        [sanitizer, *options, str(test), "--gtest_brief=1", "--gtest_filter=*AgreesWithTheCpu/0"],
+        ROOT,
+        TIMEOUT,
+        lambda: None,
+        RINGSIDE_FEW_CASES="1",
+    )
+    if "RACECHECK SUMMARY" not in output:
+        raise Failure(f"racecheck did not end\n{output[-600:]}")
+    return "racecheck" if code else ""
 
 
 class Trial:

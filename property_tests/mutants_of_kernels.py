@@ -323,15 +323,27 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "lengths on the device: a second chunk of sequences starts at row 0",
-        LENGTHS,
-        "    before += sum;\n",
-        "",
+        "optimized/length_tables.h",
+        "for (int chunk = 0; chunk < seq / kChunk; ++chunk)",
+        "for (int chunk = 0; chunk < 0; ++chunk)",
     ),
     Mutant(
         "lengths on the device: those that do not fit are used",
         LENGTHS,
-        "if (fill_home(t, x, given, rank)) return;",
-        "if (fill_home(t, x, given, rank) || true) return;",
+        "if (*t.unfit != 0) {",
+        "if (*t.unfit > 1) {",
+    ),
+    Mutant(
+        "lengths on the device: after some that do not fit, none do",
+        LENGTHS,
+        "if (first) *t.unfit = 0;",
+        "",
+    ),
+    Mutant(
+        "lengths on the device: items of a warp are stored at the first one's place",
+        LENGTHS,
+        "__shfl_sync(~0u, place, word / kWords)",
+        "__shfl_sync(~0u, place, 0)",
     ),
     Mutant(
         "lengths on the device: rows of the lengths before stay mapped",
