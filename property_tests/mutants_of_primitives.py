@@ -3,6 +3,7 @@
 from mutants_list import Mutant
 
 THD = "reference/thd/"
+LENGTHS = "optimized/length_tables.h"
 MICRO = "bindings/ringside/micro_sequences.py"
 
 MUTANTS_OF_PRIMITIVES = [
@@ -134,6 +135,24 @@ MUTANTS_OF_PRIMITIVES = [
         "optimized/work_list.h",
         "(item.len_q > 0)",
         "(item.len_q > 1)",
+    ),
+    Mutant(
+        "sequences behind the first 512 begin at row 0",
+        LENGTHS,
+        "for (int chunk = 0; chunk < seq / kChunk; ++chunk)",
+        "for (int chunk = 0; chunk < 0; ++chunk)",
+    ),
+    Mutant(
+        "a row's search stops short of the last segments",
+        LENGTHS,
+        "while (step <= segments / 2) step *= 2;",
+        "while (step <= segments / 4) step *= 2;",
+    ),
+    Mutant(
+        "an item of lengths on the device begins a block late",
+        LENGTHS,
+        "(place - (item.own.row / rows + j)) * rows",
+        "(place + 1 - (item.own.row / rows + j)) * rows",
     ),
     # --- rows
     Mutant(
