@@ -1,5 +1,5 @@
 // What a rank owns of each sequence, in closed form: reference/partition once more, for lengths
-// that only the device knows. length_tables_test.cpp holds one against the other.
+// that only the device knows. partition_rows_test.cpp holds one against the other.
 #pragma once
 
 #include <cstdint>

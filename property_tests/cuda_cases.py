@@ -33,14 +33,6 @@ REASON = _cuda.problem() or ("" if importlib.util.find_spec("torch") else "torch
 needs_gpu = pytest.mark.skipif(bool(REASON), reason=f"no GPU test: {REASON}")
 DTYPES = ("float32", "float16", "bfloat16")
 CANARY_ROWS, CANARY = 64, 77.0
-MASKS = {
-    "full": rs.Mask.full(),
-    "causal": rs.Mask.causal(),
-    "causal from the bottom right": rs.Mask.causal(align="bottom_right"),
-    "window": rs.Mask.sliding_window(70, 9),
-    "chunks": rs.Mask.chunked(96),
-    "chunks and a window": rs.Mask(window_size=(40, 3), chunk_size=64, align="bottom_right"),
-}
 
 worst: dict[str, float] = collections.defaultdict(float)  # error / tolerance, by cell
 cases_run: collections.Counter[str] = collections.Counter()
@@ -96,6 +88,16 @@ def canaries() -> Iterator[None]:
         before, behind = whole[: 128 * CANARY_ROWS], whole[128 * CANARY_ROWS + count :]
         assert bool((before == CANARY).all()), "written before an array"
         assert bool((behind == CANARY).all()), "written behind an array"
+
+
+def blind_blocks(mask: rs.Mask, cp_size: int) -> Case:
+    """Blocks of queries that see nothing, and of keys that nobody sees.
+
+    On one rank kernels write to the caller's arrays, as both head dimensions are theirs.
+    """
+    layout = rs.PackedLayout.from_lengths
+    lengths = [300, 20, 0, 400, 200], [20, 300, 400, 0, 200]
+    return Case(*map(layout, lengths), mask=mask, cp_size=cp_size, head_dim=64, head_dim_v=64)
 
 
 @dataclasses.dataclass

@@ -4,10 +4,20 @@ import numpy as np
 import pytest
 import ringside as rs
 from assertions import noted, scale_of
-from cuda_cases import DTYPES, MASKS, cases_run, check, needs_gpu, rounded, to_device, to_host
+from cuda_cases import (
+    DTYPES,
+    blind_blocks,
+    cases_run,
+    check,
+    needs_gpu,
+    rounded,
+    to_device,
+    to_host,
+)
 from half_steps import in_half_steps
 from hypothesis import example, given
 from hypothesis import strategies as st
+from mask_of_each_kind import MASKS
 from ringside.testing import Case, strategies
 from ringside.testing.dtypes import float_of
 
@@ -196,10 +206,7 @@ def test_the_largest_of_negative_logits_is_negative(dtype, cp_size):
 @pytest.mark.parametrize("cp_size", [1, 2])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_blocks_that_see_nothing_and_blocks_that_nobody_sees_hold_zeros(dtype, cp_size, mask):
-    layout = rs.PackedLayout.from_lengths
-    lengths = [300, 20, 0, 400, 200], [20, 300, 400, 0, 200]
-    dims = {"head_dim": 64, "head_dim_v": 64}  # on one rank kernels write to the caller's arrays
-    check(Case(*map(layout, lengths), mask=mask, cp_size=cp_size, **dims), dtype)
+    check(blind_blocks(mask, cp_size), dtype)
 
 
 def test_a_head_that_sees_nothing_has_no_largest_logit():

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import ringside as rs
 from assertions import noted
-from cuda_cases import DTYPES, MASKS, canaries, needs_gpu, to_device, to_host
+from cuda_cases import DTYPES, blind_blocks, canaries, needs_gpu, to_device, to_host
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from mask_of_each_kind import MASKS
 from ringside._attention import Options
 from ringside.testing import Case, strategies
 
@@ -123,10 +124,7 @@ def test_every_cell_of_documents_longer_than_a_block(partition, comm):
 @pytest.mark.parametrize("cp_size", [1, 2])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_blocks_that_see_nothing_and_blocks_that_nobody_sees_hold_zeros(dtype, cp_size, mask):
-    layout = rs.PackedLayout.from_lengths
-    lengths = [300, 20, 0, 400, 200], [20, 300, 400, 0, 200]
-    dims = {"head_dim": 64, "head_dim_v": 64}  # on one rank kernels write to the caller's arrays
-    same_as_the_plan(Case(*map(layout, lengths), mask=mask, cp_size=cp_size, **dims), dtype, 8)
+    same_as_the_plan(blind_blocks(mask, cp_size), dtype, 8)
 
 
 @pytest.mark.parametrize("sequences", [2_500, 65_536])  # chunks of which are summed apart

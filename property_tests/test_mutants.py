@@ -1,5 +1,7 @@
 """The planted faults still have their places; whether tests notice them, ./dev mutants says."""
 
+import os
+
 import gpu_mutants
 import pytest
 from mutants import Failure, check_list
@@ -37,3 +39,26 @@ def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minut
     monkeypatch.setattr(gpu_mutants, "red_test", lambda test, package: "a red test")
     assert gpu_mutants.main(["--only", "float32: output is not", "--minutes", minutes]) == code
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("script", "red"),
+    [("echo RACECHECK SUMMARY: 0 hazards", ""), ("echo RACECHECK SUMMARY; exit 1", "racecheck")],
+)
+def test_a_race_is_what_the_sanitizer_says(monkeypatch, tmp_path, script, red):
+    assert gpu_mutants.red_race(played_sanitizer(monkeypatch, tmp_path, script)) == red
+
+
+def test_a_sanitizer_that_does_not_end_clears_nobody(monkeypatch, tmp_path):
+    test = played_sanitizer(monkeypatch, tmp_path, "echo no driver; exit 1")
+    with pytest.raises(Failure, match="no driver"):
+        gpu_mutants.red_race(test)
+
+
+def played_sanitizer(monkeypatch, folder, script):
+    """A compute-sanitizer in front of any other, that only runs a script."""
+    played = folder / "compute-sanitizer"
+    played.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    played.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder / "test"

@@ -8,16 +8,8 @@ import ringside as rs
 from assertions import assert_results_close, noted
 from hypothesis import given
 from hypothesis import strategies as st
+from mask_of_each_kind import MASKS
 from ringside.testing import Case, strategies
-
-MASKS = {
-    "full": rs.Mask.full(),
-    "causal": rs.Mask.causal(),
-    "causal from the bottom right": rs.Mask.causal(align="bottom_right"),
-    "window": rs.Mask.sliding_window(70, 9),
-    "chunks": rs.Mask.chunked(96),
-    "chunks and a window": rs.Mask(window_size=(40, 3), chunk_size=64, align="bottom_right"),
-}
 
 
 def transports(cp_size):
