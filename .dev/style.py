@@ -20,6 +20,7 @@ TOP_LEVEL = {
 ORACLE_MAY_INCLUDE = {
     *("reference/packed_layout.h", "reference/mask.h", "reference/oracle.h"),
     "reference/attention_options.h",  # parameters and the dropout generator, no score arithmetic
+    "reference/interrupt.h",  # whether to go on
 }
 LEAVES = {"host_device.h", "mask.h", "segment.h", "partial.h", "philox.h"}
 MAX_BYTES = 200_000

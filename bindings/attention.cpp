@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bindings/arrays.h"
+#include "bindings/interruptible.h"
 #include "bindings/module.h"
 #include "bindings/options.h"
 #include "reference/errors.h"
@@ -43,11 +44,8 @@ py::tuple attention(const py::object& q, const py::object& k, const py::object& 
                     const PackedLayout& layout_q, const std::optional<PackedLayout>& layout_k,
                     const Mask& mask, const OptionsArgument& options) {
   const Call call = check(q, k, v, layout_q, layout_k, mask, options);
-  oracle::Result result;
-  {
-    const py::gil_scoped_release release;
-    result = oracle::forward(call.attention, call.arrays());
-  }
+  oracle::Result result =
+      without_gil([&] { return oracle::forward(call.attention, call.arrays()); });
   const oracle::Attention& a = call.attention;
   return py::make_tuple(to_array(std::move(result.out), {call.rows_q(), a.num_heads, a.head_dim_v}),
                         to_array(std::move(result.lse), {a.num_heads, call.rows_q()}),
@@ -66,14 +64,12 @@ py::tuple attention_backward(const py::object& dout, const py::object& q, const 
   require_shape(dout_array, "dout", a.num_heads, a.head_dim_v, "the shape of out");
   require_shape(out_array, "out", a.num_heads, a.head_dim_v, "q's heads and v's head dimension");
   const DoubleArray lse_values = lse_array(lse, a.num_heads, layout_q);
-  oracle::Gradients g;
-  {
-    const py::gil_scoped_release release;
+  oracle::Gradients g = without_gil([&] {
     const oracle::Result saved{{out_array.data(), out_array.data() + out_array.size()},
                                {lse_values.data(), lse_values.data() + lse_values.size()},
                                {}};
-    g = oracle::backward(a, call.arrays(), dout_array.data(), saved);
-  }
+    return oracle::backward(a, call.arrays(), dout_array.data(), saved);
+  });
   const py::ssize_t rows_k = call.k.shape(0), sinks = static_cast<py::ssize_t>(g.dsink.size());
   return py::make_tuple(to_array(std::move(g.dq), {call.rows_q(), a.num_heads, a.head_dim_qk}),
                         to_array(std::move(g.dk), {rows_k, a.num_kv_heads, a.head_dim_qk}),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bindings/arrays.h"
+#include "bindings/interruptible.h"
 #include "bindings/module.h"
 #include "bindings/plan_views.h"
 #include "reference/carry.h"
@@ -41,7 +42,8 @@ Placement placement_from(const Problem& problem, const py::object& partition,
     require(!partition_k, "partition_k goes with your own segments only; got partition=\"",
             partition.cast<std::string>(), "\" too. Leave partition_k out");
     require(cp_size.has_value(), "cp_size is missing; expected the number of ranks");
-    return place(problem, partition.cast<std::string>(), *cp_size);
+    const auto name = partition.cast<std::string>();
+    return without_gil([&] { return place(problem, name, *cp_size); });
   }
   Shards q;
   try {
@@ -70,8 +72,9 @@ std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
   const Placement placement = placement_from(problem, partition, partition_k, cp_size);
   require(!a2a_size || *a2a_size >= 1, "a2a_size=", a2a_size.value_or(0),
           "; expected a divisor of cp_size");
-  const py::gil_scoped_release release;
-  return std::make_shared<Plan>(build_plan(problem, placement, {comm, a2a_size.value_or(0)}));
+  return without_gil([&] {
+    return std::make_shared<Plan>(build_plan(problem, placement, {comm, a2a_size.value_or(0)}));
+  });
 }
 
 // --- tables ---
@@ -105,9 +108,10 @@ std::shared_ptr<Plan> plan_from_tables(const Problem& problem, const std::string
             "\" must be integers of shape [rows, ", table.width(), "]");
     table.cells.assign(cells.data(), cells.data() + cells.size());
   }
-  const py::gil_scoped_release release;
-  from_tables(tables, *plan);
-  verify(*plan);  // whoever wrote the tables, what runs has been proved
+  without_gil([&] {
+    from_tables(tables, *plan);
+    verify(*plan);  // whoever wrote the tables, what runs has been proved
+  });
   return plan;
 }
 
@@ -262,7 +266,9 @@ void bind_plan(py::module_& m) {
            "The rows of x that a rank owns, in its order.")
       .def("unshard", &unshard_rows, "parts"_a, py::kw_only(), "side"_a = "q",
            "The global array from every rank's part; the inverse of shard.")
-      .def("verify", &verify, py::call_guard<py::gil_scoped_release>(), "Proves the plan.")
+      .def(
+          "verify", [](const Plan& p) { return without_gil([&] { return verify(p); }); },
+          "Proves the plan.")
       .def("exchange", &exchange, "step"_a, "operand"_a, "buffers"_a,
            "Moves every rank's buffer as before a step.")
       .def("exchange_transposed", &exchange_transposed, "step"_a, "operand"_a, "buffers"_a,

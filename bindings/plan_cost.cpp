@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bindings/arrays.h"
+#include "bindings/interruptible.h"
 #include "bindings/plan_views.h"
 #include "reference/cost.h"
 #include "reference/errors.h"
@@ -35,8 +36,9 @@ PlanCost cost_of(const Plan& plan, int head_dim, std::optional<int> head_dim_v,
   require(head_dim >= 1 && head_dim_v.value_or(1) >= 1 && bytes_per_element >= 1,
           "head_dim=", head_dim, ", head_dim_v=", head_dim_v.value_or(head_dim),
           ", bytes_per_element=", bytes_per_element, "; all must be at least 1");
-  const py::gil_scoped_release release;
-  return cost(plan, {head_dim, head_dim_v.value_or(head_dim), bytes_per_element});
+  return without_gil([&] {
+    return cost(plan, {head_dim, head_dim_v.value_or(head_dim), bytes_per_element});
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bindings/arrays.h"
+#include "bindings/interruptible.h"
 #include "bindings/options.h"
 #include "bindings/plan_views.h"
 #include "reference/errors.h"
@@ -50,11 +51,7 @@ py::tuple run_attention(const Plan& plan, const py::object& q, const py::object&
                         const std::string& backend) {
   check_backend(backend);
   const Arrays x = check(plan, q, k, v, options);
-  AttentionOutput result;
-  {
-    const py::gil_scoped_release release;
-    result = attention(plan, x.inputs());
-  }
+  AttentionOutput result = without_gil([&] { return attention(plan, x.inputs()); });
   auto lse = heads_first(result.lse);
   return py::make_tuple(to_array(std::move(result.out)), std::move(lse),
                         to_array(std::move(result.max_logit), {plan.problem.num_heads}));
@@ -76,11 +73,8 @@ py::tuple run_attention_backward(const Plan& plan, const py::object& dout, const
   saved.lse = rows_first(lse_array(lse, p.num_heads, p.layout_q));
   saved.out = Tensor(p.layout_q.num_rows(), p.num_heads, dim_v, 0.0);
   std::copy(out_array.data(), out_array.data() + out_array.size(), saved.out.data.begin());
-  AttentionGradients g;
-  {
-    const py::gil_scoped_release release;
-    g = attention_backward(plan, x.inputs(), view(dout_array), saved);
-  }
+  AttentionGradients g =
+      without_gil([&] { return attention_backward(plan, x.inputs(), view(dout_array), saved); });
   const auto sinks = static_cast<py::ssize_t>(g.dsink.size());
   return py::make_tuple(to_array(std::move(g.dq)), to_array(std::move(g.dk)),
                         to_array(std::move(g.dv)), to_array(std::move(g.dsink), {sinks}));

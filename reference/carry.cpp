@@ -4,10 +4,13 @@
 #include <map>
 #include <utility>
 
+#include "reference/interrupt.h"
 #include "reference/verify_error.h"
 
 namespace ringside {
 namespace {
+
+constexpr int kStepsOfCell = 256;  // what moving one head of one row costs, in simple operations
 
 // A rank keeps its buffer unless the step moves it or says that another one is resident.
 bool is_replaced(const Plan& plan, int rank, int step, Operand operand) {
@@ -22,9 +25,11 @@ template <typename Visit>
 void for_each_cell(const Plan& plan, int step, Operand operand, const Transfer& t, Visit visit) {
   const Range from = resident_before(plan, t.from, step, operand).heads;
   const Range to = resident_before(plan, t.to, step + 1, operand).heads;
-  for (int i = 0; i < t.sent.rows; ++i)
+  for (int i = 0; i < t.sent.rows; ++i) {
+    check_interrupt(int64_t{kStepsOfCell} * t.sent.heads.size());
     for (int head = t.sent.heads.begin; head < t.sent.heads.end; ++head)
       visit(t.sent.row + i, head - from.begin, t.received.row + i, head - to.begin);
+  }
 }
 
 PerRank allocate(const Plan& plan, int step, Operand operand, int dim, double fill) {
@@ -110,11 +115,13 @@ PerRank shard(const PackedLayout& layout, const std::vector<Shard>& shards, cons
   PerRank parts;
   for (const Shard& owned : shards) {
     Tensor& part = parts.emplace_back(num_rows(owned), x.heads, x.dim, kPoison);
-    for (const Segment& s : owned)
+    for (const Segment& s : owned) {
+      check_interrupt(int64_t{s.len} * x.heads * x.dim);
       for (int i = 0; i < s.len; ++i) {
         const double* row = x.at(layout.row_begin(s.seq) + s.position(i), 0);
         std::copy(row, row + x.heads * x.dim, part.at(s.row + i, 0));
       }
+    }
   }
   return parts;
 }

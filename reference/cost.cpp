@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "reference/interrupt.h"
 #include "reference/tiles.h"
 
 namespace ringside {
@@ -36,6 +37,8 @@ PlanCost cost(const Plan& plan, const ElementSizes& sizes) {
     auto& costs = total.step_of_rank.emplace_back();
     for (const Step& step : plan.steps_of_rank[rank]) {
       StepCost& c = costs.emplace_back();
+      check_interrupt(static_cast<int64_t>(step.before.sends.size() + step.before.receives.size()) +
+                      8);
       c.pairs = pairs_of_list[step.tiles] * step.q.heads.size();
       c.rows_q = plan.rows(step.q);
       c.rows_kv = plan.rows(step.kv);

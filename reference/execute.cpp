@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "reference/carry.h"
+#include "reference/interrupt.h"
 #include "reference/parallel.h"
 #include "reference/tile_attention.h"
 
@@ -37,9 +38,11 @@ void run_items(int items, int64_t pairs, Run run) {
 
 int64_t pairs_at_most(const Plan& plan, int step_index) {
   int64_t pairs = 0;
-  for (const auto& steps : plan.steps_of_rank)
+  for (const auto& steps : plan.steps_of_rank) {
+    check_interrupt(static_cast<int64_t>(plan.tiles(steps[step_index]).size()) + 1);
     for (const Tile& tile : plan.tiles(steps[step_index]))
       pairs += int64_t{tile.q.len} * tile.k.len * steps[step_index].q.heads.size();
+  }
   return pairs;
 }
 
@@ -77,6 +80,7 @@ std::vector<double> run_forward_step(const Plan& plan, int step_index,
     const auto [rank, head, rows] = items[i];
     const Step& step = plan.steps_of_rank[rank][step_index];
     const int kv_head = kv_head_of(plan, step, head);
+    check_interrupt(static_cast<int64_t>(plan.tiles(step).size()));
     const ForwardBuffers buffers{
         head_of(x.q[rank], head),          head_of(x.k[rank], kv_head),
         head_of(x.v[rank], kv_head),       head_of(partials[rank].out, head),
@@ -148,13 +152,15 @@ struct KeySide {
 Tensor delta_of(const TensorView& dout, const Tensor& out, const PackedLayout& layout) {
   Tensor delta(dout.rows, dout.heads, 1, 0.0);
   for (int s = 0; s < layout.batch(); ++s)
-    for (int pos = 0; pos < layout.len(s); ++pos)  // padding of dout is never read
+    for (int pos = 0; pos < layout.len(s); ++pos) {  // padding of dout is never read
+      check_interrupt(int64_t{dout.heads} * dout.dim);
       for (int head = 0; head < dout.heads; ++head) {
         const int row = layout.row_begin(s) + pos;
         double sum = 0;
         for (int d = 0; d < dout.dim; ++d) sum += dout.at(row, head)[d] * out.at(row, head)[d];
         *delta.at(row, head) = sum;
       }
+    }
   return delta;
 }
 
@@ -210,6 +216,7 @@ void run_backward_step(const Plan& plan, int step_index, const BackwardInputs& i
       for (int d = 0; d < term.dim; ++d) sum.at(row, head)[d] += term.at(row, 0)[d];
   };
   for (const auto& [rank, head, dk, dv] : items) {
+    check_interrupt(static_cast<int64_t>(dk.data.size()));
     const int kv_head = kv_head_of(plan, plan.steps_of_rank[rank][step_index], head);
     add_head(g.dk[rank], kv_head, dk);
     add_head(g.dv[rank], kv_head, dv);

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "reference/interrupt.h"
+
 namespace ringside::oracle {
 namespace {
 
@@ -16,46 +18,60 @@ template <typename M>
 using Rows = Eigen::Map<M, 0, Eigen::OuterStride<>>;  // [tokens, dim] of one head of one sequence
 
 constexpr double kNegInf = -std::numeric_limits<double>::infinity();
+constexpr int kPairsOfBlock = 1 << 20;  // dense at a time: some megabytes, a tenth of a second
+
+struct Block {  // some queries of one sequence, which meet all its keys
+  int seq, first, size;
+};
 
 template <typename Scalar>  // data: [rows, heads, dim]; Scalar is double or const double
-auto rows_of(Scalar* data, const PackedLayout& layout, int seq, int head, int heads, int dim) {
+auto rows_of(Scalar* data, const PackedLayout& layout, Block rows, int head, int heads, int dim) {
   using M = std::conditional_t<std::is_const_v<Scalar>, const Matrix, Matrix>;
-  const auto first = (static_cast<Eigen::Index>(layout.row_begin(seq)) * heads + head) * dim;
-  return Rows<M>(data + first, layout.len(seq), dim, Eigen::OuterStride<>(heads * dim));
+  const auto row = static_cast<Eigen::Index>(layout.row_begin(rows.seq)) + rows.first;
+  return Rows<M>(data + (row * heads + head) * dim, rows.size, dim,
+                 Eigen::OuterStride<>(heads * dim));
 }
 
-Allowed allowed_pairs(const Attention& a, int seq) {
-  const int len_q = a.layout_q.len(seq), len_k = a.layout_k.len(seq);
-  Allowed allowed(len_q, len_k);
-  for (int q = 0; q < len_q; ++q)
-    for (int k = 0; k < len_k; ++k) allowed(q, k) = a.mask.allows(q, k, len_q, len_k);
+Block all_of(const PackedLayout& layout, int seq) { return {seq, 0, layout.len(seq)}; }
+
+Allowed allowed_pairs(const Attention& a, Block block) {
+  const int len_q = a.layout_q.len(block.seq), len_k = a.layout_k.len(block.seq);
+  Allowed allowed(block.size, len_k);
+  for (int i = 0; i < block.size; ++i)
+    for (int k = 0; k < len_k; ++k) allowed(i, k) = a.mask.allows(block.first + i, k, len_q, len_k);
   return allowed;
 }
 
-// One head of one sequence.
+// One head of some queries.
 struct Head {
   const Attention& a;
-  int seq, head;
+  Block block;
+  int head;
   int kv_head = head / (a.num_heads / a.num_kv_heads);
 
-  auto q(const double* x) const {
-    return rows_of(x, a.layout_q, seq, head, a.num_heads, a.head_dim_qk);
+  template <typename Scalar>
+  auto q(Scalar* x) const {
+    return rows_of(x, a.layout_q, block, head, a.num_heads, a.head_dim_qk);
   }
-  auto k(const double* x) const {
-    return rows_of(x, a.layout_k, seq, kv_head, a.num_kv_heads, a.head_dim_qk);
+  template <typename Scalar>
+  auto k(Scalar* x) const {
+    return rows_of(x, a.layout_k, all_of(a.layout_k, block.seq), kv_head, a.num_kv_heads,
+                   a.head_dim_qk);
   }
-  auto v(const double* x) const {
-    return rows_of(x, a.layout_k, seq, kv_head, a.num_kv_heads, a.head_dim_v);
+  template <typename Scalar>
+  auto v(Scalar* x) const {
+    return rows_of(x, a.layout_k, all_of(a.layout_k, block.seq), kv_head, a.num_kv_heads,
+                   a.head_dim_v);
   }
   template <typename Scalar>
   auto out(Scalar* x) const {
-    return rows_of(x, a.layout_q, seq, head, a.num_heads, a.head_dim_v);
+    return rows_of(x, a.layout_q, block, head, a.num_heads, a.head_dim_v);
   }
   template <typename Scalar>
   auto lse(Scalar* x) const {
     using V = std::conditional_t<std::is_const_v<Scalar>, const Vector, Vector>;
     const auto first = static_cast<Eigen::Index>(head) * a.layout_q.num_rows();
-    return Eigen::Map<V>(x + first + a.layout_q.row_begin(seq), a.layout_q.len(seq));
+    return Eigen::Map<V>(x + first + a.layout_q.row_begin(block.seq) + block.first, block.size);
   }
 
   double sink() const { return a.options.sinks.empty() ? kNegInf : a.options.sinks[head]; }
@@ -67,12 +83,12 @@ struct Head {
   }
 
   Matrix scores(const Arrays& x) const {
-    const int len_q = a.layout_q.len(seq), len_k = a.layout_k.len(seq);
+    const int len_q = a.layout_q.len(block.seq), len_k = a.layout_k.len(block.seq);
     Matrix s = capped(x);
-    for (int i = 0; i < len_q; ++i)
+    for (int i = 0; i < block.size; ++i)
       for (int j = 0; j < len_k; ++j)
         s(i, j) -= a.options.alibi_slope(head) *
-                   static_cast<double>(std::abs(a.mask.aligned(i, len_q, len_k) - j));
+                   static_cast<double>(std::abs(a.mask.aligned(block.first + i, len_q, len_k) - j));
     return s;
   }
 
@@ -84,20 +100,28 @@ struct Head {
 
   Matrix dropout() const {  // 0 where dropped, 1/(1-p) elsewhere
     const Dropout& d = a.options.dropout;
-    Matrix kept(a.layout_q.len(seq), a.layout_k.len(seq));
+    Matrix kept(block.size, a.layout_k.len(block.seq));
     for (int i = 0; i < kept.rows(); ++i)
       for (int j = 0; j < kept.cols(); ++j)
-        kept(i, j) = d.p == 0 ? 1.0 : d.keeps(seq, head, i, j) / (1 - d.p);
+        kept(i, j) = d.p == 0 ? 1.0 : d.keeps(block.seq, head, block.first + i, j) / (1 - d.p);
     return kept;
   }
 };
 
-template <typename Visit>  // visit(head, allowed) for every head of every sequence
+template <typename Visit>  // visit(head, allowed) for every head of every block of queries
 void for_each_head(const Attention& a, Visit visit) {
   for (int seq = 0; seq < a.layout_q.batch(); ++seq) {
-    if (a.layout_q.len(seq) == 0) continue;
-    const Allowed allowed = allowed_pairs(a, seq);
-    for (int head = 0; head < a.num_heads; ++head) visit(Head{a, seq, head}, allowed);
+    const int len_q = a.layout_q.len(seq);
+    const int rows = std::max(1, kPairsOfBlock / std::max(1, a.layout_k.len(seq)));
+    for (int first = 0; first < len_q; first += std::min(rows, len_q - first)) {
+      const Block block{seq, first, std::min(rows, len_q - first)};
+      check_interrupt();
+      const Allowed allowed = allowed_pairs(a, block);
+      for (int head = 0; head < a.num_heads; ++head) {
+        check_interrupt();
+        visit(Head{a, block, head}, allowed);
+      }
+    }
   }
 }
 
@@ -153,12 +177,9 @@ Gradients backward(const Attention& a, const Arrays& x, const double* dout, cons
     if (a.options.softcap != 0)  // the derivative of tanh is 1 - tanh^2
       ds.array() *= 1 - (head.capped(x).array() / a.options.softcap).square();
     const auto add = [](auto into, const Matrix& term) { into += term; };
-    add(rows_of(g.dq.data(), a.layout_q, head.seq, head.head, a.num_heads, a.head_dim_qk),
-        ds * head.k(x.k));
-    add(rows_of(g.dk.data(), a.layout_k, head.seq, head.kv_head, a.num_kv_heads, a.head_dim_qk),
-        ds.transpose() * head.q(x.q));
-    add(rows_of(g.dv.data(), a.layout_k, head.seq, head.kv_head, a.num_kv_heads, a.head_dim_v),
-        p.cwiseProduct(kept).transpose() * head.out(dout));
+    add(head.q(g.dq.data()), ds * head.k(x.k));
+    add(head.k(g.dk.data()), ds.transpose() * head.q(x.q));
+    add(head.v(g.dv.data()), p.cwiseProduct(kept).transpose() * head.out(dout));
     if (!g.dsink.empty())
       g.dsink[head.head] -= ((head.sink() - lse.array()).exp() * delta.array()).sum();
   });

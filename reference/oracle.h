@@ -1,4 +1,6 @@
-// The definition of packed attention: dense, one sequence after another, float64.
+// The definition of packed attention: dense, one sequence after another, float64. Long sequences
+// are taken some queries at a time, each with all its keys, so that memory suffices and Ctrl-C is
+// heard.
 //
 // Everything else is checked against this file, so it knows nothing of plans, tiles or intervals:
 // only where sequences lie (PackedLayout) and which key a query may see (Mask::allows).

@@ -3,6 +3,7 @@
 #include <initializer_list>
 
 #include "reference/errors.h"
+#include "reference/interrupt.h"
 
 namespace ringside {
 namespace {
@@ -101,6 +102,7 @@ void from_tables(const PlanTables& t, Plan& plan) {
     pooled(plan.shards, r[0], "shards").push_back({r[1], r[2], r[3], r[4], r[5]});
   }
   for (int i = 0; i < t.tiles.rows(); ++i) {
+    check_interrupt(8);
     const int32_t* r = t.tiles.row(i);
     pooled(plan.tile_lists, r[0], "tiles")
         .push_back({{r[1], r[2], r[3], r[4], r[5]}, {r[1], r[6], r[7], r[8], r[9]}});
@@ -108,6 +110,7 @@ void from_tables(const PlanTables& t, Plan& plan) {
   add_homes(t.homes, plan);
   add_steps(t.steps, plan);
   for (int i = 0; i < t.messages.rows(); ++i) {
+    check_interrupt(8);
     const int32_t* r = t.messages.row(i);
     require(0 <= r[2] && r[2] <= 1 && 0 <= r[4] && r[4] <= 1, "table \"messages\" row ", i,
             " has direction ", r[2], " and operand ", r[4], "; both are 0 or 1");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "reference/interrupt.h"
 #include "reference/partial.h"
 
 namespace ringside {
@@ -41,8 +42,10 @@ class Block {
   // visit(keys) for blocks of key rows that together hold all that some row sees.
   template <typename Visit>
   void for_each_key_block(Visit visit) const {
-    for (int begin = keys_.begin; begin < keys_.end; begin += kBlockK)
+    for (int begin = keys_.begin; begin < keys_.end; begin += kBlockK) {
+      check_interrupt(int64_t{kBlockQ} * kBlockK);
       visit(Interval{begin, std::min(begin + kBlockK, keys_.end)});
+    }
   }
 
   // What row i sees of a key block, counted from the block's first key.
@@ -63,8 +66,10 @@ template <typename Visit>  // visit(block) for the valid query rows of the task
 void for_each_block(const TileTask& task, Visit visit) {
   const int valid = task.tile.q.rows_below(task.problem.layout_q.len(task.tile.q.seq));
   const int end = std::min(task.q_rows.end, valid);
-  for (int begin = task.q_rows.begin; begin < end; begin += kBlockQ)
+  for (int begin = task.q_rows.begin; begin < end; begin += kBlockQ) {
+    check_interrupt(kBlockQ);
     visit(Block(task, begin, std::min(begin + kBlockQ, end)));
+  }
 }
 
 using Row = Eigen::Ref<Eigen::RowVectorXd>;

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 
+#include "reference/interrupt.h"
+
 namespace ringside {
 namespace {
+
+constexpr int kStepsOfTile = 16;  // what judging one costs, in simple operations
 
 bool sees_something(const Problem& problem, const Tile& tile) {
   const int len_q = problem.layout_q.len(tile.q.seq), len_k = problem.layout_k.len(tile.q.seq);
@@ -13,8 +17,10 @@ bool sees_something(const Problem& problem, const Tile& tile) {
   const int lo = problem.mask.visible(tile.q.position(0), len_q, len_k).begin;
   const int hi = problem.mask.visible(tile.q.position(rows - 1), len_q, len_k).end;
   if (tile.k.rows_within({lo, hi}).size() == 0) return false;
-  for (int i = 0; i < rows; ++i)
+  for (int i = 0; i < rows; ++i) {
+    check_interrupt(1);
     if (visible_rows(problem, tile, i).size() > 0) return true;
+  }
   return false;
 }
 
@@ -27,7 +33,9 @@ std::vector<Tile> make_tiles(const Problem& problem, const Shard& q, const Shard
   std::vector<Tile> tiles;
   for (const Segment& q_segment : q) {
     const auto same_seq = std::ranges::equal_range(k_by_seq, q_segment.seq, {}, &Segment::seq);
+    check_interrupt(1);
     for (const Segment& k_segment : same_seq) {
+      check_interrupt(kStepsOfTile);
       const Tile tile{q_segment, k_segment};
       if (sees_something(problem, tile)) tiles.push_back(tile);
     }
@@ -38,6 +46,7 @@ std::vector<Tile> make_tiles(const Problem& problem, const Shard& q, const Shard
 int64_t visible_pairs(const Problem& problem, const Tile& tile) {
   int64_t pairs = 0;
   const int rows = tile.q.rows_below(problem.layout_q.len(tile.q.seq));
+  check_interrupt(rows);
   for (int i = 0; i < rows; ++i) pairs += visible_rows(problem, tile, i).size();
   return pairs;
 }

@@ -1,6 +1,7 @@
 #include "reference/validate.h"
 
 #include "reference/errors.h"
+#include "reference/interrupt.h"
 
 namespace ringside {
 
@@ -29,6 +30,7 @@ void check_problem(const Problem& p) {
 void check_segments(const std::string& what, const PackedLayout& layout, const Shard& shard) {
   int next_row = 0;
   for (const Segment& s : shard) {
+    check_interrupt(8);
     const auto where = [&] {
       return concat(what, " segment (seq=", s.seq, ", pos=", s.pos, ", stride=", s.stride,
                     ", row=", s.row, ", len=", s.len, ")");
@@ -53,6 +55,7 @@ void check_ownership(const char* what, const PackedLayout& layout,
     check_segments(concat("rank ", rank, " ", what), layout, shards[rank]);
     for (const Segment& s : shards[rank])
       for (int i = 0; i < s.len; ++i) {
+        check_interrupt(1);
         int& previous = owner[layout.row_begin(s.seq) + s.position(i)];
         require(previous < 0, what, " position ", s.position(i), " of sequence ", s.seq,
                 " is owned by rank ", previous, " and by rank ", rank,
@@ -60,10 +63,12 @@ void check_ownership(const char* what, const PackedLayout& layout,
         previous = rank;
       }
   }
-  for (int s = 0; s < layout.batch(); ++s)
+  for (int s = 0; s < layout.batch(); ++s) {
+    check_interrupt(layout.padded_len(s));
     for (int pos = 0; pos < layout.padded_len(s); ++pos)
       require(owner[layout.row_begin(s) + pos] >= 0, what, " position ", pos, " of sequence ", s,
               " is owned by no rank; every row, padding too, must be owned exactly once");
+  }
 }
 
 }  // namespace ringside

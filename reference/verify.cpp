@@ -6,6 +6,7 @@
 
 #include "reference/carry.h"
 #include "reference/errors.h"
+#include "reference/interrupt.h"
 #include "reference/tiles.h"
 #include "reference/validate.h"
 #include "reference/verify_error.h"
@@ -46,6 +47,7 @@ void verify_rows(const Shard& resident, const Segment& s, const char* what) {
   auto r = std::upper_bound(resident.begin(), resident.end(), s.row,
                             [](int row, const Segment& x) { return row < x.row; }) -
            1;
+  check_interrupt(s.len);
   for (int i = 0; i < s.len; ++i) {
     while (s.row + i >= r->row_end()) ++r;
     const int held = r->position(s.row + i - r->row);
@@ -86,6 +88,7 @@ void verify_indices(const Plan& plan) {
     plan_require(static_cast<int>(steps.size()) == plan.num_steps(), "rank ", rank, " has ",
                  steps.size(), " steps, rank 0 has ", plan.num_steps());
     for (int i = 0; i < plan.num_steps(); ++i) {
+      check_interrupt(64);
       verify_buffer(plan, steps[i].q, problem.num_heads, concat("rank ", rank, " step ", i));
       verify_buffer(plan, steps[i].kv, problem.num_kv_heads, concat("rank ", rank, " step ", i));
       plan_require(0 <= steps[i].tiles && steps[i].tiles < static_cast<int>(plan.tile_lists.size()),
@@ -108,6 +111,7 @@ void verify_kinds(const Plan& plan) {
     ExchangeKind kind = ExchangeKind::none;
     for (int rank = 0; rank < plan.cp_size(); ++rank) {
       const Exchange& exchange = plan.steps_of_rank[rank][step].before;
+      check_interrupt(static_cast<int64_t>(exchange.sends.size() + exchange.receives.size()) + 1);
       plan_require((exchange.kind == ExchangeKind::none) == exchange.empty(), "rank ", rank,
                    " step ", step, " names its exchange ", name(exchange.kind), " and has ",
                    exchange.sends.size(), " sends and ", exchange.receives.size(), " receives");
@@ -171,8 +175,10 @@ PlanProof verify(const Plan& plan) {
 std::vector<int> global_rows(const PackedLayout& layout, const Shard& shard) {
   std::vector<int> rows;
   rows.reserve(num_rows(shard));
-  for (const Segment& s : shard)
+  for (const Segment& s : shard) {
+    check_interrupt(s.len);
     for (int i = 0; i < s.len; ++i) rows.push_back(layout.row_begin(s.seq) + s.position(i));
+  }
   return rows;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "reference/errors.h"
+#include "reference/interrupt.h"
 #include "reference/tiles.h"
 #include "reference/verify.h"
 #include "reference/verify_error.h"
@@ -34,6 +35,7 @@ class SequenceCover {
     for (int q = 0; q < len_q_; ++q) {
       const Interval visible = problem_.mask.visible(q, len_q_, len_k_);
       int64_t computed = 0;
+      check_interrupt(4 * (begin_[q + 1] - begin_[q] + 1));
       for (int i = begin_[q]; i < begin_[q + 1]; ++i)
         computed += tiles_[tile_[i]]->k.rows_within(visible).size();
       if (computed != visible.size() || !keys_distinct(q)) recount(q, visible);
@@ -48,6 +50,7 @@ class SequenceCover {
     for (int t = 0; t < static_cast<int>(tiles_.size()); ++t) {
       const Segment& q = tiles_[t]->q;
       const int rows = q.rows_below(len_q_);
+      check_interrupt(rows);
       for (int i = 0; i < rows; ++i) visit(q.position(i), t);
     }
   }
@@ -69,6 +72,7 @@ class SequenceCover {
     if (known_size == n && std::equal(list, list + n, tile_.begin() + known_begin)) return true;
     for (int i = 0; i < n; ++i) {
       const Segment& k = tiles_[list[i]]->k;
+      check_interrupt(k.len);
       for (int j = 0; j < k.len; ++j) {
         if (seen_by_[k.position(j)] == q) return false;
         seen_by_[k.position(j)] = q;
@@ -82,6 +86,7 @@ class SequenceCover {
   void recount(int q, Interval visible) const {
     for (int k = visible.begin; k < visible.end; ++k) {
       int times = 0;
+      check_interrupt(4 * (begin_[q + 1] - begin_[q]));
       for (int i = begin_[q]; i < begin_[q + 1]; ++i)
         times += tiles_[tile_[i]]->k.rows_within({k, k + 1}).size();
       plan_require(times == 1, "query ", q, " of sequence ", seq_, " sees key ", k,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "reference/errors.h"
+#include "reference/interrupt.h"
 #include "reference/verify.h"
 #include "reference/verify_error.h"
 
@@ -71,7 +72,9 @@ class Playback {
     Rank& r = ranks_[rank];
     if (r.posted || r.step == plan_.num_steps()) return false;
     const Step& step = step_of(rank);
+    check_interrupt(32);
     for (const Message& m : step.before.sends) {
+      check_interrupt(32);
       const Buffer& from = m.operand == Operand::q ? r.q : r.kv;
       check_inside(m, from, describe("sends to", rank, r.step, m));
       channel(rank, m.peer, m.operand).sent.push_back({m, r.step, from.shard});
@@ -97,6 +100,7 @@ class Playback {
 
   bool complete_if_met(int rank) {
     Rank& r = ranks_[rank];
+    check_interrupt(8);
     if (!r.posted || first_unmet(rank)) return false;
     const Step& step = step_of(rank);
     for (const Message& m : step.before.receives) take(rank, m);
@@ -110,6 +114,7 @@ class Playback {
   // The first message of the rank's group whose other end has not been posted.
   std::optional<std::string> first_unmet(int rank) {
     const Exchange& group = step_of(rank).before;
+    check_interrupt(4 * static_cast<int64_t>(group.sends.size() + group.receives.size()));
     for (const Message& m : group.sends)
       if (const Channel& c = channel(rank, m.peer, m.operand); c.sent.size() > c.receives_posted)
         return describe("sends to", rank, ranks_[rank].step, m);
@@ -131,6 +136,7 @@ class Playback {
     const Buffer& into = m.operand == Operand::q ? step.q : step.kv;
     const auto& got = rows_of(m.operand, sent.shard);
     const auto& claimed = rows_of(m.operand, into.shard);
+    check_interrupt(m.rows);
     for (int i = 0; i < m.rows; ++i)
       plan_require(got[sent.message.row + i] == claimed[m.row + i], what, ": row ", m.row + i,
                    " claims global row ", claimed[m.row + i], " but global row ",
@@ -147,6 +153,7 @@ class Playback {
     int64_t area = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
       area += int64_t{parts[i].rows} * parts[i].heads.size();
+      check_interrupt(static_cast<int64_t>(i));
       for (size_t j = 0; j < i; ++j) {
         const bool apart = parts[i].row_end() <= parts[j].row ||
                            parts[j].row_end() <= parts[i].row ||

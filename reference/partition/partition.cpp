@@ -1,8 +1,11 @@
 #include "reference/partition/partition.h"
 
+#include "reference/interrupt.h"
 #include "reference/names.h"
 
 namespace ringside {
+
+static constexpr int64_t kStepsOfSequence = 16;  // what cutting one costs, in simple operations
 
 std::span<const NamedPartition> partitions() {
   static constexpr NamedPartition kTable[] = {
@@ -22,7 +25,10 @@ const NamedPartition& find_partition(const std::string& name) {
 std::vector<Shard> make_shards(PartitionFunction partition, const PackedLayout& layout,
                                int cp_size) {
   std::vector<Shard> shards;
-  for (int rank = 0; rank < cp_size; ++rank) shards.push_back(partition(layout, cp_size, rank));
+  for (int rank = 0; rank < cp_size; ++rank) {
+    check_interrupt(kStepsOfSequence * (int64_t{layout.batch()} + 1));
+    shards.push_back(partition(layout, cp_size, rank));
+  }
   return shards;
 }
 

@@ -7,6 +7,7 @@
 // gradients.
 #include <algorithm>
 
+#include "reference/interrupt.h"
 #include "reference/partition/partition.h"
 #include "reference/transport/transport.h"
 
@@ -23,8 +24,10 @@ class RingOfGroups {
     }
     tiles_.resize(groups_, std::vector<int>(groups_));
     for (int group = 0; group < groups_; ++group)
-      for (int owner = 0; owner < groups_; ++owner)
+      for (int owner = 0; owner < groups_; ++owner) {
+        check_interrupt(16);
         tiles_[group][owner] = add_tiles(plan, q_[group].shard, kv_[owner].shard);
+      }
     find_last_hops();
   }
 
@@ -61,6 +64,7 @@ class RingOfGroups {
   int owner_at(int group, int step) const { return (group - step % groups_ + groups_) % groups_; }
 
   Step make_step(int rank, int step) const {
+    check_interrupt(32 + 16 * (step == 0 ? a2a_size_ : 0));
     const int group = rank / a2a_size_, member = rank % a2a_size_, owner = owner_at(group, step);
     Step made;
     if (q_heads(member).size() > 0) {

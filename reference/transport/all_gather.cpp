@@ -1,5 +1,6 @@
 // Every rank receives all K/V in rank order, then computes its own queries in one step. No reorder
 // is needed: each row knows its position.
+#include "reference/interrupt.h"
 #include "reference/transport/transport.h"
 
 namespace ringside {
@@ -15,6 +16,7 @@ void all_gather(Plan& plan, int /*a2a_size*/) {
     step.tiles = add_tiles(plan, step.q.shard, step.kv.shard);
     if (cp_size > 1) {
       for (int peer = 0; peer < cp_size; ++peer) {
+        check_interrupt(16);
         const int rows = plan.rows(plan.home_kv[peer]);
         add_message(step.before.sends,
                     {peer, Operand::kv, 0, plan.rows(plan.home_kv[rank]), heads});
