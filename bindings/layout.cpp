@@ -236,6 +236,12 @@ source, and padding, get fill_value (-100 is what cross-entropy losses ignore).
 [2, 3, -100, 8, -100]
 )doc")
       .def(py::self == py::self)
+      .def("__reduce__",
+           [](const py::object& self) {
+             const auto& layout = self.cast<const PackedLayout&>();
+             return constructor_call(self, to_array(layout.cu_seqlens()),
+                                     to_array(layout.cu_seqlens_padded()));
+           })
       .def("__repr__", &repr);
 }
 

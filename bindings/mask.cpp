@@ -168,6 +168,12 @@ The mask of one sequence as a [len_q, len_k] array of bool, True where visible.
              return py::hash(
                  py::make_tuple(mask.left, mask.right, mask.chunk, static_cast<int>(mask.align)));
            })
+      .def("__reduce__",
+           [](const py::object& self) {
+             const auto& mask = self.cast<const Mask&>();
+             return constructor_call(self, std::pair(mask.left, mask.right), mask.chunk,
+                                     name_of(mask.align));
+           })
       .def("__repr__", &repr);
 }
 

@@ -72,6 +72,11 @@ Args:
           },
           "[len] int32: the position of each row in its sequence.")
       .def(py::self == py::self)
+      .def("__reduce__",
+           [](const py::object& self) {
+             const auto& s = self.cast<const Segment&>();
+             return constructor_call(self, s.seq, s.pos, s.len, s.stride, s.row);
+           })
       .def("__repr__", [](const Segment& s) { return repr(s); });
 
   py::class_<Tile>(m, "Tile", R"doc(

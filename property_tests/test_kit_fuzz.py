@@ -95,3 +95,17 @@ def test_wrong_names_exit_with_2(name, message):
     result = run("--implementation", name)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+
+
+def refuses_everything(q, k, v, **keywords):
+    raise NotImplementedError("not today")
+
+
+def test_refusing_every_case_is_not_success(tmp_path):
+    file = tmp_path / "result.json"
+    arguments = ("--examples", 10, "--json", file)
+    result = run("--implementation", f"{HERE}:refuses_everything", *arguments)
+    assert result.exit_code == 2, result.output
+    assert "Nothing was checked" in result.output and "were refused: not today" in result.output
+    written = json.loads(file.read_text())
+    assert not written["passed"] and written["refused"] == written["tried"] > 0

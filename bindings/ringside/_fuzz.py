@@ -47,6 +47,11 @@ class Campaign:
     failure: Disagreement | None = None
     shrinking: bool = False
 
+    @property
+    def agreed(self) -> int:
+        """How many cases were computed, and rightly."""
+        return self.tried - self.refused
+
     def to_dict(self) -> dict[str, Any]:
         """For a JSON file."""
         failure = self.failure
@@ -61,7 +66,7 @@ class Campaign:
             "refusals": sorted(self.refusals),
             "seconds": round(self.seconds, 3),
             "largest_error_over_tolerance": self.ratios,
-            "passed": failure is None,
+            "passed": failure is None and self.agreed > 0,
             "counterexample": failure and {"case": repr(failure.case), "script": failure.script},
             "report": failure and str(failure),
         }
@@ -191,7 +196,7 @@ def fuzz(
     Prints the smallest case that disagrees, which keys the wrong row really read, and a script that
     repeats it. An implementation refuses a case by raising NotImplementedError or
     ringside.Unsupported; an attribute `cases`, a Hypothesis strategy, says which cases it claims at
-    all.
+    all. If every case was refused, nothing was checked: exit code 2.
 
     Example: ringside fuzz --implementation mypackage.attention:varlen --examples 1000
     """
@@ -211,18 +216,24 @@ def fuzz(
     typer.echo(summary(campaign))
     if campaign.failure is not None:
         raise typer.Exit(1)
+    if not campaign.agreed:
+        raise typer.Exit(2)
 
 
 def summary(campaign: Campaign) -> str:
     """The answer, in words."""
     if campaign.failure is not None:
         return str(campaign.failure)
-    agreed = campaign.tried - campaign.refused
-    lines = [f"{agreed} random cases agree with the definition in {campaign.seconds:.1f} s"]
+    lines = [
+        f"{campaign.agreed} random cases agree with the definition in {campaign.seconds:.1f} s"
+    ]
     if campaign.refused:
         lines.append(
             f"{campaign.refused} cases were refused: {'; '.join(sorted(campaign.refusals))}"
         )
+    if not campaign.agreed:
+        lines[0] = "Nothing was checked: no random case was computed"
+        lines.append("Raise NotImplementedError only for what it cannot do, or name it in `cases`")
     worst = ", ".join(f"{name} {ratio:.2f}" for name, ratio in campaign.ratios.items())
     if worst:
         lines.append(f"largest error as a fraction of the tolerance: {worst}")

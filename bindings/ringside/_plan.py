@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ringside import _core, _cuda, _cuda_kinds, _draw, _explain, _plan_json
+from ringside import _core, _cuda, _cuda_kinds, _draw, _explain, _plan_json, _plan_pickle
 from ringside._attention import Options, gradients, results
 from ringside._formats import QkvFormat, check_format, lse_to_thd, to_thd
 
@@ -385,6 +385,10 @@ class Plan(_core.Plan):
             f"<Plan {self.partition} over {self.comm}, cp_size={self.cp_size}, "
             f"steps={self.num_steps}, rows={self.layout_q.num_rows}, {self.mask}>"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy: the same plan, not a device's programs for it."""
+        return _plan_pickle.reduced(self)
 
     __hash__ = None  # type: ignore[assignment]
 

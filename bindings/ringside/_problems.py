@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ringside import _core
 from ringside._attention import attention, attention_backward
+from ringside._sizes import INT_MAX
 
 Array = npt.NDArray[np.float64]
 TENSORS = ("out", "lse", "dq", "dk", "dv")
@@ -53,6 +54,8 @@ def mask_from(text: str) -> NamedMask:
     kind, _, numbers = text.partition(":")
     try:
         values = [int(number) for number in numbers.split(",")]
+        if max(map(abs, values)) > INT_MAX:
+            raise ValueError(f"expected numbers of at most {INT_MAX}. Pass -1 for no bound")
         if kind == "window" and len(values) == 2:
             return NamedMask(text, _core.Mask.sliding_window(*values))
         if kind == "chunked" and len(values) == 1:

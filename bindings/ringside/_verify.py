@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ringside import _core, lengths
+from ringside import _core, _sizes, lengths
 from ringside._compare import TOLERANCE, Comparison, compare
+from ringside._explain import count
 from ringside._plan import Plan
 from ringside._problems import (
     MASKS,
@@ -24,24 +26,71 @@ from ringside._problems import (
 )
 
 DEFAULT_LENGTHS = "long_tail_pack"
-DEFAULT_TOKENS = 6144  # at most, unless more are asked for
+DEFAULT_TOKENS = 6144  # of a shipped trace, at most, unless more are asked for
+DEFAULT_PADDING = 8  # of a shipped trace
+SMALLER = "Pass smaller ones; --tokens N takes the first N tokens"
+NS_OF_DEFINITION, NS_OF_PLAN = 60.0, 12.0  # of one pair of one head of dimension 32, two cores
+WIDTH_OF_SOFTMAX = 64  # what is not a product costs as much as products of this head dimension
+SECONDS_WORTH_A_WORD = 120
 
 
 @dataclass(frozen=True)
 class Pack:
-    """Which documents, and how their rows are padded."""
+    """Which documents, and how their rows are padded.
+
+    A file of the user's is taken whole and as it is, unless he says otherwise. A shipped trace is
+    there to try things with: its first tokens are, and padding between its documents.
+
+    Attributes:
+        lengths: the name of a trace, or a file.
+        tokens: its first tokens; None is all of a file, and of a trace at most `most`.
+        pad_to: None is DEFAULT_PADDING for a trace and 0, no padding, for a file.
+        most: the tokens of a trace that are taken if nobody says how many.
+    """
 
     lengths: str = DEFAULT_LENGTHS
-    tokens: int | None = None  # default: all of the trace, but not more than DEFAULT_TOKENS
-    pad_to: int = 8
+    tokens: int | None = None
+    pad_to: int | None = None
+    most: int = DEFAULT_TOKENS
+
+    def __post_init__(self) -> None:
+        """Refuses what no pack can have."""
+        _sizes.require_between("--tokens", self.tokens, 1, "a number of tokens")
+        _sizes.require_between("--pad-to", self.pad_to, 0, "a number of rows, 0 for no padding")
+
+    @property
+    def padding(self) -> int:
+        """What rows of a document are a multiple of."""
+        named = self.lengths in lengths.names()
+        return self.pad_to if self.pad_to is not None else DEFAULT_PADDING if named else 0
+
+    def taken(self) -> tuple[_core.PackedLayout, str]:
+        """The documents, packed, and what was taken, in words."""
+        documents = lengths.load(self.lengths)
+        total = int(documents.sum(dtype=np.int64))
+        if total == 0:
+            raise ValueError(f"{self.lengths} holds no tokens; expected a document of at least one")
+        tokens = self.tokens
+        if tokens is None:
+            tokens = min(self.most, total) if self.lengths in lengths.names() else total
+        packed = documents if tokens == total else lengths.pack(documents, tokens)
+        layout = padded_layout(packed, self.padding)
+        return layout, _taken_words(self.lengths, layout, documents)
 
     def layout(self) -> _core.PackedLayout:
         """The documents, packed."""
-        documents = lengths.load(self.lengths)
-        tokens = self.tokens
-        if tokens is None:
-            tokens = min(DEFAULT_TOKENS, int(documents.sum()))
-        return padded_layout(lengths.pack(documents, tokens), self.pad_to)
+        return self.taken()[0]
+
+
+def _taken_words(source: str, layout: _core.PackedLayout, documents: npt.NDArray[np.int32]) -> str:
+    total, tokens = int(documents.sum(dtype=np.int64)), layout.num_tokens
+    words = (
+        f"{source}: {count(layout.num_sequences, 'document')}, {count(tokens, 'token')}, "
+        f"{count(layout.num_rows, 'row')}"
+    )
+    if tokens < total:
+        words += f" (the first of {count(len(documents), 'document')}, {count(total, 'token')})"
+    return words
 
 
 @dataclass(frozen=True)
@@ -51,6 +100,17 @@ class Heads:
     num_heads: int = 8
     num_kv_heads: int = 2
     head_dim: int = 32
+
+    def __post_init__(self) -> None:
+        """Refuses what no array can have."""
+        _sizes.require_between("--heads", self.num_heads, 1, "a number of query heads")
+        _sizes.require_between("--kv-heads", self.num_kv_heads, 1, "a number of kv heads")
+        _sizes.require_between("--head-dim", self.head_dim, 1, "a dimension of q, k and v")
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"--heads {self.num_heads} --kv-heads {self.num_kv_heads}; expected a multiple of "
+                "the kv heads. Pass such a number of query heads"
+            )
 
 
 @dataclass(frozen=True)
@@ -72,8 +132,10 @@ class Settings:
             check_names(what[:-1], chosen, known)
             object.__setattr__(self, what, list(chosen))
         object.__setattr__(self, "masks", list(self.masks or MASKS))
-        if self.cp_size < 1:
-            raise ValueError(f"cp_size={self.cp_size}; expected at least 1 rank")
+        _sizes.require_between("--cp", self.cp_size, 1, "a number of ranks")
+        if self.seed < 0:
+            raise ValueError(f"--seed {self.seed}; expected 0 or more. Pass such a number")
+        _sizes.require_memory_of_plan(self.cp_size)
 
 
 @dataclass
@@ -116,7 +178,7 @@ def a2a_size(comm: str, cp_size: int) -> int | None:
 def geometry_of(layout: _core.PackedLayout, named: NamedMask, settings: Settings) -> Geometry:
     """One mask on a layout; keys of other lengths where the mask asks for them."""
     heads = settings.heads
-    layout_k = cross_layout(layout, settings.pack.pad_to) if named.cross else layout
+    layout_k = cross_layout(layout, settings.pack.padding) if named.cross else layout
     return Geometry(
         layout,
         layout_k,
@@ -133,9 +195,32 @@ class Verification:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.layout = settings.pack.layout()
+        self.layout, self.taken = settings.pack.taken()
+        _sizes.require_memory(self.memory(), self._arrays(), SMALLER)
         self._masks = [mask_from(name) for name in settings.masks]
         self.rows = [self._new_row(p, c) for p in settings.partitions for c in settings.comms]
+
+    def memory(self) -> int:
+        """About how many bytes are in use at once: operands, results, a plan's buffers."""
+        heads, ranks = self.settings.heads, self.settings.cp_size
+        rows_of_q, rows_of_kv = 12 * heads.num_heads, 2 * (ranks + 5) * heads.num_kv_heads
+        return 8 * self.layout.num_rows * heads.head_dim * (rows_of_q + rows_of_kv)
+
+    def seconds(self) -> float:
+        """About how long the whole job takes: all pairs of each document, seen or not."""
+        heads = self.settings.heads
+        pairs = float((self.layout.lengths.astype(np.float64) ** 2).sum()) * heads.num_heads
+        of_pair = NS_OF_DEFINITION + NS_OF_PLAN * len(self.rows)
+        widths = (WIDTH_OF_SOFTMAX + heads.head_dim) / (WIDTH_OF_SOFTMAX + 32)
+        return 1e-9 * pairs * of_pair * widths * len(self._masks)
+
+    def _arrays(self) -> str:
+        heads = self.settings.heads
+        return (
+            f"float64 arrays of {self.layout.num_rows:,} rows (--tokens), {heads.num_heads} query "
+            f"and {heads.num_kv_heads} kv heads (--heads, --kv-heads) of {heads.head_dim} "
+            f"(--head-dim), for {self.settings.cp_size} ranks (--cp)"
+        )
 
     @property
     def num_tasks(self) -> int:

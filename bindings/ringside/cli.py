@@ -1,7 +1,8 @@
 """The ringside command. Each subcommand's --help shows one real example.
 
 Answers go to standard output, progress and errors to standard error. Exit codes: 0 all is well, 1
-a disagreement with the definition, 2 wrong arguments.
+a disagreement with the definition, 2 nothing was checked (wrong arguments, or an implementation
+that refused every case of ringside fuzz), 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,14 +18,24 @@ from typing import Annotated, Any
 
 import typer
 
-from ringside import _bench, _bench_gpu, _bench_thd, _core, _report
+from ringside import _bench, _bench_gpu, _bench_thd, _core, _report, _sizes
 from ringside import lengths as _lengths
 from ringside._fuzz import fuzz
 from ringside._plan import Plan
 from ringside._problems import MASKS
 from ringside._problems import mask_from as _mask_from
 from ringside._random_cases import cases
-from ringside._verify import DEFAULT_LENGTHS, Heads, Pack, Settings, Verification, geometry_of
+from ringside._verify import (
+    DEFAULT_LENGTHS,
+    DEFAULT_PADDING,
+    DEFAULT_TOKENS,
+    SECONDS_WORTH_A_WORD,
+    Heads,
+    Pack,
+    Settings,
+    Verification,
+    geometry_of,
+)
 from ringside._verify import a2a_size as default_a2a_size
 
 app = typer.Typer(
@@ -42,12 +53,22 @@ app.command()(fuzz)
 
 _MASK_HELP = f"{', '.join(MASKS)}, window:LEFT,RIGHT or chunked:N."
 LengthsOption = Annotated[
-    str, typer.Option("--lengths", metavar="NAME|FILE", help=f"{', '.join(_lengths.names())}.")
+    str,
+    typer.Option(
+        "--lengths",
+        metavar="NAME|FILE",
+        help=f"A file, taken whole and unpadded, or {', '.join(_lengths.names())}.",
+    ),
 ]
 PadOption = Annotated[
-    int,
-    typer.Option(help="Rows of a document: a multiple of it, one more below every third. 0: none."),
+    int | None,
+    typer.Option(
+        help="Rows of a document: a multiple of it, one more below every third. 0: none. Default: "
+        f"{DEFAULT_PADDING} for a NAME, 0 for a FILE."
+    ),
 ]
+TOKENS_OF_PLAN = 512
+_TOKENS_HELP = "Its first tokens. Default: all of a FILE, at most {} of a NAME."
 HeadsOption = Annotated[int, typer.Option(help="Query heads.")]
 KvHeadsOption = Annotated[int, typer.Option(help="Key and value heads.")]
 CpOption = Annotated[int, typer.Option("--cp", metavar="N", help="Number of ranks.")]
@@ -71,9 +92,7 @@ def root(
 def verify(
     context: typer.Context,
     lengths: LengthsOption = DEFAULT_LENGTHS,
-    tokens: Annotated[
-        int | None, typer.Option(help="Its first tokens; all, but at most 6144, by default.")
-    ] = None,
+    tokens: Annotated[int | None, typer.Option(help=_TOKENS_HELP.format(DEFAULT_TOKENS))] = None,
     cp: CpOption = 4,
     partition: Annotated[Names, typer.Option(help=f"{', '.join(_core.PARTITIONS)}; all.")] = None,
     comm: Annotated[Names, typer.Option(help=f"{', '.join(_core.COMMS)}; all.")] = None,
@@ -81,7 +100,7 @@ def verify(
     heads: HeadsOption = 8,
     kv_heads: KvHeadsOption = 2,
     head_dim: Annotated[int, typer.Option(help="Of q, k and v.")] = 32,
-    pad_to: PadOption = 8,
+    pad_to: PadOption = None,
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     random: Annotated[
         int | None, typer.Option(metavar="N", help="Check N small random cases instead.")
@@ -95,7 +114,7 @@ def verify(
     """
     if random is not None:
         _refuse_others(context, "--random", {"random", "case", "seed", "json_path"})
-        _verify_random(seed, range(case, case + random), json_path)
+        _verify_random(seed, _numbers(seed, case, random), json_path)
         return
     _refuse_given(context, "case", "it goes with --random")
     settings = Settings(
@@ -108,6 +127,8 @@ def verify(
         seed,
     )
     job, begin = Verification(settings), time.perf_counter()
+    print(job.taken, flush=True)
+    _say_what_it_costs(job.seconds())
     with _report.progress() as progress:
         task = progress.add_task("", total=job.num_tasks)
         for number, doing in enumerate(job.run()):
@@ -122,7 +143,7 @@ def verify(
 @app.command()
 def plan(
     lengths: LengthsOption = DEFAULT_LENGTHS,
-    tokens: Annotated[int, typer.Option(help="Its first tokens.")] = 512,
+    tokens: Annotated[int | None, typer.Option(help=_TOKENS_HELP.format(TOKENS_OF_PLAN))] = None,
     cp: CpOption = 4,
     partition: Annotated[str, typer.Option(help=f"{', '.join(_core.PARTITIONS)}.")] = "zigzag",
     comm: Annotated[str, typer.Option(help=f"{', '.join(_core.COMMS)}.")] = "p2p",
@@ -130,7 +151,7 @@ def plan(
     mask: Annotated[str, typer.Option(help=_MASK_HELP)] = "causal",
     heads: HeadsOption = 8,
     kv_heads: KvHeadsOption = 2,
-    pad_to: PadOption = 8,
+    pad_to: PadOption = None,
     draw: Annotated[Path | None, typer.Option(help="Draw it there: png, pdf or svg.")] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Write it there; Plan.from_json reads it.")
@@ -140,9 +161,11 @@ def plan(
 
     Example: ringside plan --partition striped --comm all_gather --draw build/plan.png
     """
-    pack = Pack(lengths, tokens, pad_to)
+    _sizes.require_between("--a2a-size", a2a_size, 1, "a divisor of --cp")
+    pack = Pack(lengths, tokens, pad_to, most=TOKENS_OF_PLAN)
     settings = Settings(pack, Heads(heads, kv_heads), cp)
-    geometry = geometry_of(pack.layout(), _mask_from(mask), settings)
+    layout, taken = pack.taken()
+    geometry = geometry_of(layout, _mask_from(mask), settings)
     made = Plan(
         **geometry.plan_arguments(),
         cp_size=cp,
@@ -151,6 +174,7 @@ def plan(
         a2a_size=default_a2a_size(comm, cp) if a2a_size is None else a2a_size,
     )
     proof = made.verify()
+    print(taken)
     print(made.explain() + "\n")
     _report.plan_cost(made)
     print(f"\nproved: {proof}")
@@ -233,6 +257,26 @@ def gpu(
         raise typer.Exit(1)
 
 
+def _say_what_it_costs(seconds: float) -> None:
+    if seconds > SECONDS_WORTH_A_WORD:
+        print(
+            f"This takes about {seconds / 60:,.0f} minutes: the definition computes every pair of "
+            "each document. --tokens N takes the first N tokens; --partition, --comm and --mask "
+            "choose what is checked.",
+            file=sys.stderr,
+        )
+
+
+def _numbers(seed: int, first: int, count: int) -> range:
+    """Of random cases; refuses what draws none, or more than can be counted."""
+    _sizes.require_between("--random", count, 1, "a number of cases")
+    _sizes.require_between("--case", first, 0, "the number of a case")
+    _sizes.require_between("--case + --random", first + count, 1, "a number of cases")
+    if seed < 0:
+        raise ValueError(f"--seed {seed}; expected 0 or more. Pass such a number")
+    return range(first, first + count)
+
+
 def _verify_random(seed: int, numbers: range, json_path: Path | None) -> None:
     faults, begin = [], time.perf_counter()
     with _report.progress() as progress:
@@ -303,8 +347,12 @@ def main() -> None:
     """Runs the command; what the library refuses becomes one line and exit code 2."""
     try:
         app(prog_name="ringside")
-    except (ValueError, OSError, _core.Unsupported) as error:
+    except (ValueError, OverflowError, OSError, _core.Unsupported) as error:
         print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except MemoryError:
+        advice = "Pass fewer --tokens, --heads or ranks (--cp), or a smaller --head-dim"
+        print(f"Error: there is not enough memory for that. {advice}", file=sys.stderr)
         sys.exit(2)
 
 
