@@ -1,6 +1,7 @@
 """The ringside command: what it takes, what it refuses before anything is built, exit codes."""
 
 import json
+import sys
 import time
 
 import pytest
@@ -84,6 +85,7 @@ def test_other_numbers_below_the_least_are_refused(run, command, flag):
         (("--partition", "x"), ('"x" is unknown',)),
         (("--comm", "x"), ('"x" is unknown',)),
         (("--lengths", "/"), ('lengths "/" is neither a file nor a known trace',)),
+        (("--lengths", sys.executable), (sys.executable, "expected a text file of integers")),
     ],
     ids=str,
 )

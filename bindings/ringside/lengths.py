@@ -59,7 +59,10 @@ def load(name_or_path: str | os.PathLike[str]) -> npt.NDArray[np.int32]:
             f'lengths "{name_or_path}" is neither a file nor a known trace; '
             f"expected a path or one of {', '.join(names())}"
         )
-    return _parse(path.read_text(encoding="utf-8"), str(path))
+    try:
+        return _parse(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: {error}; expected a text file of integers, one a line") from None
 
 
 def pack(lengths: npt.ArrayLike, tokens: int) -> npt.NDArray[np.int32]:
