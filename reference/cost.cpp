@@ -26,7 +26,10 @@ PlanCost cost(const Plan& plan, const ElementSizes& sizes) {
   std::vector<int64_t> pairs_of_list;  // of one head
   for (const auto& tiles : plan.tile_lists) {
     int64_t pairs = 0;
-    for (const Tile& tile : tiles) pairs += visible_pairs(plan.problem, tile);
+    for (const Tile& tile : tiles) {
+      check_interrupt(tile.q.len);
+      pairs += visible_pairs(plan.problem, tile);
+    }
     pairs_of_list.push_back(pairs);
   }
 

@@ -1,6 +1,7 @@
 #include "reference/tiles.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "reference/interrupt.h"
 
@@ -8,6 +9,7 @@ namespace ringside {
 namespace {
 
 constexpr int kStepsOfTile = 16;  // what judging one costs, in simple operations
+constexpr int kRowsOfLook = 1024;
 
 bool sees_something(const Problem& problem, const Tile& tile) {
   const int len_q = problem.layout_q.len(tile.q.seq), len_k = problem.layout_k.len(tile.q.seq);
@@ -18,7 +20,7 @@ bool sees_something(const Problem& problem, const Tile& tile) {
   const int hi = problem.mask.visible(tile.q.position(rows - 1), len_q, len_k).end;
   if (tile.k.rows_within({lo, hi}).size() == 0) return false;
   for (int i = 0; i < rows; ++i) {
-    check_interrupt(1);
+    if (i % kRowsOfLook == kRowsOfLook - 1) check_interrupt(kRowsOfLook);
     if (visible_rows(problem, tile, i).size() > 0) return true;
   }
   return false;
@@ -33,9 +35,8 @@ std::vector<Tile> make_tiles(const Problem& problem, const Shard& q, const Shard
   std::vector<Tile> tiles;
   for (const Segment& q_segment : q) {
     const auto same_seq = std::ranges::equal_range(k_by_seq, q_segment.seq, {}, &Segment::seq);
-    check_interrupt(1);
+    check_interrupt(kStepsOfTile * (std::ssize(same_seq) + 1));
     for (const Segment& k_segment : same_seq) {
-      check_interrupt(kStepsOfTile);
       const Tile tile{q_segment, k_segment};
       if (sees_something(problem, tile)) tiles.push_back(tile);
     }
@@ -46,7 +47,6 @@ std::vector<Tile> make_tiles(const Problem& problem, const Shard& q, const Shard
 int64_t visible_pairs(const Problem& problem, const Tile& tile) {
   int64_t pairs = 0;
   const int rows = tile.q.rows_below(problem.layout_q.len(tile.q.seq));
-  check_interrupt(rows);
   for (int i = 0; i < rows; ++i) pairs += visible_rows(problem, tile, i).size();
   return pairs;
 }

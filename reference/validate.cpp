@@ -53,15 +53,16 @@ void check_ownership(const char* what, const PackedLayout& layout,
   std::vector<int> owner(layout.num_rows(), -1);
   for (int rank = 0; rank < static_cast<int>(shards.size()); ++rank) {
     check_segments(concat("rank ", rank, " ", what), layout, shards[rank]);
-    for (const Segment& s : shards[rank])
+    for (const Segment& s : shards[rank]) {
+      check_interrupt(s.len);
       for (int i = 0; i < s.len; ++i) {
-        check_interrupt(1);
         int& previous = owner[layout.row_begin(s.seq) + s.position(i)];
         require(previous < 0, what, " position ", s.position(i), " of sequence ", s.seq,
                 " is owned by rank ", previous, " and by rank ", rank,
                 "; every row must be owned exactly once");
         previous = rank;
       }
+    }
   }
   for (int s = 0; s < layout.batch(); ++s) {
     check_interrupt(layout.padded_len(s));

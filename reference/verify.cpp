@@ -47,7 +47,6 @@ void verify_rows(const Shard& resident, const Segment& s, const char* what) {
   auto r = std::upper_bound(resident.begin(), resident.end(), s.row,
                             [](int row, const Segment& x) { return row < x.row; }) -
            1;
-  check_interrupt(s.len);
   for (int i = 0; i < s.len; ++i) {
     while (s.row + i >= r->row_end()) ++r;
     const int held = r->position(s.row + i - r->row);
@@ -58,6 +57,7 @@ void verify_rows(const Shard& resident, const Segment& s, const char* what) {
 }
 
 void verify_tile(const Plan& plan, const Step& step, const Tile& tile) {
+  check_interrupt(2 * int64_t{tile.q.len} + tile.k.len);
   verify_rows(plan.shard(step.q), tile.q, "query");
   verify_rows(plan.shard(step.kv), tile.k, "key");
   plan_require(tile.q.seq == tile.k.seq, "queries of sequence ", tile.q.seq,

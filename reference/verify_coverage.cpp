@@ -70,14 +70,16 @@ class SequenceCover {
     const auto list = tile_.begin() + begin_[q];
     auto& [known_begin, known_size] = distinct_from_[*list];
     if (known_size == n && std::equal(list, list + n, tile_.begin() + known_begin)) return true;
+    int64_t marked = 0;
     for (int i = 0; i < n; ++i) {
       const Segment& k = tiles_[list[i]]->k;
-      check_interrupt(k.len);
+      marked += k.len;
       for (int j = 0; j < k.len; ++j) {
         if (seen_by_[k.position(j)] == q) return false;
         seen_by_[k.position(j)] = q;
       }
     }
+    check_interrupt(marked);
     known_begin = begin_[q];
     known_size = n;
     return true;
