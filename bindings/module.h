@@ -13,5 +13,6 @@ void bind_plan(pybind11::module_& m);
 void bind_options(pybind11::module_& m);
 void bind_attention(pybind11::module_& m);
 void bind_thd(pybind11::module_& m);
+void bind_arguments(pybind11::module_& m);
 
 }  // namespace ringside::bindings
