@@ -21,6 +21,14 @@ py::object same(const py::object& x, const std::string& name) {
   return x;
 }
 
+DoubleArray floating_array(const py::object& x, const char* name) {
+  return floating(as_array(x, name), name);
+}
+
+py::array_t<int32_t> int32_array(const py::object& x, const char* name) {
+  return to_array(integers(x, name));
+}
+
 }  // namespace
 
 void bind_arguments(py::module_& m) {
@@ -31,7 +39,8 @@ void bind_arguments(py::module_& m) {
       .def("boolean", &plain<bool>, "x"_a, "name"_a)
       .def("text", &plain<std::string>, "x"_a, "name"_a)
       .def("array", &as_array, "x"_a, "name"_a, "As NumPy sees it, of any dtype, not masked.")
-      .def("integers", &integers, "x"_a, "name"_a)
+      .def("floating", &floating_array, "x"_a, "name"_a, "A float64 copy of floats in C order.")
+      .def("integers", &int32_array, "x"_a, "name"_a, "A copy of one dimension.")
       .def("layout", &same<PackedLayout>, "x"_a, "name"_a)
       .def("mask", &same<Mask>, "x"_a, "name"_a);
 }

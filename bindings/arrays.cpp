@@ -40,15 +40,6 @@ void require_int_shape(const py::array& x, const char* name) {
                              kMost, " an axis"));
 }
 
-DoubleArray floating(const py::array& x, const char* name) {
-  if (x.dtype().kind() != 'f')
-    throw py::type_error(concat(name, " has dtype ", dtype_of(x),
-                                "; expected float16, float32 or float64. Pass ", name,
-                                ".astype(np.float32)"));
-  require_int_shape(x, name);
-  return copied_to<double>(x);
-}
-
 template <typename T>
 int32_t narrow(T value, const char* name, py::ssize_t i) {
   require(std::in_range<int32_t>(value), name, "[", i, "]=", value,
@@ -96,6 +87,15 @@ std::vector<int32_t> integers(const py::handle& x, const char* name) {
   require(array.ndim() == 1, name, " has shape ", shape_of(array),
           "; expected one dimension. Pass ", name, ".reshape(-1) if that is what you mean");
   return kind == 'u' ? narrowed<uint64_t>(array, name) : narrowed<int64_t>(array, name);
+}
+
+DoubleArray floating(const py::array& x, const char* name) {
+  if (x.dtype().kind() != 'f')
+    throw py::type_error(concat(name, " has dtype ", dtype_of(x),
+                                "; expected float16, float32 or float64. Pass ", name,
+                                ".astype(np.float32)"));
+  require_int_shape(x, name);
+  return copied_to<double>(x);
 }
 
 DoubleArray numbers(const py::handle& x, const char* name) {

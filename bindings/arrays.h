@@ -24,6 +24,9 @@ bool is_masked(const py::handle& x);
 // x as NumPy sees it; refuses what it cannot read, and masked arrays.
 py::array as_array(const py::handle& x, const std::string& name);
 
+// float64, from float16, float32 or float64; MemoryError where that is too much.
+DoubleArray floating(const py::array& x, const char* name);
+
 // One number or several, of any real type, in float64.
 DoubleArray numbers(const py::handle& x, const char* name);
 
