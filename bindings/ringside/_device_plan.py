@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ringside import _core, _cuda
-from ringside._core import arguments
 from ringside._attention import Options
+from ringside._core import arguments
 
 
 class _Lengths:

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from ringside import _core
 
-NUMBERS = "biufc"  # dtype.kind of booleans, integers, floating and complex numbers
-
 
 def fill_value(value: Any, dtype: Any, name: str, arrays: str) -> npt.NDArray[Any]:
     """The value as a 0-d array of the dtype; NumPy would cut off fractions and wrap around.
@@ -48,19 +46,19 @@ def fill_value(value: Any, dtype: Any, name: str, arrays: str) -> npt.NDArray[An
 
 
 def _may_become(from_kind: str, to_kind: str) -> bool:
-    """Nothing loses an imaginary part, and text, dates and objects stay what they are."""
-    if to_kind == "O":
+    """Nothing loses an imaginary part, and numbers are never read out of text or objects."""
+    if to_kind in ("O", from_kind):
         return True
-    if to_kind == "V":  # bfloat16 and its like, and records
-        return from_kind == "V" or from_kind in "biuf"
-    if to_kind not in NUMBERS:
-        return from_kind == to_kind
-    return from_kind in NUMBERS and (from_kind != "c" or to_kind == "c")
+    if to_kind in "Mm":  # dates count from 0
+        return from_kind in "iu"
+    return from_kind in "biuf"
 
 
 def _is_kept(given: npt.NDArray[Any], held: npt.NDArray[Any]) -> bool:
-    if held.dtype.kind in "OV":
+    if held.dtype.kind in "OVMmT":
         return True
+    if held.dtype.kind in "SU":  # written out, not cut off
+        return bool(held == given.astype(held.dtype.kind))
     if held.dtype.kind in "fc":  # rounded, but within its range
         return bool(np.isfinite(held)) or not np.isfinite(given)
     return bool(held == given)
