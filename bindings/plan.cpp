@@ -37,7 +37,7 @@ Shards stacked(Shards shards) {  // fills in rows left at -1
 
 Shards shards_from(const py::object& x, const char* name, const char* or_else) {
   py::detail::make_caster<Shards> caster;
-  if (!caster.load(x, false))
+  if (!is_list(x) || !caster.load(x, false))
     throw py::type_error(concat(name, " is a ", py::str(py::type::of(x)).cast<std::string>(),
                                 "; expected ", or_else, "a list of Segment for every rank"));
   return stacked(py::detail::cast_op<Shards&&>(std::move(caster)));

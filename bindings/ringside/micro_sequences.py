@@ -145,7 +145,7 @@ class MicroSequenceBuffer:
         >>> [buffer.forward(i, q, k, v)[0].ravel().round(2).tolist() for i in (0, 1)]
         [[1.0, 2.0], [1.67, 2.0]]
         """
-        if arguments.integer(i, "i") != self.frontier:
+        if arguments.int32(i, "i") != self.frontier:
             raise ValueError(
                 f"got micro-sequence {i}; expected {self.frontier}: forward is in order"
             )
@@ -186,7 +186,7 @@ class MicroSequenceBuffer:
         >>> [dv.ravel().round(2).tolist() for dv in dvs]
         [[0.58, 0.25], [2.08, 1.08]]
         """
-        if arguments.integer(i, "i") != self.frontier - 1:
+        if arguments.int32(i, "i") != self.frontier - 1:
             raise ValueError(
                 f"got micro-sequence {i}; expected {self.frontier - 1}: backward is in reverse"
             )
@@ -203,7 +203,9 @@ class MicroSequenceBuffer:
         return dq, self.dk[rows].copy(), self.dv[rows].copy(), *dsink
 
     def _rows(self, i: int) -> slice:
-        return self.row_slices[arguments.integer(i, "i")]
+        if not 0 <= arguments.int32(i, "i") < len(self.row_slices):
+            raise ValueError(f"i={i}; expected 0 to {len(self.row_slices) - 1}")
+        return self.row_slices[i]
 
     def _seen(self, i: int) -> slice:
         return slice(self.first_document_begin(i), self.row_slices[i].stop)
