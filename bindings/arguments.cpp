@@ -13,6 +13,7 @@ bool is_numpy_bool(const py::handle& x) {
 
 // x.__index__(), or a refusal; an exception that is not about the kind of x goes on.
 py::int_ index_of(const py::handle& x, const std::string& name) {
+  if (PyLong_CheckExact(x.ptr())) return py::reinterpret_borrow<py::int_>(x);
   const std::string expected = "an integer. Pass int(" + name + ") if nothing is lost by it";
   if (PyBool_Check(x.ptr()) || is_numpy_bool(x) || !PyIndex_Check(x.ptr()) || is_masked(x))
     refuse_kind(x, name, expected);
