@@ -75,9 +75,9 @@ int64_t integer(const py::handle& x, const std::string& name, int64_t least, int
   const py::int_ index = index_of(x, name);
   int overflow = 0;
   const int64_t value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
-  require(overflow == 0 && least <= value && value <= most, name, "=", digits(index),
-          "; expected an integer from ", power(least), " to ", power(most));
-  return value;
+  if (overflow == 0 && least <= value && value <= most) return value;
+  throw InvalidArgument(concat(name, "=", digits(index), "; expected an integer from ",
+                               power(least), " to ", power(most)));
 }
 
 uint64_t unsigned_integer(const py::handle& x, const std::string& name) {
