@@ -1,10 +1,12 @@
 #include "bindings/arrays.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <utility>
 
+#include "bindings/arguments.h"
 #include "reference/errors.h"
 
 namespace ringside::bindings {
@@ -13,11 +15,13 @@ using namespace pybind11::literals;
 
 namespace {
 
-py::array as_array(const py::handle& x) {
-  return py::module_::import("numpy").attr("asarray")(x).cast<py::array>();
-}
-
 std::string dtype_of(const py::array& x) { return py::str(x.dtype()).cast<std::string>(); }
+
+// A copy in C order of another type. Python's own errors, MemoryError above all, go on.
+template <typename T>
+py::array_t<T, py::array::c_style | py::array::forcecast> copied_to(const py::array& x) {
+  return py::array_t<T, py::array::c_style | py::array::forcecast>(x);
+}
 
 // Gives a vector's memory to NumPy without copying it.
 template <typename T>
@@ -28,20 +32,53 @@ py::array_t<T> adopt(std::vector<T>&& data, std::vector<py::ssize_t> shape) {
   return py::array_t<T>(std::move(shape), first, free);
 }
 
-DoubleArray floating(const py::array& x, const char* name) {
-  if (x.dtype().kind() != 'f')
-    throw py::type_error(concat(name, " has dtype ", dtype_of(x),
-                                "; expected float16, float32 or float64. Pass ", name,
-                                ".astype(np.float32)"));
-  return DoubleArray::ensure(x);
+// Heads and dimensions are int in the library.
+void require_int_shape(const py::array& x, const char* name) {
+  constexpr py::ssize_t kMost = std::numeric_limits<int32_t>::max();
+  if (std::any_of(x.shape(), x.shape() + x.ndim(), [](py::ssize_t n) { return n > kMost; }))
+    throw Unsupported(concat(name, " has shape ", shape_of(x), "; nearest supported: at most ",
+                             kMost, " an axis"));
+}
+
+template <typename T>
+int32_t narrow(T value, const char* name, py::ssize_t i) {
+  require(std::in_range<int32_t>(value), name, "[", i, "]=", value,
+          " does not fit int32; row numbers are at most 2147483647. Split the pack");
+  return static_cast<int32_t>(value);
+}
+
+template <typename T>
+std::vector<int32_t> narrowed(const py::array& x, const char* name) {
+  const auto wide = copied_to<T>(x);
+  std::vector<int32_t> narrow_ones(static_cast<size_t>(wide.size()));
+  for (py::ssize_t i = 0; i < wide.size(); ++i)
+    narrow_ones[static_cast<size_t>(i)] = narrow(wide.data()[i], name, i);
+  return narrow_ones;
 }
 
 }  // namespace
 
 std::string shape_of(const py::array& x) { return py::str(x.attr("shape")).cast<std::string>(); }
 
+bool is_masked(const py::handle& x) {
+  return py::isinstance(x, py::module_::import("numpy.ma").attr("MaskedArray"));
+}
+
+py::array as_array(const py::handle& x, const std::string& name) {
+  if (is_masked(x))
+    refuse_kind(x, name, "one that hides nothing. Pass " + name + ".filled(...), or its .data");
+  try {
+    return py::module_::import("numpy").attr("asarray")(x).cast<py::array>();
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_ValueError) && !error.matches(PyExc_TypeError)) throw;
+    throw py::type_error(concat(name, " is ", kind_of(x), " that NumPy cannot read (",
+                                py::str(error.value()).cast<std::string>(),
+                                "); expected an array. Pass a NumPy array"));
+  }
+}
+
 std::vector<int32_t> integers(const py::handle& x, const char* name) {
-  const py::array array = as_array(x);
+  const py::array array = as_array(x, name);
   const bool empty_list = array.size() == 0 && !py::isinstance<py::array>(x);
   const char kind = array.dtype().kind();
   if (kind != 'i' && kind != 'u' && !empty_list)
@@ -49,21 +86,30 @@ std::vector<int32_t> integers(const py::handle& x, const char* name) {
                                 name, ".astype(np.int32)"));
   require(array.ndim() == 1, name, " has shape ", shape_of(array),
           "; expected one dimension. Pass ", name, ".reshape(-1) if that is what you mean");
-  const auto wide = py::array_t<int64_t, py::array::c_style | py::array::forcecast>::ensure(array);
-  std::vector<int32_t> narrow(static_cast<size_t>(wide.size()));
-  for (py::ssize_t i = 0; i < wide.size(); ++i) {
-    const int64_t value = wide.at(i);
-    require(std::numeric_limits<int32_t>::min() <= value &&
-                value <= std::numeric_limits<int32_t>::max(),
-            name, "[", i, "]=", value,
-            " does not fit int32; row numbers are at most 2147483647. Split the pack");
-    narrow[static_cast<size_t>(i)] = static_cast<int32_t>(value);
-  }
-  return narrow;
+  return kind == 'u' ? narrowed<uint64_t>(array, name) : narrowed<int64_t>(array, name);
+}
+
+DoubleArray floating(const py::array& x, const char* name) {
+  if (x.dtype().kind() != 'f')
+    throw py::type_error(concat(name, " has dtype ", dtype_of(x),
+                                "; expected float16, float32 or float64. Pass ", name,
+                                ".astype(np.float32)"));
+  require_int_shape(x, name);
+  return copied_to<double>(x);
+}
+
+DoubleArray numbers(const py::handle& x, const char* name) {
+  const py::array array = as_array(x, name);
+  if (std::strchr("fiu", array.dtype().kind()) == nullptr)
+    throw py::type_error(concat(name, " has dtype ", dtype_of(array),
+                                "; expected numbers. Pass floats, or ", name,
+                                ".astype(np.float64)"));
+  require_int_shape(array, name);
+  return copied_to<double>(array);
 }
 
 DoubleArray tensor(const py::handle& x, const char* name, const PackedLayout& layout) {
-  const py::array array = as_array(x);
+  const py::array array = as_array(x, name);
   require(array.ndim() == 3, name, " has shape ", shape_of(array),
           "; expected three dimensions [rows, heads, dim] (THD)");
   require(array.shape(1) >= 1 && array.shape(2) >= 1, name, " has shape ", shape_of(array),
@@ -81,7 +127,7 @@ void require_shape(const DoubleArray& x, const char* name, int heads, int dim, c
 }
 
 DoubleArray lse_array(const py::handle& x, int num_heads, const PackedLayout& layout) {
-  const py::array array = as_array(x);
+  const py::array array = as_array(x, "lse");
   require(array.ndim() == 2 && array.shape(0) == num_heads && array.shape(1) == layout.num_rows(),
           "lse has shape ", shape_of(array), "; expected [heads, rows] = [", num_heads, ", ",
           layout.num_rows(), "], as attention() returned it");
@@ -121,17 +167,17 @@ py::array_t<int32_t> to_array(const std::vector<int32_t>& x) {
   return py::array_t<int32_t>(static_cast<py::ssize_t>(x.size()), x.data());
 }
 
-std::vector<py::array> parts_of(const py::sequence& parts, const char* what) {
+std::vector<py::array> parts_of(const py::sequence& parts, const char* name, const char* what) {
+  const py::list held(parts);  // whatever parts makes up as it is read lives as long as this
   std::vector<py::array> arrays;
-  for (const py::handle part : parts) {
-    const py::array& x = arrays.emplace_back(as_array(part));
+  for (size_t i = 0; i < held.size(); ++i) {
+    const py::array& x = arrays.emplace_back(as_array(held[i], concat(name, "[", i, "]")));
     const py::array& first = arrays.front();
-    require(x.ndim() >= 1, what, " ", arrays.size() - 1,
-            " is a scalar; expected an array of [rows, ...]");
+    require(x.ndim() >= 1, what, " ", i, " is a scalar; expected an array of [rows, ...]");
     require(std::equal(x.shape() + 1, x.shape() + x.ndim(), first.shape() + 1,
                        first.shape() + first.ndim()),
-            what, " ", arrays.size() - 1, " has shape ", shape_of(x), " and ", what, " 0 has ",
-            shape_of(first), "; expected them alike but for the first axis");
+            what, " ", i, " has shape ", shape_of(x), " and ", what, " 0 has ", shape_of(first),
+            "; expected them alike but for the first axis");
   }
   return arrays;
 }
@@ -142,6 +188,11 @@ py::array room_for(const std::vector<py::array>& parts, int rows) {
   for (const py::array& part : parts) dtypes.append(part.dtype());
   shape[0] = rows;
   return np.attr("empty")(shape, "dtype"_a = np.attr("result_type")(*dtypes));
+}
+
+py::object fill_value(const py::object& value, const py::dtype& dtype, const char* arrays) {
+  const auto fill = py::module_::import("ringside._fill_value").attr("fill_value");
+  return fill(value, dtype, "fill_value", arrays);
 }
 
 }  // namespace ringside::bindings

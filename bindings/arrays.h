@@ -18,6 +18,18 @@ namespace py = pybind11;
 // float64, C-contiguous; float16 and float32 are converted, other strides copied.
 using DoubleArray = py::array_t<double, py::array::c_style | py::array::forcecast>;
 
+// Whether x is one of numpy.ma, which NumPy would silently unmask.
+bool is_masked(const py::handle& x);
+
+// x as NumPy sees it; refuses what it cannot read, and masked arrays.
+py::array as_array(const py::handle& x, const std::string& name);
+
+// float64, from float16, float32 or float64; MemoryError where that is too much.
+DoubleArray floating(const py::array& x, const char* name);
+
+// One number or several, of any real type, in float64.
+DoubleArray numbers(const py::handle& x, const char* name);
+
 // [batch+1] integers of any width that fit int32.
 std::vector<int32_t> integers(const py::handle& x, const char* name);
 
@@ -35,9 +47,13 @@ py::array_t<double> to_array(Tensor&& x);  // [rows, heads, dim]
 py::array_t<double> to_array(std::vector<double>&& x, std::vector<py::ssize_t> shape);
 py::array_t<int32_t> to_array(const std::vector<int32_t>& x);
 
-// Arrays [rows, ...] alike but for their rows, and one that can hold rows of any of them.
-std::vector<py::array> parts_of(const py::sequence& parts, const char* what);
+// Arrays [rows, ...] alike but for their rows, and one that can hold rows of any of them. name is
+// the argument's, what is the word for one of them.
+std::vector<py::array> parts_of(const py::sequence& parts, const char* name, const char* what);
 py::array room_for(const std::vector<py::array>& parts, int rows);
+
+// value as the dtype holds it, see ringside/_fill_value.py; arrays is what the caller calls them.
+py::object fill_value(const py::object& value, const py::dtype& dtype, const char* arrays);
 
 std::string shape_of(const py::array& x);
 

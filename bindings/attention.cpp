@@ -1,8 +1,7 @@
-#include <pybind11/stl.h>
-
 #include <optional>
 #include <utility>
 
+#include "bindings/arguments.h"
 #include "bindings/arrays.h"
 #include "bindings/interruptible.h"
 #include "bindings/module.h"
@@ -80,11 +79,14 @@ py::tuple attention_backward(const py::object& dout, const py::object& q, const 
 }  // namespace
 
 void bind_attention(py::module_& m) {
-  m.def("attention", &attention, "q"_a, "k"_a, "v"_a, "layout_q"_a, "layout_k"_a, "mask"_a,
-        "options"_a, "(out, lse, max_logit); see ringside.attention.");
-  m.def("attention_backward", &attention_backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a,
-        "layout_q"_a, "layout_k"_a, "mask"_a, "options"_a,
-        "(dq, dk, dv, dsink); see ringside.attention_backward.");
+  m.def("attention", strictly<"q", "k", "v", "layout_q", "layout_k", "mask", "options">(&attention),
+        "q"_a, "k"_a, "v"_a, "layout_q"_a, "layout_k"_a, "mask"_a, "options"_a,
+        "(out, lse, max_logit); see ringside.attention.");
+  m.def("attention_backward",
+        strictly<"dout", "q", "k", "v", "out", "lse", "layout_q", "layout_k", "mask", "options">(
+            &attention_backward),
+        "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "layout_q"_a, "layout_k"_a, "mask"_a,
+        "options"_a, "(dq, dk, dv, dsink); see ringside.attention_backward.");
 }
 
 }  // namespace ringside::bindings

@@ -3,13 +3,12 @@
 //
 // A module of its own, ringside._cuda_core, which only builds with CUDA have: importing ringside
 // loads nothing of CUDA's. Plans and exceptions are those of ringside._core.
-#include <pybind11/stl.h>
-
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bindings/arguments.h"
 #include "bindings/device_array.h"
 #include "bindings/options.h"
 #include "optimized/execute.h"
@@ -219,15 +218,18 @@ PYBIND11_MODULE(_cuda_core, m) {
            }),
            "keywords"_a, "sink"_a, "alibi_slopes"_a);
   py::class_<Capacity>(m, "Capacity", "What a plan has room for; see optimized/capacity.h.")
-      .def(py::init([](const std::string& partition, const std::string& comm, int a2a_size,
-                       const Mask& mask, int cp_size, int num_heads, int num_kv_heads,
-                       int max_sequences, int max_rows_q, int max_rows_k, int pad_to_multiple_of) {
-             Capacity capacity{partition,  {comm, a2a_size},  mask,          cp_size,
-                               num_heads,  num_kv_heads,      max_sequences, max_rows_q,
-                               max_rows_k, pad_to_multiple_of};
-             static_cast<void>(stand_in_plan(capacity));  // checks everything
-             return capacity;
-           }),
+      .def(py::init(strictly<"partition", "comm", "a2a_size", "mask", "cp_size", "num_heads",
+                             "num_kv_heads", "max_sequences", "num_rows_q", "num_rows_k",
+                             "pad_to_multiple_of">(
+               [](const std::string& partition, const std::string& comm, int a2a_size,
+                  const Mask& mask, int cp_size, int num_heads, int num_kv_heads, int max_sequences,
+                  int max_rows_q, int max_rows_k, int pad_to_multiple_of) {
+                 Capacity capacity{partition,  {comm, a2a_size},  mask,          cp_size,
+                                   num_heads,  num_kv_heads,      max_sequences, max_rows_q,
+                                   max_rows_k, pad_to_multiple_of};
+                 static_cast<void>(stand_in_plan(capacity));  // checks everything
+                 return capacity;
+               })),
            py::kw_only(), "partition"_a, "comm"_a, "a2a_size"_a, "mask"_a, "cp_size"_a,
            "num_heads"_a, "num_kv_heads"_a, "max_sequences"_a, "max_rows_q"_a, "max_rows_k"_a,
            "pad_to_multiple_of"_a);
@@ -264,6 +266,8 @@ PYBIND11_MODULE(_cuda_core, m) {
       },
       "Why backend=\"cuda\" cannot run here; empty if it can.");
   bind_cuda_thd(m);
+  name_wrong_arguments(m);
+  name_wrong_arguments(m.attr("thd"));
   py::list families;
   for (const KernelFamily& family : kernel_families()) families.append(family.name);
   m.attr("KERNEL_FAMILIES") = py::tuple(families);

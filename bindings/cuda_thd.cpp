@@ -1,10 +1,9 @@
 // ringside.thd on device arrays, ringside._cuda_core.thd. Shapes and types are checked here; values
 // lie on the device and are not: see ringside/_thd_cuda.py.
-#include <pybind11/stl.h>
-
 #include <algorithm>
 #include <cstdlib>
 
+#include "bindings/arguments.h"
 #include "bindings/device_offsets.h"
 #include "optimized/thd/rows.h"
 #include "reference/thd/checks.h"
@@ -194,10 +193,12 @@ void bind_cuda_thd(py::module_& m) {
   py::module_ thd = m.def_submodule("thd", "ringside.thd on device arrays. Import that instead.");
   py::class_<Place>(thd, "Place", "A device and a stream of it.")
       .def(py::init<int, uintptr_t>(), "device"_a, "stream"_a);
-  thd.def("table_size", &table_size, "cp_size"_a, "batch"_a,
+  thd.def("table_size", strictly<"cp_size", "batch">(&table_size), "cp_size"_a, "batch"_a,
           "int32 elements of reorder()'s table.");
-  thd.def("reorder", &reorder, "x"_a, "out"_a, "cu_seqlens_padded"_a, "cp_size"_a, "to_ranks"_a,
-          "table"_a, "place"_a);
+  thd.def(
+      "reorder",
+      strictly<"x", "out", "cu_seqlens_padded", "cp_size", "to_ranks", "table", "place">(&reorder),
+      "x"_a, "out"_a, "cu_seqlens_padded"_a, "cp_size"_a, "to_ranks"_a, "table"_a, "place"_a);
   thd.def("copy_valid_tokens", &copy_valid_tokens, "out"_a, "step_out"_a, "cu_seqlens_padded"_a,
           "cu_seqlens"_a, "place"_a);
   thd.def("copy_rows", &copy_rows, "out"_a, "x"_a, "segments"_a, "table"_a, "place"_a);

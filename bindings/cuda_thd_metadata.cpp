@@ -1,9 +1,8 @@
 // Metadata on the device, ringside._cuda_core.thd: outputs come as arrays of a capacity.
-#include <pybind11/stl.h>
-
 #include <array>
 #include <optional>
 
+#include "bindings/arguments.h"
 #include "bindings/device_offsets.h"
 #include "optimized/thd/metadata.h"
 #include "reference/thd/chunkify.h"
@@ -161,27 +160,41 @@ void indices(const DeviceArray& starts, int64_t num_rows, const thd::CpRank& cp,
 
 void bind_cuda_thd_metadata(py::module_& thd) {
   py::class_<LayoutArgument>(thd, "Layout", "cu_seqlens, cu_seqlens_padded, and the rows.")
-      .def(py::init<DeviceArray, DeviceArray, int64_t>(), "cu_seqlens"_a, "cu_seqlens_padded"_a,
-           "num_rows"_a);
+      .def(py::init(strictly<"cu_seqlens", "cu_seqlens_padded", "num_rows">(
+               [](const DeviceArray& valid, const DeviceArray& padded, int64_t num_rows) {
+                 return LayoutArgument{valid, padded, num_rows};
+               })),
+           "cu_seqlens"_a, "cu_seqlens_padded"_a, "num_rows"_a);
   py::class_<thd::CpRank>(thd, "CpRank", "A rank of a group.")
-      .def(py::init<int, int>(), "cp_size"_a, "rank"_a);
+      .def(py::init(strictly<"cp_size", "rank">([](int cp_size, int rank) {
+             return thd::CpRank{cp_size, rank};
+           })),
+           "cp_size"_a, "rank"_a);
   py::class_<Layouts>(thd, "Layouts", "Of q and of k.")
       .def(py::init<LayoutArgument, LayoutArgument, bool>(), "q"_a, "k"_a, "equal"_a);
   py::class_<StepArguments>(thd, "Step", "What a step's metadata is computed from.")
-      .def_static("all_gather", &StepArguments::all_gather, "layouts"_a, "mask"_a, "cp"_a)
-      .def_static("p2p", &StepArguments::p2p, "layouts"_a, "mask"_a, "cp"_a, "step"_a)
+      .def_static("all_gather", strictly<"layouts", "mask", "cp">(&StepArguments::all_gather),
+                  "layouts"_a, "mask"_a, "cp"_a)
+      .def_static("p2p", strictly<"layouts", "mask", "cp", "step">(&StepArguments::p2p),
+                  "layouts"_a, "mask"_a, "cp"_a, "step"_a)
       .def("most_entries", &StepArguments::most_entries, "rows"_a,
            "For sequences of `rows` query rows in all.")
       .def_property_readonly("section", [](const StepArguments& a) { return a.ring.section; })
       .def_property_readonly("kv_rank", [](const StepArguments& a) { return a.ring.kv_rank; });
   thd.def("workspace_size", &thd::metadata_workspace_size, "In int32.");
-  thd.def("most_pieces", &most_pieces, "batch"_a, "rows"_a, "chunk_size"_a);
+  thd.def("most_pieces", strictly<"batch", "rows", "chunk_size">(&most_pieces), "batch"_a, "rows"_a,
+          "chunk_size"_a);
   thd.def("steps", &steps, "step"_a, "out"_a, "workspace"_a, "place"_a);
-  thd.def("pieces", &pieces, "layout"_a, "chunk_size"_a, "cp"_a, "out"_a, "workspace"_a, "place"_a);
-  thd.def("pairs_below_diagonal", &pairs<Side::below>, "layout"_a, "chunk_size"_a, "cp"_a,
-          "kv_rank"_a, "out"_a, "workspace"_a, "place"_a);
-  thd.def("pairs_above_diagonal", &pairs<Side::above>, "layout"_a, "chunk_size"_a, "cp"_a,
-          "kv_rank"_a, "out"_a, "workspace"_a, "place"_a);
+  thd.def("pieces", strictly<"layout", "chunk_size", "cp", "out", "workspace", "place">(&pieces),
+          "layout"_a, "chunk_size"_a, "cp"_a, "out"_a, "workspace"_a, "place"_a);
+  thd.def("pairs_below_diagonal",
+          strictly<"layout", "chunk_size", "cp", "kv_rank", "out", "workspace", "place">(
+              &pairs<Side::below>),
+          "layout"_a, "chunk_size"_a, "cp"_a, "kv_rank"_a, "out"_a, "workspace"_a, "place"_a);
+  thd.def("pairs_above_diagonal",
+          strictly<"layout", "chunk_size", "cp", "kv_rank", "out", "workspace", "place">(
+              &pairs<Side::above>),
+          "layout"_a, "chunk_size"_a, "cp"_a, "kv_rank"_a, "out"_a, "workspace"_a, "place"_a);
   thd.def("indices", &indices, "cu_seqlens_padded"_a, "num_rows"_a, "cp"_a, "out"_a, "workspace"_a,
           "place"_a);
 }

@@ -1,11 +1,11 @@
 #include <pybind11/operators.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <utility>
 
+#include "bindings/arguments.h"
 #include "bindings/arrays.h"
 #include "bindings/module.h"
 #include "reference/errors.h"
@@ -39,10 +39,9 @@ std::vector<int32_t> lengths(const PackedLayout& layout, int (PackedLayout::*len
 py::slice rows(int begin, int count) { return py::slice(begin, begin + count, 1); }
 
 py::array rows_of_layout(const PackedLayout& layout, const py::object& x) {
-  const auto array = py::module_::import("numpy").attr("asarray")(x).cast<py::array>();
-  require(array.ndim() >= 1 && array.shape(0) == layout.num_rows(), "the array has shape ",
-          shape_of(array), "; expected ", layout.num_rows(),
-          " rows on its first axis, as many as the layout has");
+  const py::array array = as_array(x, "x");
+  require(array.ndim() >= 1 && array.shape(0) == layout.num_rows(), "x has shape ", shape_of(array),
+          "; expected ", layout.num_rows(), " rows on its first axis, as many as the layout has");
   return array;
 }
 
@@ -50,9 +49,9 @@ py::object pack(const PackedLayout& layout, const py::sequence& arrays, const py
   require(static_cast<int>(py::len(arrays)) == layout.batch(), "got ", py::len(arrays),
           " arrays; expected one for each of the ", layout.batch(), " sequences");
   if (layout.batch() == 0) return py::module_::import("numpy").attr("empty")(0);
-  const auto parts = parts_of(arrays, "sequence");
-  py::object packed = room_for(parts, layout.num_rows());
-  packed.attr("fill")(fill);
+  const auto parts = parts_of(arrays, "arrays", "sequence");
+  const py::array packed = room_for(parts, layout.num_rows());
+  packed.attr("fill")(fill_value(fill, packed.dtype(), "arrays"));
   for (int s = 0; s < layout.batch(); ++s) {
     require(parts[s].shape(0) == layout.len(s), "sequence ", s, " has shape ", shape_of(parts[s]),
             "; expected ", layout.len(s), " tokens on its first axis");
@@ -69,10 +68,12 @@ py::list unpack(const PackedLayout& layout, const py::object& x) {
   return sequences;
 }
 
-py::object roll(const PackedLayout& layout, const py::object& x, int shift,
+py::object roll(const PackedLayout& layout, const py::object& x, int asked,
                 const py::object& fill) {
   const py::array array = rows_of_layout(layout, x);
-  py::object rolled = py::module_::import("numpy").attr("full_like")(array, fill);
+  const int shift = std::clamp(asked, -layout.num_rows(), layout.num_rows());
+  const py::object held = fill_value(fill, array.dtype(), "x");
+  py::object rolled = py::module_::import("numpy").attr("full_like")(array, held);
   for (int s = 0; s < layout.batch(); ++s) {
     const int row = layout.row_begin(s), kept = layout.len(s) - std::abs(shift);
     if (kept > 0)
@@ -114,9 +115,9 @@ Raises:
            "cu_seqlens"_a, "cu_seqlens_padded"_a = py::none())
       .def_static(
           "from_lengths",
-          [](const py::object& lengths, int pad_to_multiple_of) {
-            return PackedLayout::from_lengths(integers(lengths, "lengths"), pad_to_multiple_of);
-          },
+          strictly<"lengths", "pad_to_multiple_of">([](const py::object& lengths, int multiple) {
+            return PackedLayout::from_lengths(integers(lengths, "lengths"), multiple);
+          }),
           "lengths"_a, py::kw_only(), "pad_to_multiple_of"_a = 1, R"doc(
 A layout of sequences of these lengths, each one's rows rounded up to a multiple.
 
@@ -126,19 +127,19 @@ Transformer Engine's context parallelism wants multiples of 2*cp_size; Ringside 
 >>> rs.PackedLayout.from_lengths([5, 7, 0, 3], pad_to_multiple_of=8)
 PackedLayout(cu_seqlens=[0, 5, 12, 12, 15], cu_seqlens_padded=[0, 8, 16, 16, 24])
 )doc")
-      .def_static(
-          "from_te",
-          [](const py::object& cu_seqlens, const py::object& cu_seqlens_padded,
-             std::optional<int> num_rows) {
-            auto valid = integers(cu_seqlens, "cu_seqlens");
-            auto padded = cu_seqlens_padded.is_none()
-                              ? valid
-                              : integers(cu_seqlens_padded, "cu_seqlens_padded");
-            const int rows = num_rows.value_or(padded.empty() ? 0 : padded.back());
-            return PackedLayout::from_te(std::move(valid), std::move(padded), rows);
-          },
-          "cu_seqlens"_a, "cu_seqlens_padded"_a = py::none(), py::kw_only(),
-          "num_rows"_a = py::none(), R"doc(
+      .def_static("from_te",
+                  strictly<"cu_seqlens", "cu_seqlens_padded", "num_rows">(
+                      [](const py::object& cu_seqlens, const py::object& cu_seqlens_padded,
+                         std::optional<int> num_rows) {
+                        auto valid = integers(cu_seqlens, "cu_seqlens");
+                        auto padded = cu_seqlens_padded.is_none()
+                                          ? valid
+                                          : integers(cu_seqlens_padded, "cu_seqlens_padded");
+                        const int rows = num_rows.value_or(padded.empty() ? 0 : padded.back());
+                        return PackedLayout::from_te(std::move(valid), std::move(padded), rows);
+                      }),
+                  "cu_seqlens"_a, "cu_seqlens_padded"_a = py::none(), py::kw_only(),
+                  "num_rows"_a = py::none(), R"doc(
 From Transformer Engine's arguments: rows behind the last offset, up to num_rows, are padding.
 
 Args:
@@ -208,7 +209,8 @@ PackedLayout(cu_seqlens=[0, 2, 5], cu_seqlens_padded=[0, 3, 6])
       .def_property_readonly("num_sequences", &PackedLayout::batch)
       .def_property_readonly("num_rows", &PackedLayout::num_rows, "Rows, padding included.")
       .def_property_readonly("num_tokens", &PackedLayout::num_tokens, "Valid tokens.")
-      .def("pack", &pack, "arrays"_a, py::kw_only(), "fill_value"_a = 0, R"doc(
+      .def("pack", strictly<"arrays", "fill_value">(&pack), "arrays"_a, py::kw_only(),
+           "fill_value"_a = 0, R"doc(
 One array of all rows from one array [tokens, ...] a sequence; padding rows hold fill_value.
 
 >>> import numpy as np, ringside as rs
@@ -224,7 +226,8 @@ One array [tokens, ...] a sequence from an array of all rows; the inverse of pac
 >>> [a.tolist() for a in layout.unpack(np.array([1, 2, -1, 3, -1]))]
 [[1, 2], [3]]
 )doc")
-      .def("roll", &roll, "x"_a, "shift"_a = -1, py::kw_only(), "fill_value"_a = 0, R"doc(
+      .def("roll", strictly<"x", "shift", "fill_value">(&roll), "x"_a, "shift"_a = -1,
+           py::kw_only(), "fill_value"_a = 0, R"doc(
 Shifts x along its rows within each sequence; nothing crosses into a neighbour.
 
 With the default shift of -1 token i gets the value of token i+1: next-token labels. Tokens without a

@@ -1,10 +1,10 @@
 #include "reference/mask.h"
 
 #include <pybind11/operators.h>
-#include <pybind11/stl.h>
 
 #include <span>
 
+#include "bindings/arguments.h"
 #include "bindings/arrays.h"
 #include "bindings/module.h"
 #include "reference/errors.h"
@@ -75,9 +75,11 @@ Raises:
 >>> rs.Mask(window_size=(2, 0)).visible(5, len_q=8, len_k=8)
 (3, 6)
 )doc")
-      .def(py::init([](std::pair<int, int> window_size, int chunk_size, const std::string& align) {
-             return checked({window_size.first, window_size.second, chunk_size, align_from(align)});
-           }),
+      .def(py::init(strictly<"window_size", "chunk_size", "align">(
+               [](std::pair<int, int> window_size, int chunk_size, const std::string& align) {
+                 const auto [left, right] = window_size;
+                 return checked({left, right, chunk_size, align_from(align)});
+               })),
            "window_size"_a = std::pair(kUnbounded, kUnbounded), "chunk_size"_a = 0,
            "align"_a = "top_left")
       .def_static("full", &Mask::full, R"doc(
@@ -87,9 +89,10 @@ Every query sees every key of its sequence.
 >>> rs.Mask.full()
 Mask(window_size=(-1, -1), chunk_size=0, align="top_left")
 )doc")
-      .def_static(
-          "causal", [](const std::string& align) { return Mask::causal(align_from(align)); },
-          py::kw_only(), "align"_a = "top_left", R"doc(
+      .def_static("causal", strictly<"align">([](const std::string& align) {
+                    return Mask::causal(align_from(align));
+                  }),
+                  py::kw_only(), "align"_a = "top_left", R"doc(
 A query sees the keys up to its own position.
 
 >>> import ringside as rs
@@ -100,9 +103,9 @@ A query sees the keys up to its own position.
 )doc")
       .def_static(
           "sliding_window",
-          [](int left, int right, const std::string& align) {
+          strictly<"left", "right", "align">([](int left, int right, const std::string& align) {
             return checked(Mask::sliding_window(left, right, align_from(align)));
-          },
+          }),
           "left"_a, "right"_a, py::kw_only(), "align"_a = "top_left", R"doc(
 A query sees `left` keys before its position and `right` behind it, itself included; -1 is unbounded.
 
@@ -110,14 +113,13 @@ A query sees `left` keys before its position and `right` behind it, itself inclu
 >>> rs.Mask.sliding_window(1, 1).to_dense(3, 3).astype(int).tolist()
 [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
 )doc")
-      .def_static(
-          "chunked",
-          [](int chunk_size, const std::string& align) {
-            require(chunk_size >= 1, "chunk_size=", chunk_size,
-                    "; expected at least 1 token. For no chunks use Mask.causal()");
-            return Mask::chunked(chunk_size, align_from(align));
-          },
-          "chunk_size"_a, py::kw_only(), "align"_a = "top_left", R"doc(
+      .def_static("chunked",
+                  strictly<"chunk_size", "align">([](int chunk_size, const std::string& align) {
+                    require(chunk_size >= 1, "chunk_size=", chunk_size,
+                            "; expected at least 1 token. For no chunks use Mask.causal()");
+                    return Mask::chunked(chunk_size, align_from(align));
+                  }),
+                  "chunk_size"_a, py::kw_only(), "align"_a = "top_left", R"doc(
 Causal inside chunks of chunk_size tokens (Llama 4).
 
 >>> import ringside as rs
@@ -128,34 +130,33 @@ Causal inside chunks of chunk_size tokens (Llama 4).
                              [](const Mask& mask) { return std::pair(mask.left, mask.right); })
       .def_property_readonly("chunk_size", [](const Mask& mask) { return mask.chunk; })
       .def_property_readonly("align", [](const Mask& mask) { return name_of(mask.align); })
-      .def(
-          "visible",
-          [](const Mask& mask, int q, int len_q, int len_k) {
-            check_lengths(len_q, len_k);
-            const Interval visible = mask.visible(q, len_q, len_k);
-            return std::pair(visible.begin, visible.end);
-          },
-          "q"_a, "len_q"_a, "len_k"_a, R"doc(
+      .def("visible",
+           strictly<"q", "len_q", "len_k">([](const Mask& mask, int q, int len_q, int len_k) {
+             check_lengths(len_q, len_k);
+             const Interval visible = mask.visible(q, len_q, len_k);
+             return std::pair(visible.begin, visible.end);
+           }),
+           "q"_a, "len_q"_a, "len_k"_a, R"doc(
 The keys that query q sees: one interval (begin, end), end not included; begin == end for none.
 
 >>> import ringside as rs
 >>> rs.Mask.causal().visible(3, len_q=5, len_k=5)
 (0, 4)
 )doc")
-      .def(
-          "allows",
-          [](const Mask& mask, int q, int k, int len_q, int len_k) {
-            check_lengths(len_q, len_k);
-            return mask.allows(q, k, len_q, len_k);
-          },
-          "q"_a, "k"_a, "len_q"_a, "len_k"_a, R"doc(
+      .def("allows",
+           strictly<"q", "k", "len_q", "len_k">(
+               [](const Mask& mask, int q, int k, int len_q, int len_k) {
+                 check_lengths(len_q, len_k);
+                 return mask.allows(q, k, len_q, len_k);
+               }),
+           "q"_a, "k"_a, "len_q"_a, "len_k"_a, R"doc(
 Whether query q sees key k: the definition.
 
 >>> import ringside as rs
 >>> rs.Mask.causal().allows(3, 4, len_q=5, len_k=5)
 False
 )doc")
-      .def("to_dense", &to_dense, "len_q"_a, "len_k"_a, R"doc(
+      .def("to_dense", strictly<"len_q", "len_k">(&to_dense), "len_q"_a, "len_k"_a, R"doc(
 The mask of one sequence as a [len_q, len_k] array of bool, True where visible.
 
 >>> import ringside as rs

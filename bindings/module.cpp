@@ -1,5 +1,6 @@
 #include "bindings/module.h"
 
+#include "bindings/arguments.h"
 #include "reference/errors.h"
 #include "reference/verify.h"
 
@@ -28,4 +29,7 @@ PYBIND11_MODULE(_core, m) {
   ringside::bindings::bind_plan(m);
   ringside::bindings::bind_attention(m);
   ringside::bindings::bind_thd(m);
+  ringside::bindings::bind_arguments(m);
+  ringside::bindings::name_wrong_arguments(m);
+  ringside::bindings::name_wrong_arguments(m.attr("thd"));
 }

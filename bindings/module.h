@@ -15,6 +15,7 @@ void bind_plan(pybind11::module_& m);
 void bind_options(pybind11::module_& m);
 void bind_attention(pybind11::module_& m);
 void bind_thd(pybind11::module_& m);
+void bind_arguments(pybind11::module_& m);
 
 // What pickle and copy make a value of whose constructor takes all that it is: the call.
 template <typename... Arguments>

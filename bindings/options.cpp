@@ -1,9 +1,8 @@
 #include "bindings/options.h"
 
-#include <pybind11/stl.h>
-
 #include <cmath>
 
+#include "bindings/arguments.h"
 #include "bindings/module.h"
 #include "reference/errors.h"
 
@@ -26,6 +25,11 @@ std::vector<double> per_head(const std::optional<DoubleArray>& x, const char* na
   return values;
 }
 
+std::optional<DoubleArray> numbers_or_none(const py::object& x, const char* name) {
+  if (x.is_none()) return std::nullopt;
+  return numbers(x, name);
+}
+
 }  // namespace
 
 AttentionOptions OptionsArgument::resolve(int num_heads, int head_dim_qk) const {
@@ -46,15 +50,19 @@ AttentionOptions OptionsArgument::resolve(int num_heads, int head_dim_qk) const 
 
 void bind_options(py::module_& m) {
   py::class_<OptionsArgument>(m, "AttentionOptions", "The keywords of attention(); see there.")
-      .def(py::init([](std::optional<double> softmax_scale, double softcap,
-                       std::optional<DoubleArray> sink, std::optional<DoubleArray> alibi_slopes,
-                       double dropout_p, uint64_t dropout_seed, bool return_max_logit) {
-             return OptionsArgument{softmax_scale, softcap,         sink, alibi_slopes, dropout_p,
-                                    dropout_seed,  return_max_logit};
-           }),
+      .def(py::init(strictly<"softmax_scale", "softcap", "sink", "alibi_slopes", "dropout_p",
+                             "dropout_seed">(
+               [](std::optional<double> softmax_scale, double softcap, const py::object& sink,
+                  const py::object& alibi_slopes, double dropout_p, uint64_t dropout_seed) {
+                 return OptionsArgument{softmax_scale,
+                                        softcap,
+                                        numbers_or_none(sink, "sink"),
+                                        numbers_or_none(alibi_slopes, "alibi_slopes"),
+                                        dropout_p,
+                                        dropout_seed};
+               })),
            py::kw_only(), "softmax_scale"_a = py::none(), "softcap"_a = 0.0, "sink"_a = py::none(),
-           "alibi_slopes"_a = py::none(), "dropout_p"_a = 0.0, "dropout_seed"_a = 0,
-           "return_max_logit"_a = false);
+           "alibi_slopes"_a = py::none(), "dropout_p"_a = 0.0, "dropout_seed"_a = 0);
 }
 
 }  // namespace ringside::bindings

@@ -15,7 +15,6 @@ struct OptionsArgument {
   std::optional<DoubleArray> sink, alibi_slopes;  // one number, or one a head
   double dropout_p = 0;
   uint64_t dropout_seed = 0;
-  bool return_max_logit = false;
 
   AttentionOptions resolve(int num_heads, int head_dim_qk) const;  // checks everything
 };

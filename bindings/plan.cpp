@@ -1,11 +1,11 @@
 #include "reference/plan.h"
 
 #include <pybind11/operators.h>
-#include <pybind11/stl.h>
 
 #include <optional>
 #include <utility>
 
+#include "bindings/arguments.h"
 #include "bindings/arrays.h"
 #include "bindings/interruptible.h"
 #include "bindings/module.h"
@@ -36,35 +36,35 @@ Shards stacked(Shards shards) {  // fills in rows left at -1
   return shards;
 }
 
+Shards shards_from(const py::object& x, const char* name, const char* or_else) {
+  py::detail::make_caster<Shards> caster;
+  if (!is_list(x) || !caster.load(x, false))
+    throw py::type_error(concat(name, " is a ", py::str(py::type::of(x)).cast<std::string>(),
+                                "; expected ", or_else, "a list of Segment for every rank"));
+  return stacked(py::detail::cast_op<Shards&&>(std::move(caster)));
+}
+
 Placement placement_from(const Problem& problem, const py::object& partition,
-                         const std::optional<Shards>& partition_k, std::optional<int> cp_size) {
+                         const py::object& partition_k, std::optional<int> cp_size) {
   if (py::isinstance<py::str>(partition)) {
-    require(!partition_k, "partition_k goes with your own segments only; got partition=\"",
+    require(partition_k.is_none(), "partition_k goes with your own segments only; got partition=\"",
             partition.cast<std::string>(), "\" too. Leave partition_k out");
     require(cp_size.has_value(), "cp_size is missing; expected the number of ranks");
     const auto name = partition.cast<std::string>();
     return without_gil([&] { return place(problem, name, *cp_size); });
   }
-  Shards q;
-  try {
-    q = stacked(partition.cast<Shards>());
-  } catch (const py::cast_error&) {
-    throw py::type_error(concat("partition is a ",
-                                py::str(py::type::of(partition)).cast<std::string>(),
-                                "; expected a name (see ringside.PARTITIONS) or a list of "
-                                "Segment for every rank"));
-  }
+  const Shards q = shards_from(partition, "partition", "a name (see ringside.PARTITIONS) or ");
   require(!cp_size || *cp_size == static_cast<int>(q.size()), "cp_size=", cp_size.value_or(0),
           " but the partition lists segments for ", q.size(), " ranks. Leave cp_size out");
-  require(partition_k || problem.layout_q == problem.layout_k,
+  require(!partition_k.is_none() || problem.layout_q == problem.layout_k,
           "layout_k differs from layout_q; pass partition_k, the segments of the keys, too");
-  return {q, partition_k ? stacked(*partition_k) : q};
+  return {q, partition_k.is_none() ? q : shards_from(partition_k, "partition_k", "")};
 }
 
 std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
                                 const std::optional<PackedLayout>& layout_k, const Mask& mask,
                                 std::optional<int> cp_size, const py::object& partition,
-                                const std::optional<Shards>& partition_k, const std::string& comm,
+                                const py::object& partition_k, const std::string& comm,
                                 std::optional<int> a2a_size, int num_heads,
                                 std::optional<int> num_kv_heads) {
   const Problem problem{layout_q, layout_k.value_or(layout_q), mask, num_heads,
@@ -116,11 +116,10 @@ std::shared_ptr<Plan> plan_from_tables(const Problem& problem, const std::string
     const char* name = kTableNames[i];
     require(all.contains(name), "the table \"", name, "\" is missing");
     Table& table = *tables.all()[i];
-    const auto cells =
-        py::array_t<int32_t, py::array::c_style | py::array::forcecast>::ensure(all[name]);
-    require(cells && cells.ndim() == 2 && cells.shape(1) == table.width(), "the table \"", name,
+    const py::array cells = as_array(all[name], concat("tables[\"", name, "\"]"));
+    require(cells.ndim() == 2 && cells.shape(1) == table.width(), "the table \"", name,
             "\" must be integers of shape [rows, ", table.width(), "]");
-    table.cells.assign(cells.data(), cells.data() + cells.size());
+    table.cells = integers(cells.attr("reshape")(-1), name);
   }
   without_gil([&] {
     from_tables(tables, *plan);
@@ -164,9 +163,9 @@ py::array_t<int32_t> position_ids(const Plan& plan, int rank, const std::string&
 }
 
 py::object shard_rows(const Plan& plan, const py::object& x, int rank, const std::string& side) {
-  const auto array = py::module_::import("numpy").attr("asarray")(x).cast<py::array>();
+  const py::array array = as_array(x, "x");
   const int rows = side_of(plan, side).layout.num_rows();
-  require(array.ndim() >= 1 && array.shape(0) == rows, "the array has shape ", shape_of(array),
+  require(array.ndim() >= 1 && array.shape(0) == rows, "x has shape ", shape_of(array),
           "; expected ", rows, " rows on its first axis");
   return array[row_indices(plan, rank, side)];
 }
@@ -174,7 +173,7 @@ py::object shard_rows(const Plan& plan, const py::object& x, int rank, const std
 py::object unshard_rows(const Plan& plan, const py::sequence& arrays, const std::string& side) {
   require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
           " parts; expected one for each of the ", plan.cp_size(), " ranks");
-  const auto parts = parts_of(arrays, "part");
+  const auto parts = parts_of(arrays, "parts", "part");
   py::object whole = room_for(parts, side_of(plan, side).layout.num_rows());
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     const auto rows = row_indices(plan, rank, side);
@@ -190,14 +189,15 @@ py::object unshard_rows(const Plan& plan, const py::sequence& arrays, const std:
 PerRank buffers_from(const Plan& plan, const py::sequence& arrays, int step, Operand operand) {
   require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
           " buffers; expected one for each of the ", plan.cp_size(), " ranks");
+  const py::list held(arrays);
   PerRank buffers;
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     const Buffer& buffer = resident_before(plan, rank, step, operand);
-    const auto x = DoubleArray::ensure(arrays[rank]);
-    require(x && x.ndim() == 3 && x.shape(0) == plan.rows(buffer) &&
-                x.shape(1) == buffer.heads.size() && x.shape(2) >= 1,
-            "buffer ", rank, " has shape ", x ? shape_of(x) : "?", "; expected [",
-            plan.rows(buffer), ", ", buffer.heads.size(), ", dim]");
+    const DoubleArray x = numbers(held[rank], concat("buffers[", rank, "]").c_str());
+    require(x.ndim() == 3 && x.shape(0) == plan.rows(buffer) && x.shape(1) == buffer.heads.size() &&
+                x.shape(2) >= 1,
+            "buffer ", rank, " has shape ", shape_of(x), "; expected [", plan.rows(buffer), ", ",
+            buffer.heads.size(), ", dim]");
     Tensor& tensor = buffers.emplace_back(plan.rows(buffer), buffer.heads.size(),
                                           static_cast<int>(x.shape(2)), 0.0);
     std::copy(x.data(), x.data() + x.size(), tensor.data.begin());
@@ -236,16 +236,20 @@ py::list exchange_transposed(const Plan& plan, int step, const std::string& oper
 
 void bind_plan(py::module_& m) {
   PlanClass plan(m, "Plan", "See ringside.Plan.");
-  plan.def(py::init(&make_plan), "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(),
-           "mask"_a = Mask::causal(), "cp_size"_a = py::none(), "partition"_a = "zigzag",
-           "partition_k"_a = py::none(), "comm"_a = "p2p", "a2a_size"_a = py::none(),
-           "num_heads"_a = 1, "num_kv_heads"_a = py::none())
-      .def(py::init([](const PackedLayout& layout_q, const PackedLayout& layout_k, const Mask& mask,
-                       int num_heads, int num_kv_heads, const std::string& partition,
-                       const std::string& comm, const py::dict& tables, bool complete) {
-             return plan_from_tables({layout_q, layout_k, mask, num_heads, num_kv_heads}, partition,
-                                     comm, tables, complete);
-           }),
+  plan.def(py::init(strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
+                             "comm", "a2a_size", "num_heads", "num_kv_heads">(&make_plan)),
+           "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
+           "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
+           "comm"_a = "p2p", "a2a_size"_a = py::none(), "num_heads"_a = 1,
+           "num_kv_heads"_a = py::none())
+      .def(py::init(strictly<"layout_q", "layout_k", "mask", "num_heads", "num_kv_heads",
+                             "partition", "comm", "tables", "complete">(
+               [](const PackedLayout& layout_q, const PackedLayout& layout_k, const Mask& mask,
+                  int num_heads, int num_kv_heads, const std::string& partition,
+                  const std::string& comm, const py::dict& tables, bool complete) {
+                 return plan_from_tables({layout_q, layout_k, mask, num_heads, num_kv_heads},
+                                         partition, comm, tables, complete);
+               })),
            "layout_q"_a, "layout_k"_a, py::kw_only(), "mask"_a, "num_heads"_a, "num_kv_heads"_a,
            "partition"_a, "comm"_a, "tables"_a, "complete"_a = true)
       .def_property_readonly("layout_q", [](const Plan& p) { return p.problem.layout_q; })
@@ -257,36 +261,35 @@ void bind_plan(py::module_& m) {
       .def_readonly("comm", &Plan::comm)
       .def_property_readonly("cp_size", &Plan::cp_size)
       .def_property_readonly("num_steps", &Plan::num_steps)
-      .def(
-          "shards_q", [](const Plan& p, int rank) { return home_shard(p, rank, "q"); }, "rank"_a,
-          "The segments of q that a rank owns, in row order.")
-      .def(
-          "shards_k", [](const Plan& p, int rank) { return home_shard(p, rank, "k"); }, "rank"_a,
-          "The segments of k and v that a rank owns, in row order.")
-      .def(
-          "steps",
-          [](const std::shared_ptr<Plan>& p, int rank) {
-            check_rank(*p, rank);
-            std::vector<StepView> steps;
-            for (int i = 0; i < p->num_steps(); ++i) steps.push_back({p, rank, i});
-            return steps;
-          },
-          "rank"_a, "What a rank does, step by step.")
-      .def("row_indices", &row_indices, "rank"_a, py::kw_only(), "side"_a = "q",
-           "[rows of the rank] int32: the global row of each of its rows.")
-      .def("position_ids", &position_ids, "rank"_a, py::kw_only(), "side"_a = "q",
+      .def("shards_q",
+           strictly<"rank">([](const Plan& p, int rank) { return home_shard(p, rank, "q"); }),
+           "rank"_a, "The segments of q that a rank owns, in row order.")
+      .def("shards_k",
+           strictly<"rank">([](const Plan& p, int rank) { return home_shard(p, rank, "k"); }),
+           "rank"_a, "The segments of k and v that a rank owns, in row order.")
+      .def("steps", strictly<"rank">([](const std::shared_ptr<Plan>& p, int rank) {
+             check_rank(*p, rank);
+             std::vector<StepView> steps;
+             for (int i = 0; i < p->num_steps(); ++i) steps.push_back({p, rank, i});
+             return steps;
+           }),
+           "rank"_a, "What a rank does, step by step.")
+      .def("row_indices", strictly<"rank", "side">(&row_indices), "rank"_a, py::kw_only(),
+           "side"_a = "q", "[rows of the rank] int32: the global row of each of its rows.")
+      .def("position_ids", strictly<"rank", "side">(&position_ids), "rank"_a, py::kw_only(),
+           "side"_a = "q",
            "[rows of the rank] int32: the position of each of its rows in its sequence.")
-      .def("shard", &shard_rows, "x"_a, "rank"_a, py::kw_only(), "side"_a = "q",
-           "The rows of x that a rank owns, in its order.")
-      .def("unshard", &unshard_rows, "parts"_a, py::kw_only(), "side"_a = "q",
-           "The global array from every rank's part; the inverse of shard.")
+      .def("shard", strictly<"x", "rank", "side">(&shard_rows), "x"_a, "rank"_a, py::kw_only(),
+           "side"_a = "q", "The rows of x that a rank owns, in its order.")
+      .def("unshard", strictly<"parts", "side">(&unshard_rows), "parts"_a, py::kw_only(),
+           "side"_a = "q", "The global array from every rank's part; the inverse of shard.")
       .def(
           "verify", [](const Plan& p) { return without_gil([&] { return verify(p); }); },
           "Proves the plan.")
-      .def("exchange", &exchange, "step"_a, "operand"_a, "buffers"_a,
-           "Moves every rank's buffer as before a step.")
-      .def("exchange_transposed", &exchange_transposed, "step"_a, "operand"_a, "buffers"_a,
-           "The transpose of exchange.")
+      .def("exchange", strictly<"step", "operand", "buffers">(&exchange), "step"_a, "operand"_a,
+           "buffers"_a, "Moves every rank's buffer as before a step.")
+      .def("exchange_transposed", strictly<"step", "operand", "buffers">(&exchange_transposed),
+           "step"_a, "operand"_a, "buffers"_a, "The transpose of exchange.")
       .def("tables", &tables_of, "The plan as int32 tables: {name: (columns, cells)}.")
       .def(py::self == py::self);
   bind_cost(m, plan);

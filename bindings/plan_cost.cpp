@@ -1,9 +1,8 @@
 // What a plan costs, as NumPy arrays.
-#include <pybind11/stl.h>
-
 #include <optional>
 #include <utility>
 
+#include "bindings/arguments.h"
 #include "bindings/arrays.h"
 #include "bindings/interruptible.h"
 #include "bindings/plan_views.h"
@@ -72,8 +71,9 @@ What a plan's forward pass costs. Arrays are int64, [cp_size, num_steps] unless 
           "[cp_size] bytes of out and float32 lse that come home after the last step.")
       .def_property_readonly("imbalance", &PlanCost::imbalance,
                              "max / mean over the ranks of their pairs; 1 is perfect.");
-  plan.def("cost", &cost_of, py::kw_only(), "head_dim"_a = 128, "head_dim_v"_a = py::none(),
-           "bytes_per_element"_a = 2, "Work, traffic and memory.");
+  plan.def("cost", strictly<"head_dim", "head_dim_v", "bytes_per_element">(&cost_of), py::kw_only(),
+           "head_dim"_a = 128, "head_dim_v"_a = py::none(), "bytes_per_element"_a = 2,
+           "Work, traffic and memory.");
 }
 
 }  // namespace ringside::bindings

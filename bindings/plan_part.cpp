@@ -1,20 +1,18 @@
 // A part of a plan: its first steps, some of its tiles, every exchange of those steps. What is run
 // of a proved plan is as safe as the whole; it is just not all of the attention, and verify() says
 // so.
-#include <pybind11/stl.h>
-
 #include <memory>
 #include <optional>
 #include <set>
 #include <tuple>
 
+#include "bindings/arguments.h"
 #include "bindings/plan_views.h"
 #include "reference/errors.h"
 
 namespace ringside::bindings {
 namespace {
 
-namespace py = pybind11;
 using namespace pybind11::literals;
 using TileNames = std::set<std::tuple<int, int, int>>;  // step, rank, index
 
@@ -51,7 +49,8 @@ std::shared_ptr<Plan> part_of(const Plan& whole, int num_steps,
 }  // namespace
 
 void bind_part(PlanClass& plan) {
-  plan.def(py::init(&part_of), "whole"_a, py::kw_only(), "num_steps"_a, "tiles"_a = py::none());
+  plan.def(py::init(strictly<"whole", "num_steps", "tiles">(&part_of)), "whole"_a, py::kw_only(),
+           "num_steps"_a, "tiles"_a = py::none());
 }
 
 }  // namespace ringside::bindings

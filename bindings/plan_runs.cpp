@@ -1,9 +1,8 @@
 // Running a plan from Python.
-#include <pybind11/stl.h>
-
 #include <optional>
 #include <utility>
 
+#include "bindings/arguments.h"
 #include "bindings/arrays.h"
 #include "bindings/interruptible.h"
 #include "bindings/options.h"
@@ -83,10 +82,12 @@ py::tuple run_attention_backward(const Plan& plan, const py::object& dout, const
 }  // namespace
 
 void bind_runs(PlanClass& plan) {
-  plan.def("attention", &run_attention, "q"_a, "k"_a, "v"_a, "options"_a, "backend"_a,
-           "(out, lse, max_logit); see ringside.Plan.attention.")
-      .def("attention_backward", &run_attention_backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a,
-           "lse"_a, "options"_a, "backend"_a,
+  plan.def("attention", strictly<"q", "k", "v", "options", "backend">(&run_attention), "q"_a, "k"_a,
+           "v"_a, "options"_a, "backend"_a, "(out, lse, max_logit); see ringside.Plan.attention.")
+      .def("attention_backward",
+           strictly<"dout", "q", "k", "v", "out", "lse", "options", "backend">(
+               &run_attention_backward),
+           "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "options"_a, "backend"_a,
            "(dq, dk, dv, dsink); see ringside.Plan.attention_backward.");
 }
 

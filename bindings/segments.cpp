@@ -1,7 +1,7 @@
 // The plain structs of a plan as Python sees them; repr of each is its constructor call.
 #include <pybind11/operators.h>
-#include <pybind11/stl.h>
 
+#include "bindings/arguments.h"
 #include "bindings/arrays.h"
 #include "bindings/module.h"
 #include "bindings/plan_views.h"
@@ -54,9 +54,10 @@ Args:
 >>> rs.Segment(seq=0, pos=1, len=3, stride=2).positions.tolist()
 [1, 3, 5]
 )doc")
-      .def(py::init([](int seq, int pos, int len, int stride, int row) {
-             return Segment{seq, pos, stride, row, len};
-           }),
+      .def(py::init(strictly<"seq", "pos", "len", "stride", "row">(
+               [](int seq, int pos, int len, int stride, int row) {
+                 return Segment{seq, pos, stride, row, len};
+               })),
            "seq"_a, "pos"_a, "len"_a, "stride"_a = 1, "row"_a = -1)
       .def_readonly("seq", &Segment::seq)
       .def_readonly("pos", &Segment::pos)

@@ -1,9 +1,8 @@
 // The peers' primitives, ringside._core.thd. ringside/thd.py documents them.
-#include <pybind11/stl.h>
-
 #include <optional>
 #include <utility>
 
+#include "bindings/arguments.h"
 #include "bindings/arrays.h"
 #include "bindings/module.h"
 #include "reference/errors.h"
@@ -23,15 +22,14 @@ std::string dtype_of(const py::array& x) { return py::str(x.dtype()).cast<std::s
 
 // Rows of plain bytes, back to back: copied if need be.
 py::array plain_rows(const py::handle& x, const char* name) {
-  const auto numpy = py::module_::import("numpy");
-  const auto array = numpy.attr("asarray")(x).cast<py::array>();
+  const py::array array = as_array(x, name);
   require(array.ndim() >= 1, name, " is a scalar; expected an array of [rows, ...]");
   if (array.dtype().attr("hasobject").cast<bool>())
     throw py::type_error(concat(name, " has dtype ", dtype_of(array),
                                 "; expected numbers, booleans or records of them, whose bytes can "
                                 "be moved. Convert it, e.g. ",
                                 name, ".astype(np.float32)"));
-  return numpy.attr("ascontiguousarray")(array).cast<py::array>();
+  return py::module_::import("numpy").attr("ascontiguousarray")(array).cast<py::array>();
 }
 
 py::array empty_like(const py::array& x) {
@@ -124,7 +122,7 @@ py::dict as_dict(const thd::StepMetadata& step) {
 }
 
 py::list all_gather_step_metadata(const PackedLayout& layout_q, const PackedLayout& layout_k,
-                                  const Mask& mask, int cp_size, int rank) {
+                                  int cp_size, int rank, const Mask& mask) {
   py::list steps;
   for (const thd::StepMetadata& step :
        thd::all_gather_step_metadata({layout_q, layout_k, mask}, {cp_size, rank}))
@@ -132,9 +130,9 @@ py::list all_gather_step_metadata(const PackedLayout& layout_q, const PackedLayo
   return steps;
 }
 
-py::dict p2p_step_metadata(const PackedLayout& layout_q, const PackedLayout& layout_k,
-                           const Mask& mask, std::pair<int, int> cp, int step) {
-  return as_dict(thd::p2p_step_metadata({layout_q, layout_k, mask}, {cp.first, cp.second}, step));
+py::dict p2p_step_metadata(const PackedLayout& layout_q, const PackedLayout& layout_k, int cp_size,
+                           int rank, int step, const Mask& mask) {
+  return as_dict(thd::p2p_step_metadata({layout_q, layout_k, mask}, {cp_size, rank}, step));
 }
 
 // --- chunks
@@ -177,26 +175,40 @@ void check_canonical_cu_seqlens_k(const py::object& cu_seqlens_k) {
 
 void bind_thd(py::module_& m) {
   py::module_ thd = m.def_submodule("thd", "The C++ half of ringside.thd. Import that instead.");
-  thd.def("sequence_order_to_cp_rank_order", &reordered<thd::sequence_order_to_cp_rank_order>,
+  thd.def("sequence_order_to_cp_rank_order",
+          strictly<"x", "cu_seqlens_padded", "cp_size">(
+              &reordered<thd::sequence_order_to_cp_rank_order>),
           "x"_a, "cu_seqlens_padded"_a, "cp_size"_a);
-  thd.def("cp_rank_order_to_sequence_order", &reordered<thd::cp_rank_order_to_sequence_order>,
+  thd.def("cp_rank_order_to_sequence_order",
+          strictly<"x", "cu_seqlens_padded", "cp_size">(
+              &reordered<thd::cp_rank_order_to_sequence_order>),
           "x"_a, "cu_seqlens_padded"_a, "cp_size"_a);
-  thd.def("partition_indices", &partition_indices, "cu_seqlens_padded"_a, "cp_size"_a, "rank"_a);
+  thd.def("partition_indices", strictly<"cu_seqlens_padded", "cp_size", "rank">(&partition_indices),
+          "cu_seqlens_padded"_a, "cp_size"_a, "rank"_a);
   thd.def("copy_valid_tokens", &copy_valid_tokens, "out"_a, "step_out"_a, "cu_seqlens_padded"_a,
           "cu_seqlens"_a);
-  thd.def("check_offsets", &check_offsets, "cu_seqlens_padded"_a, "cu_seqlens"_a, "num_rows"_a,
-          "covers"_a);
-  thd.def("all_gather_step_metadata", &all_gather_step_metadata, "layout_q"_a, "layout_k"_a,
-          "mask"_a, "cp_size"_a, "rank"_a);
-  thd.def("p2p_step_metadata", &p2p_step_metadata, "layout_q"_a, "layout_k"_a, "mask"_a, "cp"_a,
-          "step"_a);
-  thd.def("chunkify", &chunkify, "layout"_a, "chunk_size"_a);
-  thd.def("chunkify_p2p", &chunkify_p2p, "layout"_a, "chunk_size"_a, "cp_size"_a, "rank"_a);
-  thd.def("chunkify_p2p_below_diagonal", &piece_pairs<thd::chunkify_p2p_below_diagonal>, "layout"_a,
-          "chunk_size"_a, "cp_size"_a, "rank"_a, "kv_rank"_a);
-  thd.def("chunkify_p2p_above_diagonal", &piece_pairs<thd::chunkify_p2p_above_diagonal>, "layout"_a,
-          "chunk_size"_a, "cp_size"_a, "rank"_a, "kv_rank"_a);
-  thd.def("canonical_cu_seqlens_k", &canonical_cu_seqlens_k, "lengths"_a, "begin"_a, "end"_a);
+  thd.def("check_offsets",
+          strictly<"cu_seqlens_padded", "cu_seqlens", "num_rows", "covers">(&check_offsets),
+          "cu_seqlens_padded"_a, "cu_seqlens"_a, "num_rows"_a, "covers"_a);
+  thd.def("all_gather_step_metadata",
+          strictly<"layout", "layout_k", "cp_size", "rank", "mask">(&all_gather_step_metadata),
+          "layout"_a, "layout_k"_a, "cp_size"_a, "rank"_a, "mask"_a);
+  thd.def("p2p_step_metadata",
+          strictly<"layout", "layout_k", "cp_size", "rank", "step", "mask">(&p2p_step_metadata),
+          "layout"_a, "layout_k"_a, "cp_size"_a, "rank"_a, "step"_a, "mask"_a);
+  thd.def("chunkify", strictly<"layout", "chunk_size">(&chunkify), "layout"_a, "chunk_size"_a);
+  thd.def("chunkify_p2p", strictly<"layout", "chunk_size", "cp_size", "rank">(&chunkify_p2p),
+          "layout"_a, "chunk_size"_a, "cp_size"_a, "rank"_a);
+  thd.def("chunkify_p2p_below_diagonal",
+          strictly<"layout", "chunk_size", "cp_size", "rank", "kv_rank">(
+              &piece_pairs<thd::chunkify_p2p_below_diagonal>),
+          "layout"_a, "chunk_size"_a, "cp_size"_a, "rank"_a, "kv_rank"_a);
+  thd.def("chunkify_p2p_above_diagonal",
+          strictly<"layout", "chunk_size", "cp_size", "rank", "kv_rank">(
+              &piece_pairs<thd::chunkify_p2p_above_diagonal>),
+          "layout"_a, "chunk_size"_a, "cp_size"_a, "rank"_a, "kv_rank"_a);
+  thd.def("canonical_cu_seqlens_k", strictly<"lengths", "begin", "end">(&canonical_cu_seqlens_k),
+          "lengths"_a, "begin"_a, "end"_a);
   thd.def("check_canonical_cu_seqlens_k", &check_canonical_cu_seqlens_k, "cu_seqlens_k"_a);
 }
 

@@ -25,6 +25,29 @@ def put(*path, value):
 BAD_JSON = {
     "another format": (put("format", value="onnx"), '"format": "ringside.plan"'),
     "another version": (put("version", value=2), '"version": 1'),
+    "an unknown key": (put("num_head", value=4), '"num_head" of the plan is unknown', "num_heads"),
+    "an unknown key of the mask": (put("mask", "left", value=1), '"left" of mask is unknown'),
+    "an unknown key of a layout": (
+        put("layout_k", "lengths", value=[1]),
+        '"lengths" of layout_k is unknown',
+        "cu_seqlens",
+    ),
+    "an unknown table": (put("tables", "notes", value={}), '"notes" of tables is unknown'),
+    "an unknown key of a table": (
+        put("tables", "homes", "cells", value=[]),
+        '"cells" of table "homes" is unknown',
+        "columns, rows",
+    ),
+    "true for a number of heads": (put("num_heads", value=True), '"num_heads" is True'),
+    "true in a table": (
+        put("tables", "homes", "rows", 0, 1, value=True),
+        'table "homes" holds true or false; expected integers',
+    ),
+    "a ragged table": (
+        put("tables", "homes", "rows", 0, value=[0]),
+        'table "homes" has rows that are not lists of 3 integers',
+    ),
+    "a version that is true": (put("version", value=True), '"version": 1'),
     "no layout": (put("layout_q", value=None), '"layout_q" is None; expected a dict'),
     "heads in words": (put("num_heads", value="four"), "\"num_heads\" is 'four'; expected a int"),
     "a bad layout": (put("layout_k", "cu_seqlens", value=[1, 2]), "cu_seqlens[0]=1"),
@@ -80,6 +103,27 @@ BAD_JSON = {
 def test_json_that_is_not_a_plan_is_refused_by_name(edit):
     edit, *pieces = edit
     refused(broken_json(edit), *pieces)
+
+
+DOUBLED = [
+    ('"comm": "p2p"', '"comm": "a2a", "comm": "p2p"', "comm"),
+    ('"chunk_size": 0', '"chunk_size": 0, "chunk_size": 0', "chunk_size"),
+    ('"layout_k": {', '"layout_k": {"cu_seqlens": [0, 1], ', "cu_seqlens"),
+    ('"homes": {', '"homes": {"rows": [], ', "rows"),
+    ('"tables": {', '"tables": {"homes": {}, ', "homes"),
+]
+
+
+@pytest.mark.parametrize(("once", "twice", "key"), DOUBLED, ids=[key for *_, key in DOUBLED])
+def test_a_key_that_stands_twice_is_refused_by_name(once, twice, key):
+    """Readers of JSON differ in which of the two they take; ours would have taken the last."""
+    text = PLAN.to_json()
+    assert text.count(once) == 1
+    refused(
+        lambda: rs.Plan.from_json(text.replace(once, twice)),
+        f'"{key}" stands 2 times in one object',
+        "expected once",
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "[]", "{}", '"plan"'])

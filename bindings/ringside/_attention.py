@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
-from ringside._core import Mask, PackedLayout, Unsupported
+from ringside._core import Mask, PackedLayout, Unsupported, arguments
 from ringside._formats import (
     QkvFormat,
     batch_and_seqlen,
@@ -37,20 +37,12 @@ class Options:
 
     def to_core(self) -> _core.AttentionOptions:
         """For the C++ half, which checks the rest."""
-        given = asdict(self)
-        for name in ("softmax_scale", "softcap", "dropout_p"):
-            value = given[name]
-            if value is not None and (
-                isinstance(value, str | complex) or not hasattr(value, "__float__")
-            ):
-                raise TypeError(f"{name} is a {type(value).__name__}; expected a number")
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
         if given.pop("bias") is not None:
             raise Unsupported(
                 "bias adds a number of its own to every (query, key) pair, which no plan carries. "
                 "Nearest supported: alibi_slopes, a per-head bias that depends on the distance"
             )
-        if not 0 <= self.dropout_seed < 2**64:
-            raise ValueError(f"dropout_seed={self.dropout_seed}; expected 0 to 2**64-1")
         return _core.AttentionOptions(**given)
 
 
@@ -73,8 +65,9 @@ def layouts(
         if layout_q is None:
             raise ValueError('layout_q is missing; "thd" needs to know where the sequences lie')
         return layout_q, layout_k if layout_k is not None else layout_q
-    layout_q = layout_q or layout_of_dense(q, "q", qkv_format)
-    return layout_q, layout_k or layout_of_dense(k, "k", qkv_format)
+    if layout_q is None:
+        layout_q = layout_of_dense(q, "q", qkv_format)
+    return layout_q, layout_of_dense(k, "k", qkv_format) if layout_k is None else layout_k
 
 
 def attention(
@@ -147,6 +140,7 @@ def attention(
     >>> rs.attention(q, k, v, rs.PackedLayout([0, 2, 3]), sink=0.0)[0].ravel().round(3).tolist()
     [0.5, 1.333, 2.5]
     """
+    with_max_logit = arguments.boolean(return_max_logit, "return_max_logit")
     layout_q, layout_k = layouts(q, k, layout_q, layout_k, qkv_format)
     options = Options(
         softmax_scale=softmax_scale,
@@ -159,7 +153,7 @@ def attention(
     )
     thd = [to_thd(x, name, qkv_format) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
     out, lse, max_logit = _core.attention(*thd, layout_q, layout_k, mask, options.to_core())
-    return results(out, lse, max_logit if return_max_logit else None, qkv_format, layout_q)
+    return results(out, lse, max_logit if with_max_logit else None, qkv_format, layout_q)
 
 
 def attention_backward(

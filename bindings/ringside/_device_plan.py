@@ -6,6 +6,7 @@ from typing import Any
 
 from ringside import _core, _cuda
 from ringside._attention import Options
+from ringside._core import arguments
 
 
 class _Lengths:
@@ -54,6 +55,10 @@ class _Lengths:
     def fitted(self, program: Any) -> bool:
         """Whether lengths fitted; waits for the device."""
         return program.lengths_fitted(self.library.stream(self.device))
+
+
+def _or(default: int, given: int | None, name: str) -> int:
+    return default if given is None else arguments.int32(given, name)
 
 
 class DevicePlan:
@@ -105,22 +110,27 @@ class DevicePlan:
         num_kv_heads: int | None = None,
         pad_to_multiple_of: int = 1,
     ) -> None:
+        self.max_sequences = arguments.int32(max_sequences, "max_sequences")
+        self.num_rows_q = arguments.int32(num_rows_q, "num_rows_q")
+        self.num_rows_k = _or(self.num_rows_q, num_rows_k, "num_rows_k")
+        self.mask = _core.Mask.causal() if mask is None else arguments.mask(mask, "mask")
+        self.cp_size = arguments.int32(cp_size, "cp_size")
+        self.partition = arguments.text(partition, "partition")
+        self.comm = arguments.text(comm, "comm")
+        self.num_heads = arguments.int32(num_heads, "num_heads")
+        self.num_kv_heads = _or(self.num_heads, num_kv_heads, "num_kv_heads")
+        a2a_size = _or(0, a2a_size, "a2a_size")
+        pad_to_multiple_of = arguments.int32(pad_to_multiple_of, "pad_to_multiple_of")
         _cuda.require_cuda()
-        self.max_sequences, self.num_rows_q = max_sequences, num_rows_q
-        self.num_rows_k = num_rows_q if num_rows_k is None else num_rows_k
-        self.mask = _core.Mask.causal() if mask is None else mask
-        self.cp_size, self.partition, self.comm = cp_size, partition, comm
-        self.num_heads = num_heads
-        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         self._source = _cuda.cuda_core().Capacity(
-            partition=partition,
-            comm=comm,
-            a2a_size=a2a_size or 0,
+            partition=self.partition,
+            comm=self.comm,
+            a2a_size=a2a_size,
             mask=self.mask,
-            cp_size=cp_size,
-            num_heads=num_heads,
+            cp_size=self.cp_size,
+            num_heads=self.num_heads,
             num_kv_heads=self.num_kv_heads,
-            max_sequences=max_sequences,
+            max_sequences=self.max_sequences,
             max_rows_q=self.num_rows_q,
             max_rows_k=self.num_rows_k,
             pad_to_multiple_of=pad_to_multiple_of,

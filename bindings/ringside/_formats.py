@@ -7,19 +7,23 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ringside._core import arguments
+
 QkvFormat = Literal["thd", "bshd", "sbhd"]
 Array = npt.NDArray[Any]
 
 
 def check_format(qkv_format: str) -> None:
     """Raises ValueError for an unknown name, listing the known ones."""
-    if qkv_format not in ("thd", "bshd", "sbhd"):
+    if arguments.text(qkv_format, "qkv_format") not in ("thd", "bshd", "sbhd"):
         raise ValueError(f'qkv_format="{qkv_format}" is unknown; expected "thd", "bshd" or "sbhd"')
 
 
 def to_thd(x: npt.ArrayLike, name: str, qkv_format: str) -> Array:
     """[b, s, h, d] or [s, b, h, d] to [b*s, h, d]; thd stays as it is."""
-    x = x if hasattr(x, "swapaxes") else np.asarray(x)  # arrays of other libraries stay theirs
+    x = (
+        x if hasattr(x, "swapaxes") else arguments.array(x, name)
+    )  # arrays of other libraries stay theirs
     if qkv_format == "thd":
         return x
     if x.ndim != 4:
@@ -40,7 +44,7 @@ def from_thd(x: Array, qkv_format: str, batch: int) -> Array:
 
 def lse_to_thd(lse: npt.ArrayLike, qkv_format: str) -> Array:
     """[b, h, s] to [h, b*s]; thd's [h, rows] stays."""
-    lse = lse if hasattr(lse, "swapaxes") else np.asarray(lse)
+    lse = lse if hasattr(lse, "swapaxes") else arguments.array(lse, "lse")
     if qkv_format == "thd":
         return lse
     if lse.ndim != 3:
@@ -57,7 +61,7 @@ def lse_from_thd(lse: Array, qkv_format: str, batch: int) -> Array:
 
 def batch_and_seqlen(x: npt.ArrayLike, name: str, qkv_format: str) -> tuple[int, int]:
     """Of a dense batch."""
-    shape = np.shape(x)
+    shape = np.shape(x if hasattr(x, "shape") else arguments.array(x, name))
     if len(shape) != 4:
         raise ValueError(f'{name} has shape {shape}; expected four dimensions for "{qkv_format}"')
     return (shape[0], shape[1]) if qkv_format == "bshd" else (shape[1], shape[0])

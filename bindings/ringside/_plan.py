@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ringside import _core, _cuda, _cuda_kinds, _draw, _explain, _plan_json, _plan_pickle
 from ringside._attention import Options, gradients, results
+from ringside._core import arguments
 from ringside._formats import QkvFormat, check_format, lse_to_thd, to_thd
 
 if TYPE_CHECKING:
@@ -221,15 +222,16 @@ class Plan(_core.Plan):
             dropout_seed=dropout_seed,
         )
         named = {"q": q, "k": k, "v": v}
-        if backend == "cuda":
+        with_max_logit = arguments.boolean(return_max_logit, "return_max_logit")
+        if arguments.text(backend, "backend") == "cuda":
             kind, named, options = _cuda_kinds.taken(named, options)
             thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
-            found = _cuda.attention(self, *thd, options, return_max_logit=return_max_logit)
+            found = _cuda.attention(self, *thd, options, return_max_logit=with_max_logit)
             out, lse, *more = (kind.give(x) for x in found)
             return results(out, lse, more[0] if more else None, qkv_format, self.layout_q)
         thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
         out, lse, max_logit = super().attention(*thd, options.to_core(), backend)
-        max_logit = max_logit if return_max_logit else None
+        max_logit = max_logit if with_max_logit else None
         return results(out, lse, max_logit, qkv_format, self.layout_q)
 
     def attention_backward(
@@ -283,7 +285,8 @@ class Plan(_core.Plan):
             dropout_seed=dropout_seed,
         )
         named = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
-        if backend == "cuda":
+        deterministic = arguments.boolean(deterministic, "deterministic")
+        if arguments.text(backend, "backend") == "cuda":
             kind, named, options = _cuda_kinds.taken(named, options)
         lse = named.pop("lse")
         thd = {name: to_thd(x, name, qkv_format) for name, x in named.items()}
@@ -357,6 +360,8 @@ class Plan(_core.Plan):
         >>> len(figure.axes) >= 2
         True
         """
+        if path is not None and not isinstance(path, str | os.PathLike):
+            raise TypeError(f"path is a {type(path).__name__}; expected a path, or None for none")
         return _draw.draw(self, path)
 
     def to_json(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ringside import _core
+from ringside._core import arguments
 from ringside._thd_device import DeviceLayout, Place
 
 # --- rows
@@ -246,18 +247,19 @@ def _known(num_rows: int | None) -> int:
             "num_rows is missing; expected the rows of the packed array, which offsets on a device "
             "do not tell without waiting for it. Pass num_rows=x.shape[0]"
         )
-    return num_rows
+    return arguments.integer(num_rows, "num_rows")
 
 
 def _capacity(given: int | None, most: int) -> int:
-    if given is not None and given < 0:
+    if given is not None and arguments.integer(given, "capacity") < 0:
         raise _core.InvalidArgument(f"capacity={given}; expected at least 0. Leave it out: {most}")
     return most if given is None else given
 
 
 def _most_local_rows(layout: DeviceLayout, cp_size: int) -> int:
     """No rank has more: each of its two chunks of a sequence is rounded up at most."""
-    return min(layout.num_rows, layout.num_rows // max(cp_size, 1) + 2 * layout.batch)
+    ranks = max(arguments.int32(cp_size, "cp_size"), 1)
+    return min(layout.num_rows, layout.num_rows // ranks + 2 * layout.batch)
 
 
 # --- layouts

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ringside import _core, _cuda
+from ringside._core import arguments
 
 
 def on_device(x: Any) -> bool:
@@ -117,6 +118,9 @@ class DeviceLayout:
             )
         if self.cu_seqlens_padded is None:  # no padding
             object.__setattr__(self, "cu_seqlens_padded", self.cu_seqlens)
+        arguments.integer(self.num_rows, "num_rows")
+        if self.max_rows is not None:
+            arguments.integer(self.max_rows, "max_rows")
         if self.max_rows is not None and not 0 <= self.max_rows <= self.num_rows:
             raise _core.InvalidArgument(
                 f"max_rows={self.max_rows} and num_rows={self.num_rows}; expected 0 to num_rows: "

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._core import arguments
+from ringside._fill_value import fill_value
 
 
 class PaddedBatch(NamedTuple):
@@ -58,6 +60,7 @@ def pad_to_multiple(
     ([0, 1, 2, 3, 0, 1, 2, 3], [0, 4, 8])
     """
     packed = _core.PackedLayout(cu_seqlens)
+    multiple = arguments.int32(multiple, "multiple")
     layout = _core.PackedLayout.from_lengths(packed.lengths, pad_to_multiple_of=multiple)
     starts = np.repeat(layout.cu_seqlens_padded[:-1], layout.padded_lengths)
     position_ids = np.arange(layout.num_rows, dtype=np.int32) - starts
@@ -74,19 +77,14 @@ def _spread(
     x: npt.ArrayLike, valid: npt.NDArray[np.bool_], pad: Any, name: str
 ) -> npt.NDArray[Any]:
     """The rows of x in the valid rows of a new array, pad in the others."""
-    x = np.asarray(x)
+    x = arguments.array(x, f"{name}s")
     count = np.count_nonzero(valid)
     if x.ndim == 0 or x.shape[0] != count:
         raise _core.InvalidArgument(
             f"{name}s has shape {x.shape}; expected {count} rows, as cu_seqlens says. "
             "Pass them without padding, one row a token"
         )
-    held = np.array(pad).astype(x.dtype)
-    if not (held == pad or (held != held and pad != pad)):
-        raise _core.InvalidArgument(
-            f"pad_{name}={pad} does not fit {name}s of dtype {x.dtype}; it would become {held}. "
-            f"Pass {name}s.astype(np.int64), or a pad_{name} that fits"
-        )
+    held = fill_value(pad, x.dtype, f"pad_{name}", f"{name}s")
     rows = np.full((len(valid), *x.shape[1:]), held, dtype=x.dtype)
     rows[valid] = x
     return rows

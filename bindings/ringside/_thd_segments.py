@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core, _thd_cuda
+from ringside._core import arguments
 from ringside._thd_device import on_device, to_host
 
 Indices = npt.NDArray[np.int64]
@@ -41,7 +42,7 @@ def copy_rows(out: Any, x: Any, segments: Any) -> None:
     if on_device(out):
         return _thd_cuda.copy_rows(out, x, segments)
     _require_written(out, "out")
-    x = np.asarray(x)
+    x = arguments.array(x, "x")
     if x.dtype != out.dtype:
         raise TypeError(f"x has dtype {x.dtype} and out {out.dtype}; expected the same. Convert x")
     from_rows, to_rows = _rows(out, "out", x, segments)
@@ -69,7 +70,7 @@ def add_rows(accumulator: Any, x: Any, segments: Any) -> None:
     if on_device(accumulator):
         return _thd_cuda.add_rows(accumulator, x, segments)
     _require_written(accumulator, "accumulator")
-    x = np.asarray(x)
+    x = arguments.array(x, "x")
     if accumulator.dtype != np.float32:
         raise TypeError(
             f"accumulator has dtype {accumulator.dtype}; expected float32, in which sums are kept. "
@@ -101,7 +102,8 @@ def check_segments(segments: Any, out_rows: int, x_rows: int) -> None:
     ...     print(str(error)[:51])
     segment 0 writes rows 4 to 6 of an array of 6 rows;
     """
-    _rows_of(_table(segments), out_rows, x_rows)
+    sizes = arguments.integer(out_rows, "out_rows"), arguments.integer(x_rows, "x_rows")
+    _rows_of(_table(segments), *sizes)
 
 
 def _require_written(out: Any, name: str) -> None:
@@ -111,10 +113,11 @@ def _require_written(out: Any, name: str) -> None:
             f"which is written in place. Pass a NumPy array, a torch tensor on a device or a "
             f"CuPy array"
         )
+    arguments.array(out, name)
 
 
 def _table(segments: Any) -> Indices:
-    table = np.asarray(to_host(segments))
+    table = arguments.array(to_host(segments), "segments")
     if table.size == 0:
         table = np.zeros((0, 5), np.int64)
     if not np.issubdtype(table.dtype, np.integer):
@@ -124,6 +127,8 @@ def _table(segments: Any) -> Indices:
             f"segments has shape {table.shape}; expected [segments, 5]: from_row, from_step, "
             f"to_row, to_step, rows"
         )
+    if table.max(initial=0) > np.iinfo(np.int64).max:
+        raise _core.InvalidArgument(f"segments holds {table.max()}; expected numbers in int64")
     return table.astype(np.int64)
 
 

@@ -157,7 +157,8 @@ def all_gather_step_metadata(
         steps = _thd_cuda.all_gather_steps(layout, cp_rank, mask, layout_k, capacity)
         return [StepMetadata(**step) for step in steps]
     refuse_on_host(capacity=capacity)
-    steps = _core.thd.all_gather_step_metadata(layout, layout_k or layout, mask, cp_size, rank)
+    keys = layout if layout_k is None else layout_k
+    steps = _core.thd.all_gather_step_metadata(layout, keys, cp_size, rank, mask)
     return [StepMetadata(**step) for step in steps]
 
 
@@ -222,6 +223,5 @@ def p2p_step_metadata(
         cp_rank = (cp_size, rank)
         return StepMetadata(**_thd_cuda.p2p_step(layout, cp_rank, step, mask, layout_k, capacity))
     refuse_on_host(capacity=capacity)
-    return StepMetadata(
-        **_core.thd.p2p_step_metadata(layout, layout_k or layout, mask, (cp_size, rank), step)
-    )
+    keys = layout if layout_k is None else layout_k
+    return StepMetadata(**_core.thd.p2p_step_metadata(layout, keys, cp_size, rank, step, mask))

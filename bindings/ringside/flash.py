@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside._attention import attention
-from ringside._core import Mask, PackedLayout
+from ringside._core import Mask, PackedLayout, arguments
 
 
 def flash_attn_varlen_func(
@@ -61,26 +61,30 @@ def flash_attn_varlen_func(
     >>> rs.flash_attn_varlen_func(q, k, v, [0, 2, 3], [0, 2, 3], 2, 2, causal=True).ravel().tolist()
     [1.0, 2.0, 5.0]
     """
-    del deterministic  # always
+    arguments.boolean(deterministic, "deterministic")  # and always so
+    with_lse = arguments.boolean(return_attn_probs, "return_attn_probs")
     layout_q = _layout(cu_seqlens_q, seqused_q, max_seqlen_q, "q")
     layout_k = _layout(cu_seqlens_k, seqused_k, max_seqlen_k, "k")
-    left, right = window_size
-    if causal:
+    left, right = Mask(window_size=window_size).window_size
+    if arguments.boolean(causal, "causal"):
         right = 0
-    mask = Mask(window_size=(left, right), chunk_size=attention_chunk, align="bottom_right")
+    chunk_size = arguments.int32(attention_chunk, "attention_chunk")
+    mask = Mask(window_size=(left, right), chunk_size=chunk_size, align="bottom_right")
     out, lse = attention(
         q, k, v, layout_q, layout_k, mask=mask, softmax_scale=softmax_scale, softcap=softcap
     )
     out = out.astype(np.asarray(q).dtype)
-    return (out, lse.astype(np.float32)) if return_attn_probs else out
+    return (out, lse.astype(np.float32)) if with_lse else out
 
 
 def _layout(
     cu_seqlens: npt.ArrayLike, seqused: npt.ArrayLike | None, max_seqlen: int, name: str
 ) -> PackedLayout:
-    layout = PackedLayout.from_flash(cu_seqlens, seqused)
+    starts = arguments.integers(cu_seqlens, f"cu_seqlens_{name}")
+    used = None if seqused is None else arguments.integers(seqused, f"seqused_{name}")
+    layout = PackedLayout.from_flash(starts, used)
     longest = int(layout.padded_lengths.max(initial=0))
-    if max_seqlen < longest:
+    if arguments.integer(max_seqlen, f"max_seqlen_{name}") < longest:
         raise ValueError(
             f"max_seqlen_{name}={max_seqlen} but a sequence has {longest} rows; "
             f"pass at least the longest"

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ringside._core import arguments
+
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
@@ -50,6 +52,11 @@ def load(name_or_path: str | os.PathLike[str]) -> npt.NDArray[np.int32]:
     >>> rs.lengths.load("long_tail_pack")[:4].tolist()
     [50, 175, 142, 68]
     """
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise TypeError(
+            f"name_or_path is a {type(name_or_path).__name__}; expected a path or one of "
+            f"{', '.join(names())}"
+        )
     traces = _traces()
     if str(name_or_path) in traces:
         return _parse(traces[str(name_or_path)].read_text(encoding="utf-8"), str(name_or_path))
@@ -75,9 +82,9 @@ def pack(lengths: npt.ArrayLike, tokens: int) -> npt.NDArray[np.int32]:
     >>> rs.lengths.pack([5, 7, 3], 10).tolist()
     [5, 5]
     """
-    documents = np.asarray(lengths, dtype=np.int64)
+    documents = arguments.integers(lengths, "lengths").astype(np.int64)
     total = int(documents.sum())
-    if not 1 <= tokens <= total:
+    if not 1 <= arguments.integer(tokens, "tokens") <= total:
         raise ValueError(f"tokens={tokens}; expected 1 to {total}, what the documents hold")
     ends = np.cumsum(documents)
     count = int(np.searchsorted(ends, tokens)) + 1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ringside._core import Mask, PackedLayout, Unsupported
+from ringside._core import Mask, PackedLayout, Unsupported, arguments
 from ringside._plan import Plan
 
 Float64 = npt.NDArray[np.float64]
@@ -63,7 +63,8 @@ class MicroSequenceBuffer:
         mask: Mask = Mask.causal(),  # noqa: B008  (immutable)
         **plan_arguments: Any,
     ) -> None:
-        splits = [int(s) for s in splits]
+        splits = arguments.integers(splits, "splits").tolist()
+        layout, mask = arguments.layout(layout, "layout"), arguments.mask(mask, "mask")
         rises = all(a <= b for a, b in pairwise(splits))
         if len(splits) < 2 or splits[0] != 0 or splits[-1] != layout.num_rows or not rises:
             raise ValueError(
@@ -98,7 +99,7 @@ class MicroSequenceBuffer:
         >>> rs.MicroSequenceBuffer(rs.PackedLayout([0, 5, 9]), [0, 7, 9]).first_document_begin(1)
         5
         """
-        rows = self.row_slices[i]
+        rows = self._rows(i)
         starts = self.layout.cu_seqlens_padded
         if rows.start == rows.stop:
             return rows.start
@@ -113,7 +114,7 @@ class MicroSequenceBuffer:
         >>> rs.MicroSequenceBuffer(rs.PackedLayout([0, 5, 9]), [0, 7, 9]).layouts(1)
         (PackedLayout(cu_seqlens=[0, 2]), PackedLayout(cu_seqlens=[0, 4]))
         """
-        rows = self.row_slices[i]
+        rows = self._rows(i)
         starts, ends = self.layout.cu_seqlens_padded[:-1], self.layout.cu_seqlens_padded[1:]
         valid_ends = starts + self.layout.lengths
         present = (np.maximum(starts, rows.start) < np.minimum(ends, rows.stop)).nonzero()[0]
@@ -144,7 +145,7 @@ class MicroSequenceBuffer:
         >>> [buffer.forward(i, q, k, v)[0].ravel().round(2).tolist() for i in (0, 1)]
         [[1.0, 2.0], [1.67, 2.0]]
         """
-        if i != self.frontier:
+        if arguments.int32(i, "i") != self.frontier:
             raise ValueError(
                 f"got micro-sequence {i}; expected {self.frontier}: forward is in order"
             )
@@ -185,7 +186,7 @@ class MicroSequenceBuffer:
         >>> [dv.ravel().round(2).tolist() for dv in dvs]
         [[0.58, 0.25], [2.08, 1.08]]
         """
-        if i != self.frontier - 1:
+        if arguments.int32(i, "i") != self.frontier - 1:
             raise ValueError(
                 f"got micro-sequence {i}; expected {self.frontier - 1}: backward is in reverse"
             )
@@ -201,6 +202,11 @@ class MicroSequenceBuffer:
         self.frontier -= 1
         return dq, self.dk[rows].copy(), self.dv[rows].copy(), *dsink
 
+    def _rows(self, i: int) -> slice:
+        if not 0 <= arguments.int32(i, "i") < len(self.row_slices):
+            raise ValueError(f"i={i}; expected 0 to {len(self.row_slices) - 1}")
+        return self.row_slices[i]
+
     def _seen(self, i: int) -> slice:
         return slice(self.first_document_begin(i), self.row_slices[i].stop)
 
@@ -213,7 +219,7 @@ def _layout(lengths: npt.NDArray[np.int32], padded: npt.NDArray[np.int32]) -> Pa
 def _write(
     buffer: Float64 | None, x: npt.ArrayLike, rows: slice, num_rows: int, name: str
 ) -> Float64:
-    x = np.asarray(x)
+    x = arguments.floating(x, name)
     if x.ndim != 3 or x.shape[0] != rows.stop - rows.start:
         raise ValueError(
             f"{name} has shape {x.shape}; expected [{rows.stop - rows.start}, heads, dim], rows "

@@ -18,7 +18,7 @@ class PackedLayout:
     def from_flash(cu_seqlens: typing.Any, seqused: typing.Any = None) -> PackedLayout: ...
     @staticmethod
     def from_lengths(
-        lengths: typing.Any, *, pad_to_multiple_of: typing.SupportsInt | typing.SupportsIndex = 1
+        lengths: typing.Any, *, pad_to_multiple_of: typing.SupportsIndex = 1
     ) -> PackedLayout: ...
     @staticmethod
     def from_position_ids(position_ids: typing.Any) -> PackedLayout: ...
@@ -29,7 +29,7 @@ class PackedLayout:
         cu_seqlens: typing.Any,
         cu_seqlens_padded: typing.Any = None,
         *,
-        num_rows: typing.SupportsInt | typing.SupportsIndex | None = None,
+        num_rows: typing.SupportsIndex | None = None,
     ) -> PackedLayout: ...
     def __eq__(self, arg0: PackedLayout) -> bool: ...
     def __init__(self, cu_seqlens: typing.Any, cu_seqlens_padded: typing.Any = None) -> None: ...
@@ -39,11 +39,7 @@ class PackedLayout:
         self, arrays: collections.abc.Sequence, *, fill_value: typing.Any = 0
     ) -> typing.Any: ...
     def roll(
-        self,
-        x: typing.Any,
-        shift: typing.SupportsInt | typing.SupportsIndex = -1,
-        *,
-        fill_value: typing.Any = 0,
+        self, x: typing.Any, shift: typing.SupportsIndex = -1, *, fill_value: typing.Any = 0
     ) -> typing.Any: ...
     def unpack(self, x: typing.Any) -> list: ...
     @property
@@ -65,47 +61,35 @@ class Mask:
     @staticmethod
     def causal(*, align: str = "top_left") -> Mask: ...
     @staticmethod
-    def chunked(
-        chunk_size: typing.SupportsInt | typing.SupportsIndex, *, align: str = "top_left"
-    ) -> Mask: ...
+    def chunked(chunk_size: typing.SupportsIndex, *, align: str = "top_left") -> Mask: ...
     @staticmethod
     def full() -> Mask: ...
     @staticmethod
     def sliding_window(
-        left: typing.SupportsInt | typing.SupportsIndex,
-        right: typing.SupportsInt | typing.SupportsIndex,
-        *,
-        align: str = "top_left",
+        left: typing.SupportsIndex, right: typing.SupportsIndex, *, align: str = "top_left"
     ) -> Mask: ...
     def __eq__(self, arg0: Mask) -> bool: ...
     def __hash__(self) -> int: ...
     def __init__(
         self,
-        window_size: tuple[
-            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
-        ] = (-1, -1),
-        chunk_size: typing.SupportsInt | typing.SupportsIndex = 0,
+        window_size: tuple[typing.SupportsIndex, typing.SupportsIndex] = (-1, -1),
+        chunk_size: typing.SupportsIndex = 0,
         align: str = "top_left",
     ) -> None: ...
     def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
     def allows(
         self,
-        q: typing.SupportsInt | typing.SupportsIndex,
-        k: typing.SupportsInt | typing.SupportsIndex,
-        len_q: typing.SupportsInt | typing.SupportsIndex,
-        len_k: typing.SupportsInt | typing.SupportsIndex,
+        q: typing.SupportsIndex,
+        k: typing.SupportsIndex,
+        len_q: typing.SupportsIndex,
+        len_k: typing.SupportsIndex,
     ) -> bool: ...
     def to_dense(
-        self,
-        len_q: typing.SupportsInt | typing.SupportsIndex,
-        len_k: typing.SupportsInt | typing.SupportsIndex,
+        self, len_q: typing.SupportsIndex, len_k: typing.SupportsIndex
     ) -> numpy.typing.NDArray[numpy.bool]: ...
     def visible(
-        self,
-        q: typing.SupportsInt | typing.SupportsIndex,
-        len_q: typing.SupportsInt | typing.SupportsIndex,
-        len_k: typing.SupportsInt | typing.SupportsIndex,
+        self, q: typing.SupportsIndex, len_q: typing.SupportsIndex, len_k: typing.SupportsIndex
     ) -> tuple[int, int]: ...
     @property
     def align(self) -> str: ...
@@ -120,11 +104,11 @@ class Segment:
     def __eq__(self, arg0: Segment) -> bool: ...
     def __init__(
         self,
-        seq: typing.SupportsInt | typing.SupportsIndex,
-        pos: typing.SupportsInt | typing.SupportsIndex,
-        len: typing.SupportsInt | typing.SupportsIndex,
-        stride: typing.SupportsInt | typing.SupportsIndex = 1,
-        row: typing.SupportsInt | typing.SupportsIndex = -1,
+        seq: typing.SupportsIndex,
+        pos: typing.SupportsIndex,
+        len: typing.SupportsIndex,
+        stride: typing.SupportsIndex = 1,
+        row: typing.SupportsIndex = -1,
     ) -> None: ...
     def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
@@ -201,13 +185,12 @@ class AttentionOptions:
     def __init__(
         self,
         *,
-        softmax_scale: typing.SupportsFloat | typing.SupportsIndex | None = None,
-        softcap: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-        sink: typing.Annotated[numpy.typing.ArrayLike, numpy.float64] | None = None,
-        alibi_slopes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64] | None = None,
-        dropout_p: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-        dropout_seed: typing.SupportsInt | typing.SupportsIndex = 0,
-        return_max_logit: bool = False,
+        softmax_scale: typing.SupportsFloat | None = None,
+        softcap: typing.SupportsFloat = 0.0,
+        sink: typing.Any = None,
+        alibi_slopes: typing.Any = None,
+        dropout_p: typing.SupportsFloat = 0.0,
+        dropout_seed: typing.SupportsIndex = 0,
     ) -> None: ...
 
 class Plan:
@@ -221,13 +204,13 @@ class Plan:
         layout_k: PackedLayout | None = None,
         *,
         mask: Mask = ...,
-        cp_size: typing.SupportsInt | typing.SupportsIndex | None = None,
+        cp_size: typing.SupportsIndex | None = None,
         partition: typing.Any = "zigzag",
-        partition_k: collections.abc.Sequence[collections.abc.Sequence[Segment]] | None = None,
+        partition_k: typing.Any = None,
         comm: str = "p2p",
-        a2a_size: typing.SupportsInt | typing.SupportsIndex | None = None,
-        num_heads: typing.SupportsInt | typing.SupportsIndex = 1,
-        num_kv_heads: typing.SupportsInt | typing.SupportsIndex | None = None,
+        a2a_size: typing.SupportsIndex | None = None,
+        num_heads: typing.SupportsIndex = 1,
+        num_kv_heads: typing.SupportsIndex | None = None,
     ) -> None: ...
     @typing.overload
     def __init__(
@@ -236,8 +219,8 @@ class Plan:
         layout_k: PackedLayout,
         *,
         mask: Mask,
-        num_heads: typing.SupportsInt | typing.SupportsIndex,
-        num_kv_heads: typing.SupportsInt | typing.SupportsIndex,
+        num_heads: typing.SupportsIndex,
+        num_kv_heads: typing.SupportsIndex,
         partition: str,
         comm: str,
         tables: dict,
@@ -248,7 +231,7 @@ class Plan:
         self,
         whole: Plan,
         *,
-        num_steps: typing.SupportsInt | typing.SupportsIndex,
+        num_steps: typing.SupportsIndex,
         tiles: collections.abc.Set[
             tuple[
                 typing.SupportsInt | typing.SupportsIndex,
@@ -275,34 +258,28 @@ class Plan:
     def cost(
         self,
         *,
-        head_dim: typing.SupportsInt | typing.SupportsIndex = 128,
-        head_dim_v: typing.SupportsInt | typing.SupportsIndex | None = None,
-        bytes_per_element: typing.SupportsInt | typing.SupportsIndex = 2,
+        head_dim: typing.SupportsIndex = 128,
+        head_dim_v: typing.SupportsIndex | None = None,
+        bytes_per_element: typing.SupportsIndex = 2,
     ) -> PlanCost: ...
     def exchange(
-        self,
-        step: typing.SupportsInt | typing.SupportsIndex,
-        operand: str,
-        buffers: collections.abc.Sequence,
+        self, step: typing.SupportsIndex, operand: str, buffers: collections.abc.Sequence
     ) -> list: ...
     def exchange_transposed(
-        self,
-        step: typing.SupportsInt | typing.SupportsIndex,
-        operand: str,
-        buffers: collections.abc.Sequence,
+        self, step: typing.SupportsIndex, operand: str, buffers: collections.abc.Sequence
     ) -> list: ...
     def position_ids(
-        self, rank: typing.SupportsInt | typing.SupportsIndex, *, side: str = "q"
+        self, rank: typing.SupportsIndex, *, side: str = "q"
     ) -> numpy.typing.NDArray[numpy.int32]: ...
     def row_indices(
-        self, rank: typing.SupportsInt | typing.SupportsIndex, *, side: str = "q"
+        self, rank: typing.SupportsIndex, *, side: str = "q"
     ) -> numpy.typing.NDArray[numpy.int32]: ...
     def shard(
-        self, x: typing.Any, rank: typing.SupportsInt | typing.SupportsIndex, *, side: str = "q"
+        self, x: typing.Any, rank: typing.SupportsIndex, *, side: str = "q"
     ) -> typing.Any: ...
-    def shards_k(self, rank: typing.SupportsInt | typing.SupportsIndex) -> list[Segment]: ...
-    def shards_q(self, rank: typing.SupportsInt | typing.SupportsIndex) -> list[Segment]: ...
-    def steps(self, rank: typing.SupportsInt | typing.SupportsIndex) -> list[Step]: ...
+    def shards_k(self, rank: typing.SupportsIndex) -> list[Segment]: ...
+    def shards_q(self, rank: typing.SupportsIndex) -> list[Segment]: ...
+    def steps(self, rank: typing.SupportsIndex) -> list[Step]: ...
     def tables(self) -> dict: ...
     def unshard(self, parts: collections.abc.Sequence, *, side: str = "q") -> typing.Any: ...
     def verify(self) -> PlanProof: ...

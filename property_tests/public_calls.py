@@ -1,0 +1,218 @@
+"""A good call of each public function, class and method, from which bad ones are made."""
+
+import numpy as np
+import ringside as rs
+from bad_calls import LAYOUT, LSE, OUT, PLAN, K, Q, V
+
+OFFSETS, PADDED = [0, 3, 5], [0, 4, 6]
+MASK = rs.Mask.causal()
+CUSTOM = [[rs.Segment(0, 0, 3)], [rs.Segment(0, 3, 1), rs.Segment(1, 0, 2)]]
+OPTIONS = dict.fromkeys(
+    ("softmax_scale", "softcap", "sink", "alibi_slopes", "bias", "dropout_p", "dropout_seed")
+)
+OPTIONS |= {"softcap": 0.0, "dropout_p": 0.0, "dropout_seed": 0, "qkv_format": "thd"}
+FORWARD = {**OPTIONS, "return_max_logit": False}
+CHUNKS = {"cu_seqlens": OFFSETS, "cu_seqlens_padded": PADDED, "chunk_size": 2}
+RANK = {"cp_size": 2, "rank": 1}
+ON_DEVICE = {"num_rows": None, "capacity": None}
+STEP = {"layout": LAYOUT, **RANK, "mask": MASK, "layout_k": LAYOUT, "capacity": None}
+REORDER = {"x": Q, "cu_seqlens_padded": PADDED, "cp_size": 2}
+
+
+def buffer_after(pieces):
+    """A MicroSequenceBuffer that has gone forward so many times."""
+    buffer = rs.MicroSequenceBuffer(LAYOUT, [0, 6], num_heads=4, num_kv_heads=2)
+    for i in range(pieces):
+        buffer.forward(i, Q, K, V)
+    return buffer
+
+
+def bound(make, name, **good):
+    """A method of an object made anew for each call."""
+    return (lambda **kwargs: getattr(make(), name)(**kwargs)), good
+
+
+def plan(name, **good):
+    return bound(lambda: PLAN, name, **good)
+
+
+def layout(name, **good):
+    return bound(lambda: LAYOUT, name, **good)
+
+
+def mask(name, **good):
+    return bound(lambda: MASK, name, **good)
+
+
+SAVED = {"dout": OUT, "q": Q, "k": K, "v": V, "out": OUT, "lse": LSE}
+POSITIONS = {"q": 0, "len_q": 3, "len_k": 3}
+CALLS = {
+    "DevicePlan": (
+        rs.DevicePlan,
+        {
+            **{"max_sequences": 4, "num_rows_q": 8, "num_rows_k": 8, "mask": MASK, "cp_size": 2},
+            **{"partition": "zigzag", "comm": "p2p", "a2a_size": None, "num_heads": 1},
+            **{"num_kv_heads": 1, "pad_to_multiple_of": 1},
+        },
+    ),
+    "Mask": (rs.Mask, {"window_size": (2, 0), "chunk_size": 0, "align": "top_left"}),
+    "Mask.allows": mask("allows", **POSITIONS, k=0),
+    "Mask.causal": (rs.Mask.causal, {"align": "top_left"}),
+    "Mask.chunked": (rs.Mask.chunked, {"chunk_size": 4, "align": "top_left"}),
+    "Mask.full": (rs.Mask.full, {}),
+    "Mask.sliding_window": (
+        rs.Mask.sliding_window,
+        {"left": 2, "right": 0, "align": "top_left"},
+    ),
+    "Mask.to_dense": mask("to_dense", len_q=3, len_k=3),
+    "Mask.visible": mask("visible", **POSITIONS),
+    "MicroSequenceBuffer": (
+        rs.MicroSequenceBuffer,
+        {"layout": LAYOUT, "splits": [0, 2, 6], "mask": MASK, "cp_size": 2, "num_heads": 2},
+    ),
+    "MicroSequenceBuffer.backward": bound(
+        lambda: buffer_after(1), "backward", i=0, dout=OUT, q=Q, out=OUT, lse=LSE
+    ),
+    "MicroSequenceBuffer.first_document_begin": bound(
+        lambda: buffer_after(0), "first_document_begin", i=0
+    ),
+    "MicroSequenceBuffer.forward": bound(
+        lambda: buffer_after(0), "forward", i=0, q=Q, k=K, v=V, softcap=0.0, dropout_seed=1
+    ),
+    "MicroSequenceBuffer.layouts": bound(lambda: buffer_after(0), "layouts", i=0),
+    "PackedLayout": (rs.PackedLayout, {"cu_seqlens": OFFSETS, "cu_seqlens_padded": PADDED}),
+    "PackedLayout.from_flash": (
+        rs.PackedLayout.from_flash,
+        {"cu_seqlens": PADDED, "seqused": [3, 2]},
+    ),
+    "PackedLayout.from_lengths": (
+        rs.PackedLayout.from_lengths,
+        {"lengths": [3, 2], "pad_to_multiple_of": 4},
+    ),
+    "PackedLayout.from_position_ids": (
+        rs.PackedLayout.from_position_ids,
+        {"position_ids": [0, 1, 0]},
+    ),
+    "PackedLayout.from_segment_ids": (
+        rs.PackedLayout.from_segment_ids,
+        {"segment_ids": [1, 1, 2]},
+    ),
+    "PackedLayout.from_te": (
+        rs.PackedLayout.from_te,
+        {"cu_seqlens": OFFSETS, "cu_seqlens_padded": PADDED, "num_rows": 8},
+    ),
+    "PackedLayout.pack": layout("pack", arrays=[np.arange(3), np.arange(2)], fill_value=7),
+    "PackedLayout.roll": layout("roll", x=np.arange(6), shift=1, fill_value=7),
+    "PackedLayout.unpack": layout("unpack", x=np.arange(6)),
+    "Plan": (
+        rs.Plan,
+        {
+            **{"layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, "cp_size": 2},
+            **{"partition": CUSTOM, "partition_k": CUSTOM, "comm": "a2a+p2p", "a2a_size": 1},
+            **{"num_heads": 4, "num_kv_heads": 2},
+        },
+    ),
+    "Plan.attention": plan("attention", q=Q, k=K, v=V, backend="reference", **FORWARD),
+    "Plan.attention_backward": plan(
+        "attention_backward", **SAVED, **OPTIONS, deterministic=True, backend="reference"
+    ),
+    "Plan.cost": plan("cost", head_dim=8, head_dim_v=8, bytes_per_element=2),
+    "Plan.draw": plan("draw", path=None),
+    "Plan.exchange": plan("exchange", step=0, operand="q", buffers=[np.ones((3, 4, 2))] * 2),
+    "Plan.exchange_transposed": plan(
+        "exchange_transposed", step=0, operand="q", buffers=[np.ones((3, 4, 2))] * 2
+    ),
+    "Plan.explain": plan("explain"),
+    "Plan.from_json": (rs.Plan.from_json, {"text": PLAN.to_json()}),
+    "Plan.position_ids": plan("position_ids", rank=1, side="q"),
+    "Plan.roll": plan("roll", x=np.arange(6), shift=1, fill_value=7),
+    "Plan.row_indices": plan("row_indices", rank=1, side="q"),
+    "Plan.shard": plan("shard", x=np.arange(6), rank=1, side="k"),
+    "Plan.shards_k": plan("shards_k", rank=1),
+    "Plan.shards_q": plan("shards_q", rank=1),
+    "Plan.steps": plan("steps", rank=1),
+    "Plan.tables": plan("tables"),
+    "Plan.to_json": plan("to_json"),
+    "Plan.unshard": plan("unshard", parts=[np.arange(3), np.arange(3)], side="q"),
+    "Plan.verify": plan("verify"),
+    "Segment": (rs.Segment, {"seq": 0, "pos": 0, "len": 2, "stride": 1, "row": 0}),
+    "attention": (
+        rs.attention,
+        {"q": Q, "k": K, "v": V, "layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, **FORWARD},
+    ),
+    "attention_backward": (
+        rs.attention_backward,
+        {**SAVED, "layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, **OPTIONS},
+    ),
+    "flash_attn_varlen_func": (
+        rs.flash_attn_varlen_func,
+        {
+            **{"q": Q, "k": K, "v": V, "cu_seqlens_q": PADDED, "cu_seqlens_k": PADDED},
+            **{"max_seqlen_q": 4, "max_seqlen_k": 4, "seqused_q": [3, 2], "seqused_k": [3, 2]},
+            **{"softmax_scale": 1.0, "causal": True, "window_size": (-1, 0), "softcap": 0.0},
+            **{"attention_chunk": 0, "deterministic": True, "return_attn_probs": True},
+        },
+    ),
+    "lengths.load": (rs.lengths.load, {"name_or_path": "long_tail_pack"}),
+    "lengths.names": (rs.lengths.names, {}),
+    "lengths.pack": (rs.lengths.pack, {"lengths": [3, 2], "tokens": 4}),
+    "thd.add_rows": (
+        rs.thd.add_rows,
+        {
+            **{"accumulator": np.ones(6, np.float32), "x": np.ones(6, np.float32)},
+            "segments": [(0, 1, 0, 1, 2)],
+        },
+    ),
+    "thd.all_gather_step_metadata": (rs.thd.all_gather_step_metadata, STEP),
+    "thd.canonical_cu_seqlens_k": (
+        rs.thd.canonical_cu_seqlens_k,
+        {"lengths": [3, 2], "begin": 1, "end": 4},
+    ),
+    "thd.check_canonical_cu_seqlens_k": (
+        rs.thd.check_canonical_cu_seqlens_k,
+        {"cu_seqlens_k": OFFSETS},
+    ),
+    "thd.check_offsets": (
+        rs.thd.check_offsets,
+        {"cu_seqlens_padded": PADDED, "cu_seqlens": OFFSETS, "num_rows": 6, "covers": True},
+    ),
+    "thd.check_segments": (
+        rs.thd.check_segments,
+        {"segments": [(0, 1, 0, 1, 2)], "out_rows": 6, "x_rows": 6},
+    ),
+    "thd.chunkify": (rs.thd.chunkify, {**CHUNKS, **ON_DEVICE}),
+    "thd.chunkify_p2p": (rs.thd.chunkify_p2p, {**CHUNKS, **RANK, **ON_DEVICE}),
+    "thd.chunkify_p2p_above_diagonal": (
+        rs.thd.chunkify_p2p_above_diagonal,
+        {**CHUNKS, "cp_size": 2, "rank": 0, "kv_rank": 1},
+    ),
+    "thd.chunkify_p2p_below_diagonal": (
+        rs.thd.chunkify_p2p_below_diagonal,
+        {**CHUNKS, **RANK, "kv_rank": 0},
+    ),
+    "thd.copy_rows": (
+        rs.thd.copy_rows,
+        {"out": np.zeros(6), "x": np.ones(6), "segments": [(0, 1, 0, 1, 2)]},
+    ),
+    "thd.copy_valid_tokens": (
+        rs.thd.copy_valid_tokens,
+        {
+            **{"out": np.zeros(6), "step_out": np.ones(6)},
+            **{"cu_seqlens_padded": PADDED, "cu_seqlens": OFFSETS},
+        },
+    ),
+    "thd.cp_rank_order_to_sequence_order": (rs.thd.cp_rank_order_to_sequence_order, REORDER),
+    "thd.p2p_step_metadata": (rs.thd.p2p_step_metadata, {**STEP, "step": 1}),
+    "thd.pad_to_multiple": (
+        rs.thd.pad_to_multiple,
+        {
+            **{"tokens": np.arange(5), "labels": np.arange(5), "cu_seqlens": OFFSETS},
+            **{"multiple": 4, "pad_token": 7, "pad_label": -100},
+        },
+    ),
+    "thd.partition_indices": (
+        rs.thd.partition_indices,
+        {"cu_seqlens_padded": PADDED, **RANK, **ON_DEVICE},
+    ),
+    "thd.sequence_order_to_cp_rank_order": (rs.thd.sequence_order_to_cp_rank_order, REORDER),
+}
