@@ -168,13 +168,13 @@ def _explain(runner: Runner, how: tuple[Precision, Results], finding: Finding, r
     case = runner.case
     layout, what = (case.layout_q, "query") if by_key else (case.keys, "key")
     lines = trace.in_words(readings, layout, finding.document, what)
-    if not lines:
+    if not lines and (complete or readings):
         lines = [_unexplained(finding, readings)]
     finding.reads += lines[:MAX_LINES]
     if len(lines) > MAX_LINES:
         finding.reads.append(f"did as much to {len(lines) - MAX_LINES} more")
     if not complete:
-        finding.reads.append("may have done more: it was not run any further to find out")
+        finding.reads.append(f"was traced no further: {trace.limits()}")
     if runner.plan is not None:
         side = "k" if by_key else "q"
         finding.rank = owner(runner.plan, row, side)

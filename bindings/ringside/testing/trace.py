@@ -26,7 +26,8 @@ from ringside.testing.tolerance import Model, Precision
 
 Array = npt.NDArray[np.float64]
 Probe = Callable[[Array], tuple[Array, Array, Array]]
-MAX_RUNS, MAX_SECONDS = 200, 4.0
+MIN_RUNS, MAX_RUNS, MAX_SECONDS = 6, 200, 4.0
+"""So many runs at least, so many at most, and none after so many seconds in between."""
 
 
 class Reading(NamedTuple):
@@ -139,9 +140,9 @@ def _for_heads(codes: Array, heads: int) -> Array:
 def _search(probe: Probe, rows: int, width: int, case: Case) -> tuple[list[Reading], bool]:
     """Splits blocks that come out wrong until single rows are left, the first rows first."""
     rng, begin = np.random.default_rng(case.seed), time.monotonic()
-    found, blocks = [], [np.arange(rows)] if rows else []
-    for _ in range(MAX_RUNS):
-        if not blocks or time.monotonic() - begin > MAX_SECONDS:
+    found, blocks = [], np.array_split(np.arange(rows), min(rows, width)) if rows else []
+    for runs in range(MAX_RUNS):
+        if not blocks or (runs >= MIN_RUNS and time.monotonic() - begin > MAX_SECONDS):
             break
         now, blocks = blocks[:width], blocks[width:]
         codes = np.zeros((rows, width))
@@ -159,6 +160,11 @@ def _search(probe: Probe, rows: int, width: int, case: Case) -> tuple[list[Readi
                 parts += np.array_split(block, min(len(block), max(2, width)))
         blocks = parts + blocks
     return sorted(found), not blocks
+
+
+def limits() -> str:
+    """Why a search may have ended before it was through."""
+    return f"at most {MAX_RUNS} runs, and after {MIN_RUNS} of them {MAX_SECONDS:g} s"
 
 
 def in_words(
