@@ -1,13 +1,13 @@
-"""The tolerance of merged partial results: the field's formula passes, faults of its size do not."""
+"""The tolerance of merges: the field's formula passes, faults of nearly its size do not."""
 
 import numpy as np
 import pytest
 import ringside as rs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rings import Ring
 from ringside.testing import Case, Demands, Disagreement, Precision, check_attention, strategies
 from ringside.testing.tolerance import bounds
-from rings import Ring
 
 
 def cases(dtype):
