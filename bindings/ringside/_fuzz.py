@@ -174,6 +174,7 @@ def run(campaign: Campaign, subject: Subject, tell: Callable[[Campaign], None]) 
             hypothesis.seed(campaign.seed)(settings(hypothesis.given(subject.cases)(one)))()
         except Disagreement as failure:
             campaign.failure = failure
+            print(failure.headline, file=sys.stderr)  # the full report runs the function again
 
 
 @contextlib.contextmanager
@@ -238,8 +239,8 @@ def fuzz(
     ringside.Unsupported; an attribute `cases`, a Hypothesis strategy, says which cases it claims at
     all.
 
-    Documents reach across blocks of 64, 128 and 256 tokens, head sizes are those of kernels. Options
-    that the signature takes are drawn, all of them where it takes **keywords.
+    Documents reach across blocks of 64, 128 and 256 tokens, head sizes are those of kernels.
+    Options that the signature takes are drawn, all of them where it takes **keywords.
 
     Example: ringside fuzz --implementation mypackage.attention:varlen --examples 1000
     """
