@@ -6,6 +6,8 @@
 #include <random>
 #include <sstream>
 
+#include "reference/test_seed.h"
+
 namespace ringside {
 namespace {
 
@@ -48,7 +50,7 @@ struct Sight {
 };
 
 TEST(BlockWalk, SeenKeysCoverWhatIsSeenAndNameWhatAllSee) {
-  std::mt19937 random(1);
+  std::mt19937 random = testing::engine(1);
   for (int n = 0; n < 100'000; ++n) {
     const RandomCase c(random);
     if (c.rows_q.size() == 0) continue;
@@ -63,7 +65,7 @@ TEST(BlockWalk, SeenKeysCoverWhatIsSeenAndNameWhatAllSee) {
 }
 
 TEST(BlockWalk, SeeingQueriesCoverWhatSeesAndNameWhatSeesAll) {
-  std::mt19937 random(2);
+  std::mt19937 random = testing::engine(2);
   for (int n = 0; n < 100'000; ++n) {
     const RandomCase c(random);
     if (c.rows_k.size() == 0) continue;

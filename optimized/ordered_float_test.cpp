@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "reference/test_seed.h"
+
 namespace ringside {
 namespace {
 
@@ -30,7 +32,7 @@ void expect_same_order(float a, float b) {
 TEST(OrderedFloat, KeysHaveTheOrderOfFloats) {
   for (const float a : special_floats())
     for (const float b : special_floats()) expect_same_order(a, b);
-  std::mt19937 random(0);
+  std::mt19937 random = testing::engine(1);
   for (int i = 0; i < 1'000'000; ++i) {
     const float a = std::bit_cast<float>(static_cast<uint32_t>(random()));
     const float b = std::bit_cast<float>(static_cast<uint32_t>(random()));

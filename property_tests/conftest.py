@@ -1,14 +1,19 @@
-"""Hypothesis profiles: pytest property_tests --hypothesis-profile=dev|ci|nightly."""
+"""Hypothesis profiles: pytest property_tests --hypothesis-profile=dev|ci|nightly.
+
+All but `mutants` draw anew in every run and say by which seed; see draw_anew.
+"""
 
 import os
 
-from hypothesis import Phase, settings
+import draw_anew
+import pytest
+from hypothesis import Phase, is_hypothesis_test, settings
 
 # Else JAX, where a test imports it, takes three quarters of a GPU that all tests share.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 settings.register_profile("dev", max_examples=50, deadline=None)
-settings.register_profile("ci", max_examples=300, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)
 settings.register_profile("nightly", max_examples=20_000, deadline=None, print_blob=True)
 # For property_tests/mutants.py: red is enough, nobody reads the shrunk case.
 settings.register_profile(
@@ -20,6 +25,40 @@ settings.register_profile(
     phases=[Phase.explicit, Phase.generate],
 )
 settings.load_profile("dev")
+SEED = pytest.StashKey()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """Gives Hypothesis the seed of this run; the profile `mutants` has none."""
+    if config.getoption("--hypothesis-profile") != "mutants":
+        seed = draw_anew.seed_of_run(config.getoption("--hypothesis-seed"))
+        config.option.hypothesis_seed = config.stash[SEED] = seed
+
+
+def pytest_report_header(config):
+    """How to repeat this run, before anything runs."""
+    return draw_anew.words(config.stash[SEED]) if SEED in config.stash else []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Runs a property twice: its fixed examples, then those of this run."""
+    if SEED not in pyfuncitem.config.stash or not is_hypothesis_test(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    draw_anew.run_in_parts(pyfuncitem.obj, lambda: pyfuncitem.obj(**arguments))
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """How to repeat this run, beside every failure."""
+    report = yield
+    if report.failed and SEED in item.config.stash:
+        report.sections.append(("Seed of this run", draw_anew.words(item.config.stash[SEED])))
+    return report
 
 
 def pytest_sessionfinish(session, exitstatus):

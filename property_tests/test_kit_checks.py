@@ -247,3 +247,82 @@ def test_a_case_is_its_repr(case):
 def test_drawn_plans_are_plans(plan):
     assert plan.cp_size == 2
     plan.verify()
+
+
+def strange_results():
+    def as_type(change):
+        return lambda q, k, v, **kw: change(rs.attention(q, k, v, **kw)[0])
+
+    def with_lse(change):
+        def fn(q, k, v, **kw):
+            out, lse = rs.attention(q, k, v, **kw)
+            return out, change(lse)
+
+        return fn
+
+    class Refuses:
+        def __array__(self, *_, **__):
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad")
+
+    numbers = "expected floating-point numbers of shape (7, 2, 4)"
+    yield as_type(lambda x: x + 0j), f"out as ndarray of dtype complex128; {numbers}"
+    yield as_type(lambda x: x.astype(object)), f"out as ndarray of dtype object; {numbers}"
+    yield as_type(lambda x: x.astype(np.int64)), f"out as ndarray of dtype int64; {numbers}"
+    yield as_type(lambda x: x != 0), f"out as ndarray of dtype bool; {numbers}"
+    yield as_type(lambda x: x.astype(str)), "out as ndarray of dtype <U32"
+    yield as_type(np.ma.masked_invalid), f"out as a masked array; {numbers}, none of them masked"
+    yield as_type(lambda x: None), f"out as NoneType of dtype object; {numbers}"
+    yield as_type(lambda x: Refuses()), "out as Refuses: Can't call numpy()"
+    yield as_type(lambda x: x[None]), "out of shape (1, 7, 2, 4); expected (7, 2, 4)"
+    yield as_type(lambda x: (x,)), "a tuple of 1; expected out, or (out, lse)"
+    yield as_type(lambda x: (x, x, x)), "a tuple of 3; expected out, or (out, lse)"
+    yield with_lse(lambda x: x.T), "lse of shape (7, 2); expected (2, 7)"
+    yield with_lse(lambda x: x + 0j), "lse as ndarray of dtype complex128"
+
+
+@pytest.mark.parametrize(("fn", "message"), list(strange_results()))
+def test_results_of_a_strange_kind_or_shape_disagree(fn, message):
+    with pytest.raises(Disagreement) as failure:
+        check_attention(fn, CASE)
+    assert f"returned {message}" in str(failure.value)
+
+
+def test_gradients_of_a_strange_kind_disagree():
+    def wrong_backward(*arguments, **keywords):
+        dq, dk, dv = rs.attention_backward(*arguments, **keywords)
+        return dq, dk + 0j, dv
+
+    with pytest.raises(Disagreement, match="returned dk as ndarray of dtype complex128; expected"):
+        check_attention(rs.attention, CASE, backward=wrong_backward)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda pairs: [(pairs[0][0] + 0j, pairs[0][1]), pairs[1]], "out of rank 0 as ndarray of"),
+        (lambda pairs: [pairs[0], pairs[1][0]], "lse for some ranks; expected it for all"),
+        (lambda pairs: [pairs[0], (*pairs[1], 0)], "a tuple of 3 for rank 1; expected out"),
+        (lambda pairs: pairs[:1], "no list of 2 results"),
+    ],
+)
+def test_strange_results_of_ranks_disagree(change, message):
+    class Strange(Ranks):
+        def __call__(self, *arguments, **keywords):
+            return change(super().__call__(*arguments, **keywords))
+
+        backward = None
+
+    with pytest.raises(Disagreement) as failure:
+        check_context_parallel(Strange(), CASE)
+    assert f"returned {message}" in str(failure.value)
+
+
+def test_bfloat16_results_are_numbers():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    case = CASE.replace(dtype="bfloat16")
+
+    def rounded(q, k, v, **keywords):
+        out, lse = rs.attention(*(x.astype(np.float64) for x in (q, k, v)), **keywords)
+        return out.astype(ml_dtypes.bfloat16), lse
+
+    check_attention(rounded, case)

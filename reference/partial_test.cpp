@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reference/tensor.h"
+#include "reference/test_seed.h"
 
 namespace ringside {
 namespace {
@@ -39,7 +40,7 @@ class Merge : public ::testing::Test {
   }
   template <typename Visit>  // visit(a, b, c); some are empty
   void for_random_triples(Visit visit) {
-    std::mt19937 random(3);
+    std::mt19937 random = testing::engine(4);
     std::normal_distribution<double> normal;
     const auto draw = [&]() -> Result {
       if (random() % 4 == 0) return kEmpty;

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "reference/test_seed.h"
+
 namespace ringside {
 namespace {
 
@@ -98,7 +100,7 @@ TEST(Append, LeavesEmptyRunsOut) {
 }
 
 TEST(Append, KeepsEveryRowInOrder) {
-  std::mt19937 random(7);
+  std::mt19937 random = testing::engine(7);
   const auto below = [&](int n) { return static_cast<int>(random() % n); };
   for (int repeat = 0; repeat < 500; ++repeat) {
     Shard shard;

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from rich.console import Console
@@ -19,6 +19,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ringside import _core
 from ringside.testing import Case, Disagreement, check_attention, check_context_parallel
+
+if TYPE_CHECKING:
+    from ringside._fuzz_cases import Space
 
 
 class Kind(str, enum.Enum):
@@ -102,21 +105,43 @@ class Subject:
     cases: Any
 
 
-def cases_for(fn: Callable[..., Any], kind: Kind, dtype: str) -> Any:
-    """A strategy: what fn.cases says, or else anything of the dtype."""
+def cases_for(
+    fn: Callable[..., Any],
+    kind: Kind,
+    dtype: str,
+    space: Space | None = None,
+    backward: Callable[..., Any] | None = None,
+) -> Any:
+    """A strategy: what fn.cases says, or else anything of the dtype and the space."""
     try:
-        from hypothesis import strategies as st
+        from ringside import _fuzz_cases
     except ModuleNotFoundError as error:
         raise ValueError("no Hypothesis to draw cases with: pip install hypothesis") from error
-    from ringside.testing import strategies
-
+    space = space or _fuzz_cases.Space()
     own = getattr(fn, "cases", None)
+    if own is not None and space != _fuzz_cases.Space():
+        raise ValueError(f"{fn!r} says by its attribute cases what is drawn; drop the flags")
     if own is not None:
         return own
-    if kind is Kind.context_parallel:
-        return strategies.cases(dtypes=st.just(dtype))
-    alone: dict[str, Any] = {"cp_sizes": st.just(1), "partitions": st.just("zigzag")}
-    return strategies.cases(dtypes=st.just(dtype), comms=st.just("p2p"), **alone)
+    gradients = backward or getattr(fn, "backward", None)
+    taken = _fuzz_cases.options_of(fn, gradients) if space.options is None else space.options
+    return _fuzz_cases.cases(space, dtype, taken, kind is Kind.context_parallel)
+
+
+def space_from(lists: dict[str, str | None], options: str | None, **numbers: int) -> Space:
+    """What the flags say; "" are no options, None are defaults."""
+    from ringside import _fuzz_cases
+
+    given: dict[str, Any] = dict(numbers)
+    for name, text in lists.items():
+        if text is not None and name == "masks":
+            given[name] = _fuzz_cases.names_from(text, name, _fuzz_cases.MASKS)
+        elif text is not None:
+            given[name] = _fuzz_cases.numbers_from(text, name)
+    if options is not None:
+        known = _fuzz_cases.OPTIONS
+        given["options"] = _fuzz_cases.names_from(options, "options", known) if options else ()
+    return _fuzz_cases.Space(**given)
 
 
 def run(campaign: Campaign, subject: Subject, tell: Callable[[Campaign], None]) -> None:
@@ -147,12 +172,14 @@ def run(campaign: Campaign, subject: Subject, tell: Callable[[Campaign], None]) 
         deadline=None,
         report_multiple_bugs=False,
         suppress_health_check=list(hypothesis.HealthCheck),
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
     )
     with contextlib.redirect_stdout(sys.stderr):  # Hypothesis says "Falsifying example"
         try:
             hypothesis.seed(campaign.seed)(settings(hypothesis.given(subject.cases)(one)))()
         except Disagreement as failure:
             campaign.failure = failure
+            print(failure.headline, file=sys.stderr)  # the full report runs the function again
 
 
 @contextlib.contextmanager
@@ -190,6 +217,25 @@ def fuzz(
         Optional[str],  # noqa: UP045
         typer.Option(help="Its gradients; default its attribute `backward`, if any."),
     ] = None,
+    max_documents: Annotated[int, typer.Option(help="In a pack.", min=1)] = 8,
+    max_tokens: Annotated[int, typer.Option(help="In a pack.", min=1)] = 512,
+    head_dims: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Such as 64,128; default small ones and kernels' ones up to 256."),
+    ] = None,
+    masks: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Some of full,causal,window,chunked; default all, combined, too."),
+    ] = None,
+    cp: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Numbers of ranks for context-parallel ones; default 1 to 8."),
+    ] = None,
+    options: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Some of softcap,sink,alibi_slopes,dropout; default by signature."),
+    ] = None,
+    no_options: Annotated[bool, typer.Option("--no-options", help="Plain attention.")] = False,
 ) -> None:
     """Fuzz an implementation of your own against the definition.
 
@@ -198,13 +244,22 @@ def fuzz(
     ringside.Unsupported; an attribute `cases`, a Hypothesis strategy, says which cases it claims at
     all. If every case was refused, nothing was checked: exit code 2.
 
+    Documents reach across blocks of 64, 128 and 256 tokens, head sizes are those of kernels.
+    Options that the signature takes are drawn, all of them where it takes **keywords.
+
     Example: ringside fuzz --implementation mypackage.attention:varlen --examples 1000
     """
     console = Console(stderr=True)
     try:
         fn = load(implementation)
         gradients = None if backward is None else load(backward)
-        subject = Subject(fn, gradients, cases_for(fn, kind, dtype))
+        space = space_from(
+            {"head_dims": head_dims, "masks": masks, "cp_sizes": cp},
+            "" if no_options else options,
+            max_documents=max_documents,
+            max_tokens=max_tokens,
+        )
+        subject = Subject(fn, gradients, cases_for(fn, kind, dtype, space, gradients))
     except (ValueError, ImportError) as error:
         console.print(f"Error: {error}", markup=False, style="red")
         raise typer.Exit(2) from error

@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+#include "reference/test_seed.h"
+
 namespace ringside::thd {
 namespace {
 
@@ -31,7 +33,7 @@ TEST(DualChunks, AreDualChunk) {
 }
 
 TEST(DualChunks, AreDualChunkForLargeNumbers) {
-  std::mt19937 random(1);
+  std::mt19937 random = testing::engine(1);
   const auto up_to = [&](int64_t most) { return static_cast<int>(random() % (most + 1)); };
   constexpr int kMost = std::numeric_limits<int>::max();
   for (int n = 0; n < 300'000; ++n) {
@@ -45,7 +47,7 @@ TEST(DualChunks, AreDualChunkForLargeNumbers) {
 }
 
 TEST(Divisor, RoundsDown) {
-  std::mt19937 random(2);
+  std::mt19937 random = testing::engine(2);
   constexpr int kMost = std::numeric_limits<int>::max();
   const auto expect = [](int n, int d) { ASSERT_EQ(n / Divisor(d), n / d) << n << " by " << d; };
   for (int d = 1; d < 3000; ++d)

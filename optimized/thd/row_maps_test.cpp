@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <random>
 
+#include "reference/test_seed.h"
 #include "reference/thd/reorder.h"
 
 namespace ringside::thd {
 namespace {
 
 struct Random : std::mt19937 {
-  using std::mt19937::mt19937;
+  explicit Random(unsigned number) : std::mt19937(testing::engine(number)) {}
   int integer(int lo, int hi) { return lo + static_cast<int>((*this)() % (hi - lo + 1)); }
 };
 

@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "reference/test_seed.h"
+
 namespace ringside::thd {
 namespace {
 
@@ -31,7 +33,7 @@ void expect_each_unit_once(int rows, int units_of_row) {
 }
 
 TEST(RowTiles, HoldEachUnitOnce) {
-  std::mt19937 random(1);
+  std::mt19937 random = testing::engine(1);
   for (int units_of_row = 1; units_of_row < 300; ++units_of_row)
     expect_each_unit_once(1 + static_cast<int>(random() % 40), units_of_row);
   for (int n = 0; n < 300; ++n)

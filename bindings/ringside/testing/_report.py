@@ -12,7 +12,8 @@ import numpy as np
 import ringside as rs
 from ringside.testing import trace
 from ringside.testing._running import Misuse, Runner
-from ringside.testing.cases import Array
+from ringside.testing._script import script_of
+from ringside.testing.cases import Array, Results
 from ringside.testing.tolerance import Precision
 
 MAX_LINES = 6
@@ -21,31 +22,41 @@ MAX_LINES = 6
 class Disagreement(AssertionError):
     """An implementation that is not what the definition says; str() is the whole report.
 
-    The report is made when it is first asked for: tracing runs the implementation some more times,
-    which a search for smaller cases need not wait for.
+    What the row read is found out when it is first asked for: tracing runs the implementation some
+    more times, which a search for smaller cases need not wait for.
 
     Attributes:
         case: the problem.
         script: Python that repeats it.
+        headline: where and what, without tracing: there at once however large the case is.
     """
 
-    def __init__(self, runner: Runner, tell: Callable[[], tuple[str, Finding | None]]) -> None:
+    def __init__(self, runner: Runner, words: tuple[str, ...], finding: Finding | None) -> None:
         super().__init__()
         self.case, self.script = runner.case, script_of(runner)
-        self._tell, self._subject = tell, name_of(runner.fn)
-
-    @functools.cached_property
-    def _told(self) -> tuple[str, Finding | None]:
-        return self._tell()
+        self._words = (f"{name_of(runner.fn)} {words[0]}", *words[1:])
+        self._finding = finding
+        self._trace: Callable[[], None] = lambda: None
 
     @property
+    def headline(self) -> str:
+        """See the class."""
+        return self._text(self._finding)
+
+    @functools.cached_property
     def finding(self) -> Finding | None:
-        """Where and what, or None where no row is to blame."""
-        return self._told[1]
+        """Where and what, and what the row read; or None where no row is to blame."""
+        self._trace()
+        return self._finding
 
     def __str__(self) -> str:
         """Where, what, why, and how to repeat it."""
-        return f"{self._subject} {self._told[0]}\n\nTo repeat:\n{self.script}"
+        return f"{self._text(self.finding)}\n\nTo repeat:\n{self.script}"
+
+    def _text(self, finding: Finding | None) -> str:
+        return "\n".join(
+            [self._words[0], *filter(None, [finding and str(finding)]), *self._words[1:]]
+        )
 
 
 @dataclasses.dataclass
@@ -99,51 +110,37 @@ def name_of(fn: Any) -> str:
     return f"{getattr(fn, '__module__', '__main__')}:{name}"
 
 
-def script_of(runner: Runner) -> str:
-    """Python that repeats a check."""
-    module, name = name_of(runner.fn).split(":")
-    made = repr(runner.fn)  # an object whose repr is its constructor call
-    call = made if made.startswith(f"{name}(") else name
-    given = getattr(runner.fn, "backward", None)
-    backward = runner.backward_fn
-    extra, imports = "", ""
-    if backward is not None and backward is not given and backward != given:
-        other_module, other = name_of(backward).split(":")
-        imports = f"from {other_module} import {other}\n"
-        extra = f", backward={other}"
-    return (
-        "from ringside import Mask, PackedLayout, Segment\n"
-        f"from ringside.testing import Case, {runner.check}\n"
-        f"from {module} import {name.split('.')[0]}\n{imports}"
-        f"case = {runner.case!r}\n"
-        f"print({runner.check}({call}, case{extra}))"
-    )
-
-
 def misuse(runner: Runner, what: str) -> Disagreement:
     """For a function that did something no row is to blame for."""
-    return Disagreement(runner, lambda: (what, None))
+    return Disagreement(runner, (what,), None)
 
 
 def disagreement(
-    runner: Runner, precision: Precision, tensor: str, numbers: tuple[Array, Array, Array, Array]
+    runner: Runner,
+    how: tuple[Precision, Results],
+    tensor: str,
+    numbers: tuple[Array, Array, Array, Array],
 ) -> Disagreement:
-    """For a wrong number; numbers are got, expected, tolerance and error, like the tensor."""
+    """For a wrong number; numbers are got, expected, tolerance and error, like the tensor.
 
-    def tell() -> tuple[str, Finding]:
-        got, expected, tolerance, error = numbers
-        row, head, index = _first_wrong(tensor, error, error > tolerance)
-        values = (float(got[index]), float(expected[index]), float(tolerance[index]))
-        layout = runner.case.keys if tensor in ("dk", "dv") else runner.case.layout_q
-        document, position, valid = (0, 0, True) if tensor == "dsink" else trace.place(layout, row)
-        finding = Finding(tensor, document, position, head, not valid, *values)
-        if tensor != "dsink":
-            _explain(runner, precision, finding, row)
-        wrong = int((error > tolerance).sum())
-        count = f"  {wrong} of {error.size} numbers of {tensor} are wrong"
-        return f"disagrees with the definition\n{finding}\n{count}", finding
-
-    return Disagreement(runner, tell)
+    Args:
+        runner: runs the function.
+        how: the model of its rounding, and the definition's results.
+        tensor: its name.
+        numbers: see above.
+    """
+    got, expected, tolerance, error = numbers
+    row, head, index = _first_wrong(tensor, error, error > tolerance)
+    values = (float(got[index]), float(expected[index]), float(tolerance[index]))
+    layout = runner.case.keys if tensor in ("dk", "dv") else runner.case.layout_q
+    document, position, valid = (0, 0, True) if tensor == "dsink" else trace.place(layout, row)
+    finding = Finding(tensor, document, position, head, not valid, *values)
+    wrong = int((error > tolerance).sum())
+    count = f"  {wrong} of {error.size} numbers of {tensor} are wrong"
+    failure = Disagreement(runner, ("disagrees with the definition", count), finding)
+    if tensor != "dsink":
+        failure._trace = lambda: _explain(runner, how, finding, row)
+    return failure
 
 
 def _first_wrong(tensor: str, error: Array, wrong: Any) -> tuple[int, int, tuple[int, ...]]:
@@ -159,23 +156,25 @@ def _first_wrong(tensor: str, error: Array, wrong: Any) -> tuple[int, int, tuple
     return row, head, (row, head, dim)
 
 
-def _explain(runner: Runner, precision: Precision, finding: Finding, row: int) -> None:
+def _explain(runner: Runner, how: tuple[Precision, Results], finding: Finding, row: int) -> None:
     """Adds what tracing tells, and rank and step."""
     by_key = finding.tensor in ("dk", "dv")
     try:
         search = trace.trace_queries if by_key else trace.trace_keys
-        readings = search(runner, precision, row, finding.head)
+        readings, complete = search(runner, how, row, finding.head)
     except (Misuse, rs.Unsupported, NotImplementedError) as error:
         finding.reads.append(f"could not be traced: {error}")
         return
     case = runner.case
     layout, what = (case.layout_q, "query") if by_key else (case.keys, "key")
     lines = trace.in_words(readings, layout, finding.document, what)
-    if not lines:
+    if not lines and (complete or readings):
         lines = [_unexplained(finding, readings)]
     finding.reads += lines[:MAX_LINES]
     if len(lines) > MAX_LINES:
         finding.reads.append(f"did as much to {len(lines) - MAX_LINES} more")
+    if not complete:
+        finding.reads.append(f"was traced no further: {trace.limits()}")
     if runner.plan is not None:
         side = "k" if by_key else "q"
         finding.rank = owner(runner.plan, row, side)

@@ -51,13 +51,40 @@ class Guarded:
 
 
 def _float64(x: Any, name: str, shape: tuple[int, ...]) -> Array:
+    """Floating-point numbers of this shape; nothing is converted that could hide a fault."""
+    kind, wanted = type(x).__name__, f"expected floating-point numbers of shape {shape}"
+    if isinstance(x, np.ma.MaskedArray):
+        raise Misuse(f"returned {name} as a masked array; {wanted}, none of them masked")
     try:
-        x = np.asarray(x).astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise Misuse(f"returned {name} as {type(x).__name__}: {error}") from error
-    if x.shape != shape:
-        raise Misuse(f"returned {name} of shape {x.shape}; expected {shape}")
-    return x
+        array = np.asarray(x)
+    except Exception as error:  # whatever the object's own conversion raises
+        raise Misuse(f"returned {name} as {kind}: {error}; {wanted}") from error
+    if array.dtype.kind != "f" and not _is_float_beside_numpy(array.dtype):
+        raise Misuse(f"returned {name} as {kind} of dtype {array.dtype}; {wanted}")
+    if array.shape != shape:
+        raise Misuse(f"returned {name} of shape {array.shape}; expected {shape}")
+    return array.astype(np.float64)
+
+
+def _is_float_beside_numpy(dtype: np.dtype[Any]) -> bool:
+    """bfloat16 and its kin of ml_dtypes, which NumPy does not count among its own."""
+    module = getattr(dtype.type, "__module__", "")
+    return module.startswith("ml_dtypes") and "float" in dtype.name
+
+
+def _out_and_lse(returned: Any, whose: str = "") -> tuple[Any, Any]:
+    """What a function returns, out or (out, lse), as a pair."""
+    if not isinstance(returned, tuple):
+        return returned, None
+    if len(returned) != 2:
+        raise Misuse(f"returned a tuple of {len(returned)}{whose}; expected out, or (out, lse)")
+    return returned
+
+
+def _callable(fn: Any) -> Any:
+    if not callable(fn):
+        raise TypeError(f"fn={fn!r}; expected a function")
+    return fn
 
 
 def _call(fn: Any, guarded: Sequence[Guarded], *arguments: Any, **kw: Any) -> Any:
@@ -78,8 +105,10 @@ class AttentionRunner:
 
     check = "check_attention"
 
-    def __init__(self, fn: Callable[..., Any], case: Case, backward: Any = None) -> None:
-        self.fn, self.case = fn, case
+    def __init__(
+        self, fn: Callable[..., Any], case: Case, backward: Any = None, demands: Any = None
+    ) -> None:
+        self.fn, self.case, self.demands = _callable(fn), case, demands
         self.backward_fn = backward or getattr(fn, "backward", None)
 
     @property
@@ -99,7 +128,7 @@ class AttentionRunner:
         """Runs fn."""
         guarded = [self._guard(name, getattr(arrays, name)) for name in "qkv"]
         returned = _call(self.fn, guarded, *(x.array for x in guarded), **self._keywords())
-        out, lse = returned if isinstance(returned, tuple) else (returned, None)
+        out, lse = _out_and_lse(returned)
         rows, heads = arrays.q.shape[:2]
         checked = _float64(out, "out", (rows, heads, arrays.v.shape[2]))
         return Forward(
@@ -129,8 +158,10 @@ class ContextParallelRunner:
 
     check = "check_context_parallel"
 
-    def __init__(self, fn: Callable[..., Any], case: Case, backward: Any = None) -> None:
-        self.fn, self.case = fn, case
+    def __init__(
+        self, fn: Callable[..., Any], case: Case, backward: Any = None, demands: Any = None
+    ) -> None:
+        self.fn, self.case, self.demands = _callable(fn), case, demands
         self.backward_fn = backward or getattr(fn, "backward", None)
         self.plan = case.plan()
 
@@ -157,7 +188,10 @@ class ContextParallelRunner:
             plan=self.plan,
             **self.case.options,
         )
-        pairs = [x if isinstance(x, tuple) else (x, None) for x in self._per_rank(returned)]
+        ranks = enumerate(self._per_rank(returned))
+        pairs = [_out_and_lse(x, f" for rank {rank}") for rank, x in ranks]
+        if len({lse is None for _, lse in pairs}) > 1:
+            raise Misuse("returned lse for some ranks; expected it for all of them, or for none")
         outs, lses = [], []
         for rank, (out, lse) in enumerate(pairs):
             rows, heads = given[0][rank].shape[:2]

@@ -32,6 +32,9 @@ class Demands:
         accumulate: the type its sums are in; None for float32, or the inputs' where that is wider.
         merge: the type that partial results are merged in; None for accumulate.
         merges: how many partial results are merged; None for the number of steps of the plan.
+        partial: the type that each partial result is stored in before it is merged, such as
+            "bfloat16" where a kernel returns out in the inputs' type and a ring merges in float32
+            what its steps return; None for accumulate.
     """
 
     padding: Literal["zero", "any"] = "zero"
@@ -39,6 +42,7 @@ class Demands:
     accumulate: str | None = None
     merge: str | None = None
     merges: int | None = None
+    partial: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +105,7 @@ def check_attention(
     >>> check_attention(rs.attention, case, backward=rs.attention_backward).largest_ratio < 1
     True
     """
-    return _check(AttentionRunner(fn, case, backward), demands)
+    return _check(AttentionRunner(fn, case, backward, _told(demands)), demands)
 
 
 def check_context_parallel(
@@ -132,7 +136,12 @@ def check_context_parallel(
     >>> check_context_parallel(gathered, case).largest_ratio < 1
     True
     """
-    return _check(ContextParallelRunner(fn, case, backward), demands)
+    return _check(ContextParallelRunner(fn, case, backward, _told(demands)), demands)
+
+
+def _told(demands: Demands) -> Demands | None:
+    """None where nothing is asked that is not always asked."""
+    return None if demands == Demands() else demands
 
 
 def _check(runner: Runner, demands: Demands) -> Report:
@@ -141,7 +150,8 @@ def _check(runner: Runner, demands: Demands) -> Report:
     arrays = case.arrays()
     steps = 0 if runner.plan is None else runner.plan.num_steps
     merges = steps if demands.merges is None else demands.merges
-    precision = Precision(case.dtype, demands.accumulate, demands.merge, merges)
+    types = (demands.accumulate, demands.merge, merges, demands.partial)
+    precision = Precision(case.dtype, *types)
     try:
         got = _run(runner, arrays)
         for _ in range(demands.runs - 1):
@@ -186,7 +196,7 @@ def _compare(
             padding = ~_valid_rows(runner.case)
             error[(padding if name == "out" else (slice(None), padding))] = 0.0
         if (error > limit).any():
-            raise disagreement(runner, precision, name, (x, true, limit, error))
+            raise disagreement(runner, (precision, truth), name, (x, true, limit, error))
         ratio = np.divide(error, limit, out=np.zeros_like(error), where=limit > 0)
         ratios[name] = float(ratio.max(initial=0.0))
     return Report(ratios)

@@ -55,14 +55,15 @@ def lengths(
 ) -> SearchStrategy[list[int]]:
     """Lists of sequence lengths: mostly short, sometimes empty or one token, some very skewed.
 
+    Few lists are empty: a list of so many at least is drawn as often as one of any number.
+
     >>> lengths(max_length=1).example()  # doctest: +SKIP
     [0, 1, 1]
     """
     short = st.integers(min_length, min(max_length, max(min_length, 8)))
-    any_length = st.integers(min_length, max_length)
-    return st.lists(
-        st.one_of(short, short, any_length), min_size=min_sequences, max_size=max_sequences
-    )
+    each = st.one_of(short, short, st.integers(min_length, max_length))
+    least = [min(max(min_sequences, n), max_sequences) for n in (0, 1, 2, 2, 2, 3)]
+    return st.one_of([st.lists(each, min_size=n, max_size=max_sequences) for n in least])
 
 
 _any_lengths = lengths
@@ -124,12 +125,13 @@ def masks(
 
 
 def cp_sizes(*, max_size: int = 8) -> SearchStrategy[int]:
-    """Numbers of ranks, from 1, primes too.
+    """Numbers of ranks, from 1, primes too; mostly several.
 
     >>> cp_sizes(max_size=2).example()  # doctest: +SKIP
     2
     """
-    return st.integers(1, max_size)
+    several = [st.integers(min(2, max_size), max_size)] * 5
+    return st.one_of(st.integers(1, max_size), *several)
 
 
 @st.composite

@@ -1,19 +1,29 @@
 """How far from the definition an honest implementation may be: derived from its types, not picked.
 
 The model. u is the roundoff of the sums, w that of stored results (and of operands of the second
-matrix product), m that of partial results that are merged, M the number of merges. How much n
+matrix product), m that of partial results that are merged, M the number of merges, b that of
+partial results as they are stored before that (0 where nothing else rounds them). How much n
 additions amplify u is g(n) = min(n, 6 sqrt(n)): n at the very worst, 6 sqrt(n) with all but 4e-8
 probability (Higham & Mary, 2019, doi:10.1137/18M1226312, lambda = 6). To first order, row i has
 
     score    e_ij  = u ((g(d)+2) |scale| sum|q||k| + 2|s_ij| + 2 max|s_i| + 4)   product, max, exp
     sum      r_i   = sum_j p_ij e_ij + (g(n)+2) u + M m (2|lse_i| + 4)           n visible keys
-    out      sum_j p_ij |v_j| (e_ij + r_i + w + (g(n)+3) u) + w |out_i|
+    out      sum_j p_ij |v_j| (e_ij + r_i + w + b + (g(n)+3) u) + m (6 + log(M+1)) V_i + w |out_i|
     lse      r_i + u (|lse_i| + 4)
     p        P_ij  = e_ij + err(lse_i) + 3u                               as backward recomputes it
-    dv       sum_i p_ij |dout_i| (P_ij + w + (g(n)+2) u + M m) + w |dv_j|
+    dv       sum_i p_ij |dout_i| (P_ij + w + b + (g(n)+2) u + M m) + w |dv_j|
     ds       p_ij (P_ij |dp - D| + (g(dv)+1) u sum|dout||v| + err(D_i) + w |dp - D|)
     err(D)   sum |dout| err(out_i) + (g(dv)+1) u sum |dout||out|
-    dq       |scale| sum_j (err(ds_ij) + ((g(n)+2) u + M m) |ds_ij|) |k_j| + w |dq_i|; dk alike
+    dq       |scale| sum_j (err(ds_ij) + ((g(n)+2) u + M m + b) |ds_ij|) |k_j| + w |dq_i|; dk alike
+
+V_i is how far apart the values that row i sees are, the largest less the smallest of a column. It
+is there because partial results may be merged by out - sigmoid(lse_t - lse) (out - out_t), whose
+terms are of the partial results' size, not of their share. Both are means of values that the row
+sees, so |out - out_t| <= V_i. The difference and the product are rounded, the sigmoid is off by
+4 m (exp, sum, quotient), and by m |lse_t - lse| for its argument: a relative m (6 + |log s_t|) of
+s_t (out - out_t), s_t the sigmoid. What comes later scales that down; what is left of s_t is the
+share w_t of block t in the end. The shares add up to 1 and -log s_t <= -log w_t, so the merges
+together, however many, come to m (6 + log(M+1)) V_i at most. b is rounded once, by the share, too.
 
 Where e_ij is not small, exp(e)-1 stands for it. Rounding below the smallest number of a type adds
 its absolute term. Softcap, ALiBi, dropout and sinks add theirs. What is never rounded has bound 0:
@@ -23,7 +33,6 @@ the middle and 0.8 at most (property_tests/test_kit_tolerance.py).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -31,59 +40,13 @@ import numpy as np
 import numpy.typing as npt
 
 import ringside as rs
+from ringside.testing._precision import Precision, growth
 from ringside.testing.cases import Arrays, Case, Results
-from ringside.testing.dtypes import float_of
+
+__all__ = ["Model", "Precision", "bounds", "growth"]
 
 Array = npt.NDArray[np.float64]
 Numbers = Array | float
-
-CONFIDENCE = 6.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Precision:
-    """Which types an implementation computes in.
-
-    Args:
-        dtype: of operands and results, and of p and ds where they enter a matrix product.
-        accumulate: of scores and sums; None for float32, or dtype where that is wider.
-        merge: of partial results; None for accumulate.
-        merges: how many partial results are merged into one; 0 where nothing is split.
-
-    >>> from ringside.testing import Precision
-    >>> Precision("bfloat16").accumulate_name, Precision("float64").accumulate_name
-    ('float32', 'float64')
-    """
-
-    dtype: str = "float64"
-    accumulate: str | None = None
-    merge: str | None = None
-    merges: int = 0
-
-    @property
-    def accumulate_name(self) -> str:
-        """With the default filled in."""
-        return self.accumulate or ("float64" if self.dtype == "float64" else "float32")
-
-    def roundoffs(self) -> tuple[float, float, float, float]:
-        """u, w, m of the model, and the absolute error of the coarsest type.
-
-        >>> from ringside.testing import Precision
-        >>> Precision("bfloat16").roundoffs()[1]
-        0.00390625
-        """
-        store, sums = float_of(self.dtype), float_of(self.accumulate_name)
-        merge = float_of(self.merge or self.accumulate_name)
-        return sums.roundoff, store.roundoff, merge.roundoff, max(store.tiny, sums.tiny, merge.tiny)
-
-
-def growth(n: int) -> float:
-    """How much n additions may amplify the roundoff: g(n) of the model.
-
-    >>> growth(10), growth(10_000)
-    (10, 600.0)
-    """
-    return min(n, CONFIDENCE * n**0.5)
 
 
 class _Rows(NamedTuple):
@@ -113,6 +76,10 @@ class _Softmax(NamedTuple):
     lse_error: Array
     """[n_q, 1]"""
 
+    def row(self, i: int) -> _Softmax:
+        """One row of all of it."""
+        return _Softmax(*(x[i : i + 1] for x in self))
+
 
 def bounds(
     case: Case, arrays: Arrays, truth: Results, precision: Precision | None = None
@@ -130,19 +97,19 @@ def bounds(
     >>> bounds(case, case.arrays(), case.by_definition()).out.max(axis=(1, 2)) < 1e-5
     array([ True,  True,  True,  True])
     """
-    model = _Model(case, arrays, truth, precision or Precision(case.dtype))
+    model = Model(case, arrays, truth, precision or Precision(case.dtype))
     for rows in model.blocks():
         model.add(rows)
     return model.finish()
 
 
-class _Model:
+class Model:
     """Adds up the bounds, document by document and head by head."""
 
     def __init__(self, case: Case, arrays: Arrays, truth: Results, precision: Precision) -> None:
         self.case, self.arrays, self.truth = case, arrays, truth
         self.u, self.w, self.m, self.tiny = precision.roundoffs()
-        self.merges = precision.merges
+        self.merges, self.b = precision.merges, precision.partial_roundoff
         self.result = Results(*(np.zeros_like(x) for x in truth))
         self.kept = _dropped_weights(case, arrays) if case.dropout_p else None
 
@@ -162,7 +129,7 @@ class _Model:
 
     def add(self, rows: _Rows) -> None:
         """One document and head."""
-        softmax = self._softmax(rows)
+        softmax = self.softmax(rows)
         self._forward(rows, softmax)
         ds, ds_error = self._ds(rows, softmax)
         self._gradients(rows, softmax, ds, ds_error)
@@ -171,11 +138,16 @@ class _Model:
         """Rounding of the stored results comes last, once for all heads of a group."""
         for bound, true in zip(self.result, self.truth, strict=True):
             if bound is not self.result.lse:
-                bound += np.where(bound > 0, self.w * np.abs(true) + self.tiny, 0.0)
+                bound[...] = self.stored(bound, true)
         self.result.lse[np.isneginf(self.truth.lse)] = 0.0
         return self.result
 
-    def _softmax(self, rows: _Rows) -> _Softmax:
+    def stored(self, error: Array, true: Array) -> Array:
+        """The error of a result once it is stored; what is exact is exact then, too."""
+        return error + np.where(error > 0, self.w * np.abs(true) + self.tiny, 0.0)
+
+    def softmax(self, rows: _Rows) -> _Softmax:
+        """Weights of one document and head, and their bounds."""
         case, u = self.case, self.u
         q = self.arrays.q[rows.q_rows, rows.head]
         k = self.arrays.k[rows.k_rows, rows.kv_head]
@@ -214,11 +186,27 @@ class _Model:
         return _Softmax(p, w, e, slope, slope_error, r, r + u * (size + 4))
 
     def _forward(self, rows: _Rows, x: _Softmax) -> None:
-        v = np.abs(self.arrays.v[rows.k_rows, rows.kv_head])
-        relative = _grown(x.e + x.r + self.w + (growth(x.p.shape[1]) + 3) * self.u)
-        seen = (x.p > 0).astype(float)
-        self.result.out[rows.q_rows, rows.head] = (x.w * relative) @ v + self.tiny * (seen @ v)
+        v = self.arrays.v[rows.k_rows, rows.kv_head]
+        self.result.out[rows.q_rows, rows.head] = self.out_error(x, v)
         self.result.lse[rows.head, rows.q_rows] = x.lse_error[:, 0]
+
+    def out_error(self, x: _Softmax, v: Array) -> Array:
+        """[n_q, head_dim_v] before the result is stored."""
+        relative = _grown(x.e + x.r + self.w + self.b + (growth(x.p.shape[1]) + 3) * self.u)
+        seen = (x.p > 0).astype(float)
+        error = (x.w * relative) @ np.abs(v) + self.tiny * (seen @ np.abs(v))
+        if not self.merges:
+            return error
+        return error + self.m * (6 + np.log(self.merges + 1)) * self._spread(x.p > 0, v)
+
+    def _spread(self, seen: npt.NDArray[np.bool_], v: Array) -> Array:
+        """V of the model, [n_q, head_dim_v]; 0 is among the values where weights may be dropped."""
+        none = bool(self.case.dropout_p) or self.case.sink is not None
+        ends = (0.0, 0.0) if none else (-np.inf, np.inf)
+        most = [np.max(v, axis=0, where=row[:, None], initial=ends[0]) for row in seen]
+        least = [np.min(v, axis=0, where=row[:, None], initial=ends[1]) for row in seen]
+        spread = (np.array(most) - np.array(least)) / (1 - self.case.dropout_p)
+        return np.where(seen.any(axis=1, keepdims=True), spread, 0.0)
 
     def _ds(self, rows: _Rows, x: _Softmax) -> tuple[Array, Array]:
         """|ds| and its error."""
@@ -246,18 +234,22 @@ class _Model:
         relative = relative + self.merges * self.m
         self.result.dsink[rows.head] += (p * (d * relative + d_error)).sum()
 
+    def weight_error(self, x: _Softmax, group: int) -> Array:
+        """[n_q, n_k] of p where dv sums it up, and of that sum."""
+        by_key = (growth(len(x.p) * group) + 2) * self.u + self.merges * self.m + self.b
+        relative = _grown(x.e + x.lse_error + 3 * self.u) + self.w + by_key
+        return x.w * relative + self.tiny * (x.p > 0)
+
     def _gradients(self, rows: _Rows, x: _Softmax, ds: Array, ds_error: Array) -> None:
         case, group = self.case, self.case.num_heads // self.case.num_kv_heads
         dout = np.abs(self.arrays.dout[rows.q_rows, rows.head])
         q = np.abs(self.arrays.q[rows.q_rows, rows.head])
         k = np.abs(self.arrays.k[rows.k_rows, rows.kv_head])
-        merging = self.merges * self.m
+        merging = self.merges * self.m + self.b
         by_key = (growth(len(q) * group) + 2) * self.u + merging
         by_query = (growth(len(k)) + 2) * self.u + merging
-        relative = _grown(x.e + x.lse_error + 3 * self.u) + self.w + by_key
-        weights = x.w * relative + self.tiny * (x.p > 0)
         scale, result = abs(case.scale), self.result
-        result.dv[rows.k_rows, rows.kv_head] += weights.T @ dout
+        result.dv[rows.k_rows, rows.kv_head] += self.weight_error(x, group).T @ dout
         result.dk[rows.k_rows, rows.kv_head] += scale * ((ds_error + by_key * ds).T @ q)
         result.dq[rows.q_rows, rows.head] += scale * ((ds_error + by_query * ds) @ k)
 

@@ -11,6 +11,7 @@ queries reached a key.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,13 +20,14 @@ import numpy.typing as npt
 
 import ringside as rs
 from ringside.testing._running import Runner
-from ringside.testing.cases import Arrays, Case
+from ringside.testing.cases import Arrays, Case, Results
 from ringside.testing.dtypes import round_to
-from ringside.testing.tolerance import Precision, bounds
+from ringside.testing.tolerance import Model, Precision
 
 Array = npt.NDArray[np.float64]
 Probe = Callable[[Array], tuple[Array, Array, Array]]
-MAX_RUNS = 200
+MIN_RUNS, MAX_RUNS, MAX_SECONDS = 6, 200, 4.0
+"""So many runs at least, so many at most, and none after so many seconds in between."""
 
 
 class Reading(NamedTuple):
@@ -54,37 +56,79 @@ def without_nan(case: Case, arrays: Arrays) -> Arrays:
     return Arrays(*(round_to(x, case.dtype) for x in filled))
 
 
-def trace_keys(runner: Runner, precision: Precision, row: int, head: int) -> list[Reading]:
-    """The keys whose weight in an output row is not the definition's, by row of k."""
+def trace_keys(
+    runner: Runner, how: tuple[Precision, Results], row: int, head: int
+) -> tuple[list[Reading], bool]:
+    """The keys whose weight in an output row is not the definition's, by row of k.
+
+    The function runs on the whole case; its right answer is asked for this row and head only.
+
+    Returns:
+        The keys, and whether these are all.
+    """
     case = runner.case
     arrays = without_nan(case, case.arrays())
+    expected = _expected_out(runner.case, how, row, head)
 
     def probe(codes: Array) -> tuple[Array, Array, Array]:
         coded = arrays._replace(v=_for_heads(codes, case.num_kv_heads))
-        truth = case.by_definition(coded)
-        bound = bounds(case, coded, truth, precision)
-        return runner.forward(coded).out[row, head], truth.out[row, head], bound.out[row, head]
+        return runner.forward(coded).out[row, head], *expected(codes)
 
     return _search(probe, case.keys.num_rows, case.head_dim_v, case)
 
 
-def trace_queries(runner: Runner, precision: Precision, row: int, head: int) -> list[Reading]:
+def trace_queries(
+    runner: Runner, how: tuple[Precision, Results], row: int, head: int
+) -> tuple[list[Reading], bool]:
     """The queries whose weight in a row of dv is not the definition's, by row of q."""
     case = runner.case
     arrays = without_nan(case, case.arrays())
     forward = runner.forward(arrays)
+    expected = _expected_dv(runner.case, how, row, head)
 
     def probe(codes: Array) -> tuple[Array, Array, Array]:
         coded = arrays._replace(dout=_for_heads(codes, case.num_heads))
-        truth = case.by_definition(coded)
-        bound = bounds(case, coded, truth, precision)
-        return (
-            runner.backward(coded, forward)[2][row, head],
-            truth.dv[row, head],
-            bound.dv[row, head],
-        )
+        return runner.backward(coded, forward)[2][row, head], *expected(codes)
 
     return _search(probe, case.layout_q.num_rows, case.head_dim_v, case)
+
+
+Expected = Callable[[Array], tuple[Array, Array]]
+
+
+def _expected_out(case: Case, how: tuple[Precision, Results], row: int, head: int) -> Expected:
+    """What a row of out should be for any values, and its tolerance."""
+    model = Model(case, case.arrays(), how[1], how[0])
+    blocks = [x for x in model.blocks() if x.head == head and x.q_rows.start <= row < x.q_rows.stop]
+    softmaxes = [(x, model.softmax(x).row(row - x.q_rows.start)) for x in blocks]
+
+    def expected(codes: Array) -> tuple[Array, Array]:
+        value, error = np.zeros(codes.shape[1]), np.zeros(codes.shape[1])
+        for rows, x in softmaxes:
+            value = x.w[0] @ codes[rows.k_rows]
+            error = model.out_error(x, codes[rows.k_rows])[0]
+        return value, model.stored(error, value)
+
+    return expected
+
+
+def _expected_dv(case: Case, how: tuple[Precision, Results], row: int, head: int) -> Expected:
+    """What a row of dv should be for any dout, and its tolerance."""
+    model, group = Model(case, case.arrays(), how[1], how[0]), case.num_heads // case.num_kv_heads
+    columns = []
+    for rows in model.blocks():
+        if rows.kv_head == head and rows.k_rows.start <= row < rows.k_rows.stop:
+            x, key = model.softmax(rows), row - rows.k_rows.start
+            columns.append((rows.q_rows, x.w[:, key], model.weight_error(x, group)[:, key]))
+
+    def expected(codes: Array) -> tuple[Array, Array]:
+        value, error = np.zeros(codes.shape[1]), np.zeros(codes.shape[1])
+        for q_rows, weight, off in columns:
+            value = value + weight @ codes[q_rows]
+            error = error + off @ np.abs(codes[q_rows])
+        return value, model.stored(error, value)
+
+    return expected
 
 
 def _for_heads(codes: Array, heads: int) -> Array:
@@ -93,27 +137,34 @@ def _for_heads(codes: Array, heads: int) -> Array:
     )
 
 
-def _search(probe: Probe, rows: int, width: int, case: Case) -> list[Reading]:
-    """Splits blocks that come out wrong until single rows are left."""
-    rng = np.random.default_rng(case.seed)
-    found, blocks = [], [np.arange(rows)] if rows else []
-    for _ in range(MAX_RUNS):
-        if not blocks:
+def _search(probe: Probe, rows: int, width: int, case: Case) -> tuple[list[Reading], bool]:
+    """Splits blocks that come out wrong until single rows are left, the first rows first."""
+    rng, begin = np.random.default_rng(case.seed), time.monotonic()
+    found, blocks = [], np.array_split(np.arange(rows), min(rows, width)) if rows else []
+    for runs in range(MAX_RUNS):
+        if not blocks or (runs >= MIN_RUNS and time.monotonic() - begin > MAX_SECONDS):
             break
         now, blocks = blocks[:width], blocks[width:]
         codes = np.zeros((rows, width))
         for column, block in enumerate(now):
             alone = len(block) == 1
             codes[block, column] = 1.0 if alone else rng.uniform(1, 2, size=len(block))
-        got, expected, bound = probe(round_to(codes, case.dtype))
+        codes = round_to(codes, case.dtype)
+        got, expected, bound = probe(codes)
+        wrong = ~(np.abs(got - expected) <= bound)
+        parts = []
         for column, block in enumerate(now):
-            if abs(got[column] - expected[column]) <= bound[column]:
-                continue
-            if len(block) == 1:
+            if wrong[column] and len(block) == 1:
                 found.append(Reading(int(block[0]), float(got[column]), float(expected[column])))
-            else:
-                blocks += np.array_split(block, min(len(block), max(2, width)))
-    return sorted(found)
+            elif wrong[column]:
+                parts += np.array_split(block, min(len(block), max(2, width)))
+        blocks = parts + blocks
+    return sorted(found), not blocks
+
+
+def limits() -> str:
+    """Why a search may have ended before it was through."""
+    return f"at most {MAX_RUNS} runs, and after {MIN_RUNS} of them {MAX_SECONDS:g} s"
 
 
 def in_words(
