@@ -265,6 +265,14 @@ PYBIND11_MODULE(_cuda_core, m) {
                                     : std::string();
       },
       "Why backend=\"cuda\" cannot run here; empty if it can.");
+  m.def(
+      "device_of",
+      [](uintptr_t pointer) {
+        cudaPointerAttributes found{};
+        RINGSIDE_CUDA(cudaPointerGetAttributes(&found, reinterpret_cast<void*>(pointer)));
+        return found.type == cudaMemoryTypeUnregistered ? -1 : found.device;
+      },
+      "pointer"_a, "The number of the device on which memory lies; -1 if on none.");
   bind_cuda_thd(m);
   name_wrong_arguments(m);
   name_wrong_arguments(m.attr("thd"));

@@ -47,14 +47,19 @@ class OnDevice {  // makes a device current, and the one before again
  public:
   explicit OnDevice(int device) {
     RINGSIDE_CUDA(cudaGetDevice(&before_));
+    if (before_ == device) return;
     RINGSIDE_CUDA(cudaSetDevice(device));
+    moved_ = true;
   }
-  ~OnDevice() { static_cast<void>(cudaSetDevice(before_)); }
+  ~OnDevice() {
+    if (moved_) static_cast<void>(cudaSetDevice(before_));
+  }
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
 
  private:
   int before_ = 0;
+  bool moved_ = false;
 };
 
 void bind_cuda_thd(py::module_& m);

@@ -69,14 +69,13 @@ struct Tiles {  // in dynamic shared memory
 };
 
 template <int D>
-__global__ void __launch_bounds__(kThreads) query_gradient_kernel(const BackwardArguments a) {
+__device__ __forceinline__ void differentiate_queries(const BackwardArguments& a, int index,
+                                                      int head) {
   using S = Sizes<D>;
   extern __shared__ float4 shared[];
   const Tiles tiles = Tiles::in<D>(shared);
   __shared__ SharedRows<D> rows;
 
-  const int index = blockIdx.x / a.shape.num_heads, head = blockIdx.x % a.shape.num_heads;
-  if (index >= *a.queries.num_items) return;
   const WorkItem item = a.queries.items[index];
   const int kv_head = kv_head_of(a.shape, head), num_rows = item.end - item.begin;
   const int first_row = item.own.row + item.begin;
@@ -110,14 +109,13 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(const Backward
 }
 
 template <int D>
-__global__ void __launch_bounds__(kThreads) key_gradient_kernel(const BackwardArguments a) {
+__device__ __forceinline__ void differentiate_keys(const BackwardArguments& a, int index,
+                                                   int kv_head) {
   using S = Sizes<D>;
   extern __shared__ float4 shared[];
   const Tiles tiles = Tiles::in<D>(shared);
   __shared__ SharedRows<D> rows;
 
-  const int index = blockIdx.x / a.shape.num_kv_heads, kv_head = blockIdx.x % a.shape.num_kv_heads;
-  if (index >= *a.keys.num_items) return;
   const WorkItem item = a.keys.items[index];
   const int num_rows = item.end - item.begin, first_row = item.own.row + item.begin;
   load_tile<D>(tiles.k, a.k, kv_head, first_row, num_rows, a.shape.head_dim_qk);
@@ -159,14 +157,27 @@ __global__ void __launch_bounds__(kThreads) key_gradient_kernel(const BackwardAr
 }
 
 template <int D>
+__global__ void __launch_bounds__(kThreads)
+    query_gradient_kernel(const __grid_constant__ BackwardArguments a) {
+  for_each_item(a.queries, a.shape.num_heads,
+                [&](int index, int head) { differentiate_queries<D>(a, index, head); });
+}
+
+template <int D>
+__global__ void __launch_bounds__(kThreads)
+    key_gradient_kernel(const __grid_constant__ BackwardArguments a) {
+  for_each_item(a.keys, a.shape.num_kv_heads,
+                [&](int index, int head) { differentiate_keys<D>(a, index, head); });
+}
+
+template <int D>
 cudaError_t launch_backward(const BackwardArguments& a, cudaStream_t stream) {
   using S = Sizes<D>;
   const size_t bytes = sizeof(float) * (4 * S::tile_floats + S::score_floats);
-  const cudaError_t error = launch(query_gradient_kernel<D>, a,
-                                   int64_t{a.queries.max_items} * a.shape.num_heads, bytes, stream);
+  const cudaError_t error =
+      launch(query_gradient_kernel<D>, a, a.queries, a.shape.num_heads, bytes, stream);
   if (error != cudaSuccess) return error;
-  return launch(key_gradient_kernel<D>, a, int64_t{a.keys.max_items} * a.shape.num_kv_heads, bytes,
-                stream);
+  return launch(key_gradient_kernel<D>, a, a.keys, a.shape.num_kv_heads, bytes, stream);
 }
 
 }  // namespace

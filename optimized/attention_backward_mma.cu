@@ -211,8 +211,8 @@ __device__ void store_scores(uint8_t* tile, const typename C::Weights& values, i
       }
 }
 
-// dq += scale dS^T K for one query block.
-template <typename C>
+// dq += scale dS^T K for one query block; or dq is that, where the item is the only one it meets.
+template <typename C, bool kAlone>
 __device__ void add_dq(const BackwardArguments& arguments, const QueryBlock& block,
                        uint32_t ds_tile, uint32_t k_tile) {
   const int warp = threadIdx.x / 32, first_row = warp / C::kDqWarps * 16 * C::kDqM;
@@ -222,9 +222,9 @@ __device__ void add_dq(const BackwardArguments& arguments, const QueryBlock& blo
   multiply_transposed<typename C::T, C::kKeys, C::kQueries, C::kQk, C::kDqWarps>(
       dq, C::ScoreTile::lane_across(ds_tile, 0, first_row),
       C::QkTile::lane_down(k_tile, 0, first_column));
-  add_rows<C::kQk, C::kDqWarps>(arguments.dq, block.row, block.rows, block.head,
-                                arguments.shape.head_dim_qk, first_row, first_column,
-                                arguments.shape.softmax_scale, dq);
+  put_rows<typename C::T, C::kQk, C::kDqWarps>(
+      kAlone ? Put::store_final : Put::add, arguments.dq, block.row, block.rows, block.head,
+      arguments.shape.head_dim_qk, first_row, first_column, arguments.shape.softmax_scale, dq);
 }
 
 // Scores of one warp, its keys against kStep queries: weights and d(scores) as left operands.
@@ -250,16 +250,15 @@ __device__ void score_step(typename C::Weights& p, typename C::Weights& ds, uint
   as_left_operand<T>(ds, grads);
 }
 
-template <typename C>
-__global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
-    attention_backward_keys(const __grid_constant__ BackwardArguments arguments) {
+template <typename C, bool kAlone>
+__device__ __forceinline__ void differentiate_keys(const BackwardArguments& arguments, int index) {
   using T = typename C::T;
   using DkColumns = Dealt<C::kQk, C::kSplit>;
   using DvColumns = Dealt<C::kV, C::kSplit>;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.keys;
-  const WorkItem& item = work.items[blockIdx.x];
-  if (!is_item(work, item)) return;
+  const WorkItem& item = work.items[index];
+  if (!is_item(work, item, index)) return;
   const AttentionShape& shape = arguments.shape;
   const int kv_head = blockIdx.y;
   const uint32_t base = shared_address(shared);
@@ -287,7 +286,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     __syncthreads();  // this query block is there; the one before is used up and its dS complete
     if (next.valid()) coming = load_queries<C>(arguments, item, next, shared, stage ^ 1);
     if (!arguments.deterministic && previous.rows > 0)
-      add_dq<C>(arguments, previous, base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base);
+      add_dq<C, kAlone>(arguments, previous, base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base);
     previous = block;
 
     const auto& rows = reinterpret_cast<QueryRows<C::kQueries>*>(shared + C::kAtRows)[stage];
@@ -319,7 +318,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     }
     if (!next.valid() && !arguments.deterministic) {  // nobody comes after
       __syncthreads();
-      add_dq<C>(arguments, block, shared_address(ds_tile), base);
+      add_dq<C, kAlone>(arguments, block, shared_address(ds_tile), base);
     }
   }
   const int keys = item.end - item.begin;
@@ -332,10 +331,26 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
                                 warp_key, DvColumns::first_column(part), 1, dv);
 }
 
+template <typename C, Turns turns, bool kAlone>
+__global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
+    attention_backward_keys(const __grid_constant__ BackwardArguments arguments) {
+  for_each_item<turns>(arguments.keys,
+                       [&](int index) { differentiate_keys<C, kAlone>(arguments, index); });
+}
+
 template <typename C>
 cudaError_t launch_keys(const BackwardArguments& arguments, cudaStream_t stream) {
-  const dim3 grid(arguments.keys.max_items, arguments.shape.num_kv_heads);
-  return launch(attention_backward_keys<C>, grid, C::kThreads, C::kSharedBytes, stream, arguments);
+  const auto run = [&](auto kernel, dim3 grid) {
+    return launch(kernel, grid, C::kThreads, C::kSharedBytes, stream, arguments);
+  };
+  if (arguments.is_alone) {
+    if (!arguments.keys.is_full) return cudaErrorInvalidValue;  // the host cannot know it
+    const dim3 grid(arguments.keys.max_items, arguments.shape.num_kv_heads);
+    return run(attention_backward_keys<C, Turns::one, true>, grid);
+  }
+  return with_turns(arguments.keys, arguments.shape.num_kv_heads, [&](dim3 grid, auto turns) {
+    return run(attention_backward_keys<C, turns, false>, grid);
+  });
 }
 
 }  // namespace

@@ -36,15 +36,15 @@ __device__ void load_keys(const BackwardArguments& arguments, const KeyBlocks<C:
 }
 
 template <typename C>
-__global__ void __launch_bounds__(C::kThreads)
-    attention_backward_queries(const __grid_constant__ BackwardArguments arguments) {
+__device__ __forceinline__ void differentiate_queries(const BackwardArguments& arguments,
+                                                      int index) {
   using T = typename C::T;
   using QkTile = Tile<C::kQk>;
   using VTile = Tile<C::kV>;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.queries;
-  const WorkItem& item = work.items[blockIdx.x];
-  if (!is_item(work, item)) return;
+  const WorkItem& item = work.items[index];
+  if (!is_item(work, item, index)) return;
   const AttentionShape& shape = arguments.shape;
   const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
   KeyBlocks<C::kKeys> next(work, item);
@@ -108,6 +108,13 @@ __global__ void __launch_bounds__(C::kThreads)
                          shape.softmax_scale, dq);
 }
 
+template <typename C, Turns turns>
+__global__ void __launch_bounds__(C::kThreads)
+    attention_backward_queries(const __grid_constant__ BackwardArguments arguments) {
+  for_each_item<turns>(arguments.queries,
+                       [&](int index) { differentiate_queries<C>(arguments, index); });
+}
+
 }  // namespace
 
 int backward_query_rows(const AttentionShape&) { return kRows; }
@@ -116,9 +123,10 @@ cudaError_t backward_queries(const BackwardArguments& arguments, cudaStream_t st
   return with_element_type(arguments.shape.type, [&](auto element) {
     return with_head_dims(arguments.shape, [&](auto dims) {
       using C = Config<decltype(element), decltype(dims)>;
-      const dim3 grid(arguments.queries.max_items, arguments.shape.num_heads);
-      return launch(attention_backward_queries<C>, grid, C::kThreads, C::kSharedBytes, stream,
-                    arguments);
+      return with_turns(arguments.queries, arguments.shape.num_heads, [&](dim3 grid, auto turns) {
+        return launch(attention_backward_queries<C, turns>, grid, C::kThreads, C::kSharedBytes,
+                      stream, arguments);
+      });
     });
   });
 }

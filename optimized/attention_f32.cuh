@@ -206,10 +206,21 @@ inline int padded_dim(const AttentionShape& shape) {
   return dim <= 64 ? 64 : dim <= 128 ? 128 : 256;
 }
 
-// Launches one block for every item and head, heads of an item side by side.
+// visit(index of an item, head) for this block of threads: one of each, or where a list has room
+// for more items than it holds, every so-many-th. Heads of an item lie side by side.
+template <typename Visit>
+__device__ __forceinline__ void for_each_item(const WorkList& work, int heads, Visit visit) {
+  const int64_t count = int64_t{*work.num_items} * heads;
+  for (int64_t at = blockIdx.x; at < count; at += gridDim.x) {
+    visit(static_cast<int>(at / heads), static_cast<int>(at % heads));
+    if (at + gridDim.x < count) __syncthreads();  // shared memory is used up
+  }
+}
+
 template <typename Kernel, typename Arguments>
-cudaError_t launch(Kernel kernel, const Arguments& arguments, int64_t blocks, size_t shared_bytes,
-                   cudaStream_t stream) {
+cudaError_t launch(Kernel kernel, const Arguments& arguments, const WorkList& work, int heads,
+                   size_t shared_bytes, cudaStream_t stream) {
+  const int64_t blocks = int64_t{blocks_of_list(work, heads, processors_of_device())} * heads;
   if (blocks == 0) return cudaSuccess;
   const cudaError_t error = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));

@@ -61,7 +61,7 @@ __device__ void raise_max_logit(int32_t* of_head, const RunningSoftmax<D>& softm
 }
 
 template <int D>
-__global__ void __launch_bounds__(kThreads) forward_kernel(const ForwardArguments a) {
+__device__ __forceinline__ void attend(const ForwardArguments& a, int index, int head) {
   using S = Sizes<D>;
   extern __shared__ float4 shared[];
   float* q_tile = reinterpret_cast<float*>(shared);
@@ -69,8 +69,6 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const ForwardArgument
   float* weights = v_tile + S::tile_floats;
   __shared__ SharedRows<D> rows;
 
-  const int index = blockIdx.x / a.shape.num_heads, head = blockIdx.x % a.shape.num_heads;
-  if (index >= *a.work.num_items) return;
   const WorkItem item = a.work.items[index];
   const int kv_head = kv_head_of(a.shape, head), num_rows = item.end - item.begin;
   const int first_row = item.own.row + item.begin;
@@ -153,9 +151,15 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const ForwardArgument
 }
 
 template <int D>
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(const __grid_constant__ ForwardArguments a) {
+  for_each_item(a.work, a.shape.num_heads, [&](int index, int head) { attend<D>(a, index, head); });
+}
+
+template <int D>
 cudaError_t launch_forward(const ForwardArguments& a, cudaStream_t stream) {
   using S = Sizes<D>;
-  return launch(forward_kernel<D>, a, int64_t{a.work.max_items} * a.shape.num_heads,
+  return launch(forward_kernel<D>, a, a.work, a.shape.num_heads,
                 sizeof(float) * (3 * S::tile_floats + S::score_floats), stream);
 }
 

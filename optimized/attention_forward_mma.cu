@@ -21,6 +21,8 @@
 //   d192: two blocks of 64 rows a multiprocessor, not one of 128              tail 281 -> 315
 //   the same at d256: worse, not kept                                         tail 297 -> 291
 //   two stages of K and V: not worth its code, not kept        d128 366 -> 370, d64 334 -> 336
+//   V and the next K called into L2 at once, not kept: 256 documents of 128 tokens 218.6 -> 217.0
+//   microseconds, the long tail                                1.889 -> 1.913 ms
 //
 // A ring of 4 under zigzag, all ranks, in milliseconds (16 x 4k causal, 16 heads, d128; one
 // rank 3.1 without a ring, 3.3 if nothing is accumulated):
@@ -91,13 +93,12 @@ __device__ void raise_max_logit(const ForwardArguments& arguments, int head, flo
 }
 
 template <typename C, bool kResumes>
-__global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
-    attention_forward(const __grid_constant__ ForwardArguments arguments) {
+__device__ __forceinline__ void attend(const ForwardArguments& arguments, int index) {
   using T = typename C::T;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.work;
-  const WorkItem& item = work.items[blockIdx.x];
-  if (!(is_item(work, item) & is_sound(item))) return;
+  const WorkItem& item = work.items[index];
+  if (!(is_item(work, item, index) & is_sound(item))) return;
   const AttentionShape& shape = arguments.shape;
   const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
   const int warp_row = threadIdx.x / 32 * 16 * C::kM;
@@ -151,6 +152,12 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
   if (arguments.max_logit != nullptr) raise_max_logit(arguments, head, softmax.highest);
 }
 
+template <typename C, bool kResumes, Turns turns>
+__global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
+    attention_forward(const __grid_constant__ ForwardArguments arguments) {
+  for_each_item<turns>(arguments.work, [&](int index) { attend<C, kResumes>(arguments, index); });
+}
+
 }  // namespace
 
 bool supports(const AttentionShape& shape) {
@@ -174,10 +181,12 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
   return with_element_type(arguments.shape.type, [&](auto element) {
     return with_head_dims(arguments.shape, [&](auto dims) {
       using C = Config<decltype(element), decltype(dims)>;
-      const dim3 grid(arguments.work.max_items, arguments.shape.num_heads);
       const bool resumes = !arguments.is_first && !arguments.is_final;
-      return launch(resumes ? attention_forward<C, true> : attention_forward<C, false>, grid,
-                    C::kThreads, C::kSharedBytes, stream, arguments);
+      return with_turns(arguments.work, arguments.shape.num_heads, [&](dim3 grid, auto turns) {
+        return launch(
+            resumes ? attention_forward<C, true, turns> : attention_forward<C, false, turns>, grid,
+            C::kThreads, C::kSharedBytes, stream, arguments);
+      });
     });
   });
 }

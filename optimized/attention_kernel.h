@@ -76,6 +76,8 @@ struct BackwardArguments {
   ScoreOptions options;
   bool is_first = false;  // dk and dv are zeros: they may be written instead of added to
   bool is_final = false;  // dk, dv and, where deterministic, dq are written in shape.type
+  // Likewise, and so is dq, by the one item of keys that each query meets; deterministic then.
+  bool is_alone = false;
 };
 
 struct KernelFamily {
@@ -90,6 +92,8 @@ struct KernelFamily {
   bool final_results = false;  // whether it knows `is_final`
   bool tiled_results = false;  // whether it knows `out_in_tiles`, and prefers it
 };
+
+int processors_of_device();  // the current one's
 
 std::span<const KernelFamily> kernel_families();  // the preferred one first
 

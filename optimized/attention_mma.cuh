@@ -176,10 +176,37 @@ __device__ inline void hide_unseen(Accumulator (&scores)[M][N], const WorkList& 
     }
 }
 
-// Whether a block of threads has work: launches are as large as a list may become. Both are loaded
-// before either is looked at.
-__device__ inline bool is_item(const WorkList& work, const WorkItem& item) {
-  return (blockIdx.x < *work.num_items) & (item.begin < item.end);
+// Whether there is such an item: a launch may have a block for each that a list has room for. Both
+// are loaded before either is looked at.
+__device__ inline bool is_item(const WorkList& work, const WorkItem& item, int index) {
+  return (index < *work.num_items) & (item.begin < item.end);
+}
+
+// Who does which item of a list: a block of threads has one, or goes on with every so-many-th. The
+// latter is compiled apart: it takes registers from the loop over keys.
+enum class Turns { one, many };
+
+// visit(index of an item) for those of this block of threads, for head blockIdx.y.
+template <Turns turns, typename Visit>
+__device__ __forceinline__ void for_each_item(const WorkList& work, Visit visit) {
+  if constexpr (turns == Turns::one) {
+    visit(static_cast<int>(blockIdx.x));
+  } else {
+    for (int index = blockIdx.x; index < *work.num_items; index += gridDim.x) {
+      visit(index);
+      wait_for_copies();  // of an item that meets nothing
+      __syncthreads();    // shared memory is used up
+    }
+  }
+}
+
+// Calls launch(grid, constant of Turns): blocks of threads for a list and each head.
+template <typename Launch>
+cudaError_t with_turns(const WorkList& work, int heads, Launch launch) {
+  const int blocks = blocks_of_list(work, heads, processors_of_device());
+  const dim3 grid(blocks, heads);
+  if (blocks == work.max_items) return launch(grid, std::integral_constant<Turns, Turns::one>());
+  return launch(grid, std::integral_constant<Turns, Turns::many>());
 }
 
 template <typename Kernel, typename Arguments>

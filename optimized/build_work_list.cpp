@@ -103,6 +103,13 @@ HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, 
 
 }  // namespace
 
+bool one_item_a_sequence(const HostWorkList& list) {
+  std::set<int> sequences;
+  for (const WorkItem& item : list.items)
+    if (!sequences.insert(item.own.seq).second) return false;
+  return true;
+}
+
 HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& ranks,
                          int rows_of_item) {
   return build(problem, ranks, rows_of_item, Side::query);

@@ -37,4 +37,7 @@ HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& r
 HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ranks,
                        int rows_of_item);
 
+// Whether no two items are of one sequence: of key items, each query then meets one at most.
+bool one_item_a_sequence(const HostWorkList& list);
+
 }  // namespace ringside

@@ -32,6 +32,21 @@ class DeviceMemory {
   void* data_ = nullptr;
 };
 
+// A stream of its own, which neither waits for the work of others nor is waited for.
+class PrivateStream {
+ public:
+  PrivateStream() { RINGSIDE_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  PrivateStream(const PrivateStream&) = delete;
+  PrivateStream& operator=(const PrivateStream&) = delete;
+  ~PrivateStream() { static_cast<void>(cudaStreamDestroy(stream_)); }
+
+  operator cudaStream_t() const { return stream_; }
+  void wait() const { RINGSIDE_CUDA(cudaStreamSynchronize(stream_)); }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
 // Sizes first, addresses later: what take() returns is an offset into one allocation.
 class Arena {
  public:
@@ -74,13 +89,20 @@ class DeviceTables {
   // at() is then good for it.
   void allocate() {
     reserved_ = DeviceMemory(reserved_arena_.bytes());
-    RINGSIDE_CUDA(cudaMemset(reserved_.data(), 0, static_cast<size_t>(reserved_arena_.bytes())));
-    RINGSIDE_CUDA(cudaStreamSynchronize(nullptr));
+    const PrivateStream stream;
+    RINGSIDE_CUDA(
+        cudaMemsetAsync(reserved_.data(), 0, static_cast<size_t>(reserved_arena_.bytes()), stream));
+    stream.wait();
   }
 
+  // When it returns, every stream finds the rows: cudaMemcpy alone returns once pageable memory has
+  // been read, and a stream that does not wait for the default one may be early.
   void upload() {
     device_ = DeviceMemory(static_cast<int64_t>(host_.size()));
-    RINGSIDE_CUDA(cudaMemcpy(device_.data(), host_.data(), host_.size(), cudaMemcpyHostToDevice));
+    const PrivateStream stream;
+    RINGSIDE_CUDA(cudaMemcpyAsync(device_.data(), host_.data(), host_.size(),
+                                  cudaMemcpyHostToDevice, stream));
+    stream.wait();
     host_ = {};
   }
 

@@ -100,7 +100,8 @@ void CudaProgram::Parts::place_buffers_in_place() {
   forward.lse = place_each(forward.arena, tables.q, f32);
   backward.lse = place_each(backward.arena, tables.q, f32);
   backward.delta = place_each(backward.arena, tables.q, f32);
-  backward.dq = place_each(backward.arena, tables.q, shape.head_dim_qk * f32);
+  if (!keys_in_one_item())
+    backward.dq = place_each(backward.arena, tables.q, shape.head_dim_qk * f32);
 }
 
 CudaProgram::CudaProgram(const Plan& plan, const ProgramOptions& options)

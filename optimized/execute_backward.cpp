@@ -19,8 +19,8 @@ class Backward {
   void bring_home() const {
     move::shard(q_rows_, call_.q, run_.at(p.q[0]), c.shape.type, stream_);
     move::shard(q_rows_, call_.dout, run_.at(p.dout[0]), c.shape.type, stream_);
-    move::shard(q_rows_, call_.lse, run_.at(p.lse[0]), ElementType::float32, stream_);
-    move::delta(q_rows_, call_.dout, call_.out, run_.floats(p.delta[0]), stream_);
+    move::shard_softmax(q_rows_, call_.dout, call_.out, call_.lse,
+                        {run_.floats(p.delta[0]), run_.floats(p.lse[0])}, stream_);
     move::shard(kv_rows_, call_.k, run_.at(p.k[0]), c.shape.type, stream_);
     move::shard(kv_rows_, call_.v, run_.at(p.v[0]), c.shape.type, stream_);
     if (call_.sinks != nullptr)
@@ -66,9 +66,9 @@ class Backward {
   void send_home() {
     exchange_back(0, 0);
     add_late_key_gradients();
-    move::unshard(q_rows_, run_.floats(p.dq[0]), call_.dq, 0, stream_);
-    move::unshard(kv_rows_, run_.floats(p.dk[0]), call_.dk, 0, stream_);
-    move::unshard(kv_rows_, run_.floats(p.dv[0]), call_.dv, 0, stream_);
+    move::unshard(q_rows_, run_.floats(p.dq[0]), call_.dq, stream_);
+    move::unshard(kv_rows_, run_.floats(p.dk[0]), call_.dk, stream_);
+    move::unshard(kv_rows_, run_.floats(p.dv[0]), call_.dv, stream_);
   }
 
  private:

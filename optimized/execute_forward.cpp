@@ -63,8 +63,8 @@ class Forward {
     if (call_.sinks != nullptr)
       move::merge_sinks(q_rows_, {call_.sinks, t.problem.num_heads}, results(0), v, c.out_in_tiles,
                         stream_);
-    move::unshard(q_rows_, run_.floats(p.out[0]), call_.out, 0, stream_, c.out_in_tiles);
-    move::unshard(q_rows_, run_.floats(p.lse[0]), call_.lse, -INFINITY, stream_);
+    move::unshard(q_rows_, run_.floats(p.out[0]), call_.out, stream_, c.out_in_tiles);
+    move::unshard_lse(q_rows_, run_.floats(p.lse[0]), call_.lse, stream_);
     if (call_.max_logit != nullptr)
       move::finish_max_logit(call_.max_logit, t.problem.num_heads, stream_);
   }

@@ -1,8 +1,6 @@
 // One rank that owns every row in order: kernels work on the caller's arrays, and rows that they do
-// not write are zeroed apart. Only lse, delta and, unless dq is deterministic, its sums pass
-// through the workspace.
-#include <cmath>
-
+// not write are zeroed apart. Only lse, delta and, where several items of keys add to dq, its sums
+// pass through the workspace.
 #include "optimized/execute_parts.h"
 
 namespace ringside {
@@ -23,6 +21,18 @@ void check_aligned(const move::GlobalArray& x, const char* name) {
           name, " has rows or heads that do not begin at multiples of 16 bytes. Copy it");
 }
 
+// Rows of dk, dv and, if given, dq.
+void clear_unseen(const ProgramTables& tables, const BackwardCall& call,
+                  const move::GlobalArray* dq, cudaStream_t stream) {
+  if (tables.every_row_is_seen) return;
+  const UnseenRows unseen = tables.unseen_rows();
+  const int rows_k = tables.row_map(tables.kv_rows).home_of_global.size;
+  move::clear_unseen_keys(unseen, call.dk, call.dv, rows_k, stream);
+  if (dq == nullptr) return;
+  const int rows_q = tables.row_map(tables.q_rows).home_of_global.size;
+  move::clear_unseen_queries(unseen, *dq, rows_q, stream);
+}
+
 }  // namespace
 
 void CudaProgram::Parts::forward_in_place(const ForwardCall& call, cudaStream_t stream) const {
@@ -32,7 +42,6 @@ void CudaProgram::Parts::forward_in_place(const ForwardCall& call, cudaStream_t 
   const Run run(tables, options, call.workspace, forward.arena.bytes(), stream);
   const RankStack &q = tables.q[0].stack, &kv = tables.kv[0].stack;
   float* lse = run.floats(forward.lse[0]);
-  move::fill(lse, q.cells, -INFINITY, stream);
   if (call.max_logit != nullptr)
     move::start_max_logit(call.max_logit, tables.problem.num_heads, stream);
   for (const Launch& launch : tables.steps[0].launches)
@@ -50,9 +59,10 @@ void CudaProgram::Parts::forward_in_place(const ForwardCall& call, cudaStream_t 
   if (call.max_logit != nullptr)
     move::finish_max_logit(call.max_logit, tables.problem.num_heads, stream);
   const move::RowMap rows = tables.row_map(tables.q_rows);
-  move::clear_unseen(tables.unseen_rows(), move::RowsOf::queries, call.out,
-                     rows.home_of_global.size, stream);
-  move::unshard(rows, lse, call.lse, -INFINITY, stream);
+  if (tables.every_row_is_seen)
+    move::unshard_lse(rows, lse, call.lse, stream);
+  else
+    move::unshard_lse(rows, tables.unseen_rows(), lse, call.lse, call.out, stream);
 }
 
 void CudaProgram::Parts::backward_in_place(const BackwardCall& call, cudaStream_t stream) const {
@@ -64,16 +74,18 @@ void CudaProgram::Parts::backward_in_place(const BackwardCall& call, cudaStream_
   const RankStack &q = tables.q[0].stack, &kv = tables.kv[0].stack;
   const move::RowMap q_rows = tables.row_map(tables.q_rows);
   float *lse = run.floats(backward.lse[0]), *delta = run.floats(backward.delta[0]);
-  move::shard(q_rows, call.lse, lse, ElementType::float32, stream);
-  move::delta(q_rows, call.dout, call.out, delta, stream);
+  move::shard_softmax(q_rows, call.dout, call.out, call.lse, {delta, lse}, stream);
 
   const int64_t width = int64_t{shape.head_dim_qk} * tables.problem.num_heads;
+  const auto& launches = tables.steps[0].launches;
+  const bool alone = keys_in_one_item();
+  const bool summed = !call.deterministic && !alone;  // dq, in float32
   DeviceMatrix dq = as_home(call.dq, q);
-  if (!call.deterministic) {  // summed in float32
+  if (summed) {
     run.zero(backward.dq[0], q.cells * shape.head_dim_qk * int64_t{sizeof(float)});
     dq = {run.at(backward.dq[0]), width, shape.head_dim_qk};
   }
-  for (const Launch& launch : tables.steps[0].launches)
+  for (const Launch& launch : launches)
     RINGSIDE_CUDA(family.backward({.shape = shape_of(launch),
                                    .q = as_home(call.q, q),
                                    .k = as_home(call.k, kv),
@@ -86,18 +98,13 @@ void CudaProgram::Parts::backward_in_place(const BackwardCall& call, cudaStream_
                                    .dv = as_home(call.dv, kv),
                                    .queries = tables.work_list(launch.backward_queries),
                                    .keys = tables.work_list(launch.backward_keys),
-                                   .deterministic = call.deterministic,
+                                   .deterministic = call.deterministic && !alone,
                                    .options = call.options,
-                                   .is_final = true},
+                                   .is_final = true,
+                                   .is_alone = alone},
                                   stream));
-  const UnseenRows unseen = tables.unseen_rows();
-  const int rows_k = tables.row_map(tables.kv_rows).home_of_global.size;
-  move::clear_unseen(unseen, move::RowsOf::keys, call.dk, rows_k, stream);
-  move::clear_unseen(unseen, move::RowsOf::keys, call.dv, rows_k, stream);
-  if (call.deterministic)
-    move::clear_unseen(unseen, move::RowsOf::queries, call.dq, q_rows.home_of_global.size, stream);
-  else
-    move::unshard(q_rows, run.floats(backward.dq[0]), call.dq, 0, stream);
+  if (summed) move::unshard(q_rows, run.floats(backward.dq[0]), call.dq, stream);
+  clear_unseen(tables, call, summed ? nullptr : &call.dq, stream);
 }
 
 }  // namespace ringside

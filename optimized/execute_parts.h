@@ -1,6 +1,7 @@
 // What forward() and backward() of a CudaProgram share: where buffers lie, and one call's moves.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -40,6 +41,11 @@ struct CudaProgram::Parts {
 
   void forward_in_place(const ForwardCall& call, cudaStream_t stream) const;
   void backward_in_place(const BackwardCall& call, cudaStream_t stream) const;
+
+  // Whether each query meets one item of keys, so that nothing is summed up in dq.
+  bool keys_in_one_item() const {
+    return std::ranges::all_of(tables.steps[0].launches, &Launch::keys_in_one_item);
+  }
 
   int64_t cells_of_results(const RankStack& stack) const {
     return out_in_tiles ? rows_of_tiles(stack.matrices[0].rows) * stack.matrices[0].heads.size()

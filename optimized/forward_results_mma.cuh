@@ -103,7 +103,7 @@ __device__ void finish(const ForwardArguments& arguments, const LaneRows<C>& row
     const bool saw = rows.has(i) && sum != 0;
     factor[i] = saw ? __fdividef(1, sum) : 0;
     writes[i] = arguments.is_final ? rows.has(i) : saw;
-    if (saw && threadIdx.x % 4 == 0) lse_of_first[8 * i * shape.num_heads] = lse;
+    if (writes[i] && threadIdx.x % 4 == 0) lse_of_first[8 * i * shape.num_heads] = lse;
   }
   const auto result = [&](int i, int n) -> float2 {
     const float* two = output[i / 2][n] + i % 2 * 2;

@@ -1,7 +1,15 @@
 // The table of kernel families: a new one is its files, and a line here.
 #include "optimized/attention_kernel.h"
+#include "optimized/cuda_error.h"
 
 namespace ringside {
+
+int processors_of_device() {
+  int device = 0, processors = 0;
+  RINGSIDE_CUDA(cudaGetDevice(&device));
+  RINGSIDE_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  return processors;
+}
 
 std::span<const KernelFamily> kernel_families() {
   static const KernelFamily kTable[] = {

@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
+
 #include "optimized/cuda_error.h"
 #include "optimized/move.h"
 
@@ -35,9 +37,27 @@ void with_type(ElementType type, Run run) {
   }
 }
 
-__device__ inline float sum_of_warp(float x) {
-  for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(0xffffffff, x, lanes);
-  return x;
+// N neighbouring elements of a row of a head, moved as one.
+template <typename T, int N>
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
+  T of[N];
+};
+
+template <int N, typename From, typename To>
+__device__ inline void move_pack(const From* from, To* to) {
+  const auto x = *reinterpret_cast<const Pack<From, N>*>(from);
+  Pack<To, N> y;
+#pragma unroll
+  for (int i = 0; i < N; ++i) assign(y.of[i], to_float(x.of[i]));
+  *reinterpret_cast<Pack<To, N>*>(to) = y;
+}
+
+// Whether packs of n elements are aligned in a global array.
+inline bool takes_packs(const GlobalArray& x, int n) {
+  const int64_t bytes = std::min(16, n * bytes_of(x.type)), element = bytes_of(x.type);
+  return x.dim % n == 0 && x.columns_at_home() % n == 0 &&
+         reinterpret_cast<uintptr_t>(x.matrix.data) % bytes == 0 &&
+         x.matrix.row_stride * element % bytes == 0 && x.matrix.head_stride * element % bytes == 0;
 }
 
 // visit(row, head) for the cells of one warp.

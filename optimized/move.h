@@ -40,14 +40,23 @@ struct RowMap {
 // Tokens come home; padding stays behind.
 void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
            cudaStream_t stream);
-// Writes every row of the global array: `of_nobody` where no rank owns it. `in_tiles`: home lies as
+// Writes every row of the global array: zeros where no rank owns it. `in_tiles`: home lies as
 // tiled_rows.h says.
-void unshard(const RowMap& map, const float* from, const GlobalArray& to, float of_nobody,
-             cudaStream_t stream, bool in_tiles = false);
+void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
+             bool in_tiles = false);
 
-// delta = dout . out for every token and head of home buffers.
-void delta(const RowMap& map, const GlobalArray& dout, const GlobalArray& out, float* to,
-           cudaStream_t stream);
+// What backward kernels need of every token and head, in home buffers: delta = dout . out, and lse.
+struct OfSoftmax {
+  float *delta = nullptr, *lse = nullptr;  // [rows, heads]
+};
+void shard_softmax(const RowMap& map, const GlobalArray& dout, const GlobalArray& out,
+                   const GlobalArray& lse, const OfSoftmax& to, cudaStream_t stream);
+
+// Writes every row of the caller's lse: -inf where no rank owns it.
+void unshard_lse(const RowMap& map, const float* from, const GlobalArray& lse, cudaStream_t stream);
+// Likewise, and rows that no kernel writes become -inf in lse, 0 in out.
+void unshard_lse(const RowMap& map, const UnseenRows& unseen, const float* from,
+                 const GlobalArray& lse, const GlobalArray& out, cudaStream_t stream);
 
 void copy(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
           cudaStream_t stream);
@@ -59,10 +68,11 @@ struct Results {  // partial results (partial.h), a cell each
 void merge(Span<CellBlock> blocks, const Results& from, const Results& to, int dim,
            cudaStream_t stream);
 
-// Zeroes the rows that no attention kernel writes.
-enum class RowsOf : int8_t { queries, keys };
-void clear_unseen(const UnseenRows& unseen, RowsOf which, const GlobalArray& x, int rows,
-                  cudaStream_t stream);
+// Zeroes the rows that no attention kernel writes: of dq, or of dk and dv.
+void clear_unseen_queries(const UnseenRows& unseen, const GlobalArray& dq, int rows,
+                          cudaStream_t stream);
+void clear_unseen_keys(const UnseenRows& unseen, const GlobalArray& dk, const GlobalArray& dv,
+                       int rows, cudaStream_t stream);
 
 void fill(float* x, int64_t size, float value, cudaStream_t stream);
 

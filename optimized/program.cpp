@@ -19,6 +19,7 @@ ProgramTables::ProgramTables(const Plan& plan, const ItemRows& rows, int gap)
   start(plan, gap);
   const HostRowMap of_q = home_rows(plan, Operand::q, q[0].stack);
   const HostRowMap of_kv = home_rows(plan, Operand::kv, kv[0].stack);
+  every_row_is_seen = every_row_sees_itself(problem.layout_q, problem.layout_k);
   rows_stay = plan.cp_size() == 1 && in_order(of_q, gap) && in_order(of_kv, gap);
   q_rows = add(of_q);
   kv_rows = add(of_kv);
@@ -72,7 +73,8 @@ Launch ProgramTables::launch_of(const RanksOfLaunch& ranks) const {
           kv.back().stack.matrices[ranks.k_matrix].heads,
           {},
           {},
-          {}};
+          {},
+          false};
 }
 
 void ProgramTables::add_launches(const Plan& plan, int step, const ItemRows& rows) {
@@ -84,7 +86,9 @@ void ProgramTables::add_launches(const Plan& plan, int step, const ItemRows& row
     Launch launch = launch_of(of_launch);
     launch.forward = add(query_items(problem, tiles, rows.forward));
     launch.backward_queries = add(query_items(problem, tiles, rows.backward_queries));
-    launch.backward_keys = add(key_items(problem, tiles, rows.backward_keys));
+    const HostWorkList keys = key_items(problem, tiles, rows.backward_keys);
+    launch.backward_keys = add(keys);
+    launch.keys_in_one_item = one_item_a_sequence(keys);
     steps.back().launches.push_back(launch);
   }
 }
@@ -106,8 +110,12 @@ UnseenRows ProgramTables::unseen_rows() const {
 }
 
 WorkList ProgramTables::work_list(const WorkTable& table) const {
-  return {device.at(table.items), device.at(table.partners), device.at(table.num_items),
-          table.items.size, problem.mask};
+  return {device.at(table.items),
+          device.at(table.partners),
+          device.at(table.num_items),
+          table.items.size,
+          problem.mask,
+          lengths.num_lists == 0};
 }
 
 }  // namespace ringside

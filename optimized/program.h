@@ -32,6 +32,7 @@ struct Launch {
   int q_matrix = 0, k_matrix = 0;
   Range q_heads, kv_heads;
   WorkTable forward, backward_queries, backward_keys;
+  bool keys_in_one_item = false;  // those that a query sees, as far as the host knows
 };
 
 struct StepTables {
@@ -55,7 +56,8 @@ struct ProgramTables {
   std::vector<StepTables> steps;
   RowTables q_rows, kv_rows;
   TableOf<int32_t> cu_seqlens_q, cu_seqlens_k, cu_seqlens_q_padded, cu_seqlens_k_padded;
-  bool rows_stay = false;  // one rank owns every row, in order: nothing needs to move
+  bool rows_stay = false;          // one rank owns every row, in order: nothing needs to move
+  bool every_row_is_seen = false;  // as far as the host knows
   DeviceTables device;
   LengthTables lengths;  // what set_lengths fills; of a fixed plan, nothing
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "optimized/work_list.h"
+#include "reference/packed_layout.h"
 
 namespace ringside {
 
@@ -50,5 +51,11 @@ struct UnseenRows {
     return in_sequence.seeing_queries(queries, own, 0, 1).size() == 0;
   }
 };
+
+// Whether there are none, whatever the mask: no padding, and each query stands at a key of its own.
+inline bool every_row_sees_itself(const PackedLayout& q, const PackedLayout& k) {
+  return q.cu_seqlens() == k.cu_seqlens() && q.cu_seqlens() == q.cu_seqlens_padded() &&
+         k.cu_seqlens() == k.cu_seqlens_padded();
+}
 
 }  // namespace ringside

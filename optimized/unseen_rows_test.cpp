@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "reference/test_random_case.h"
 
 namespace ringside {
@@ -12,8 +15,11 @@ using testing::Random;
 
 TEST(UnseenRows, AreThoseOfNoVisiblePair) {
   Random random(1);
+  int without = 0;
   for (int number = 0; number < 20'000; ++number) {
-    const Problem p = testing::random_problem(random);
+    Problem p = testing::random_problem(random);
+    if (random.integer(0, 3) == 0) p.layout_q = PackedLayout(p.layout_q.cu_seqlens());
+    if (random.coin()) p.layout_k = p.layout_q;
     const auto rows = [](const PackedLayout& x) {
       return RowsOfLayout{x.cu_seqlens().data(), x.cu_seqlens_padded().data(), x.batch()};
     };
@@ -24,6 +30,14 @@ TEST(UnseenRows, AreThoseOfNoVisiblePair) {
         for (int j = 0; j < p.layout_k.len(s); ++j)
           if (p.mask.allows(i, j, p.layout_q.len(s), p.layout_k.len(s)))
             q[p.layout_q.row_begin(s) + i] = k[p.layout_k.row_begin(s) + j] = false;
+    const auto hidden = [](const std::vector<bool>& unseen_rows, int of_layout) {
+      return std::count(unseen_rows.begin(), unseen_rows.begin() + of_layout, true);
+    };
+    if (every_row_sees_itself(p.layout_q, p.layout_k)) {
+      ++without;
+      ASSERT_EQ(hidden(q, p.layout_q.num_rows()) + hidden(k, p.layout_k.num_rows()), 0)
+          << "case " << number;
+    }
     for (size_t row = 0; row < q.size(); ++row)
       ASSERT_EQ(q[row], unseen.query(static_cast<int>(row)))
           << "query row " << row << ", case " << number;
@@ -31,6 +45,7 @@ TEST(UnseenRows, AreThoseOfNoVisiblePair) {
       ASSERT_EQ(k[row], unseen.key(static_cast<int>(row)))
           << "key row " << row << ", case " << number;
   }
+  EXPECT_GE(without, 1'000);
 }
 
 }  // namespace

@@ -37,9 +37,20 @@ struct WorkList {  // device (or host) memory
   const WorkItem* items = nullptr;
   const Segment* partners = nullptr;
   const int32_t* num_items = nullptr;  // read by the kernel: the host need not know it
-  int max_items = 0;                   // capacity: the launch size
+  int max_items = 0;                   // capacity
   Mask mask;
+  bool is_full = true;  // it holds max_items, as lists made on the host do
 };
+
+// Blocks of threads that a list gets for each head. One an item, where the host knows their number;
+// else, for all heads together, no more than take a few turns on the device's processors, each of
+// which goes on with further items: room costs nothing.
+inline int blocks_of_list(const WorkList& work, int heads, int processors) {
+  constexpr int kBlocksOfProcessor = 16;  // two at a time: eight turns even out
+  if (work.is_full || heads == 0) return work.max_items;
+  const int64_t most = (int64_t{kBlocksOfProcessor} * processors + heads - 1) / heads;
+  return static_cast<int>(work.max_items < most ? work.max_items : most);
+}
 
 struct SequenceMask {  // a mask with the lengths of one sequence filled in
   Mask mask;

@@ -55,6 +55,32 @@ void expect_same(Interval want, Interval got, int number) {
   }
 }
 
+// A list made on the host has a block an item; one with room, few turns of the processors.
+TEST(WorkList, RoomForItemsIsNotLaunched) {
+  WorkList work;
+  work.max_items = 135'000 / 16;
+  EXPECT_EQ(blocks_of_list(work, 16, 132), work.max_items);
+  work.is_full = false;
+  const int blocks = blocks_of_list(work, 16, 132) * 16;
+  EXPECT_GE(blocks, 2 * 132);
+  EXPECT_LE(blocks, 16 * 132 + 16);
+  EXPECT_EQ(blocks_of_list(work, 1'000'000, 132), 1);
+  work.max_items = 3;
+  EXPECT_EQ(blocks_of_list(work, 16, 132), 3);
+  work.max_items = 0;
+  EXPECT_EQ(blocks_of_list(work, 16, 132), 0);
+}
+
+TEST(WorkList, KnowsWhetherEachQueryMeetsOneItemOfKeys) {
+  for (const auto& [length, alone] : {std::pair{128, true}, {129, false}}) {
+    const PackedLayout layout(std::vector<int32_t>{0, 5, 5, 5 + length, 6 + length});
+    const Problem problem{layout, layout, Mask::causal()};
+    const Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});
+    const std::vector<RankTiles> tiles{{&plan.tiles(plan.steps_of_rank[0][0]), 0, 0}};
+    EXPECT_EQ(one_item_a_sequence(key_items(problem, tiles, 128)), alone) << length;
+  }
+}
+
 TEST(WorkList, VisibleKeysAreTheHullOfWhatIsSeen) {
   Random random(1);
   for (int number = 0; number < kCases; ++number) {

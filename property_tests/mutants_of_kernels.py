@@ -15,6 +15,7 @@ TILE = "optimized/shared_tile.h"
 WALK = "optimized/block_walk.h"
 MOVE = "optimized/move.cu"
 HOME = "optimized/move_home.cu"
+SOFTMAX_MOVES = "optimized/move_softmax.cu"
 FORWARD = "optimized/execute_forward.cpp"
 BACKWARD = "optimized/execute_backward.cpp"
 PARTS = "optimized/execute_parts.h"
@@ -281,9 +282,33 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "delta is that of the first row of a block",
-        HOME,
-        "if (threadIdx.x % kLanes == 0) to[(int64_t{first} + row) * out.heads + head] = sum;",
-        "if (threadIdx.x % kLanes == 0) to[int64_t{first} * out.heads + head] = sum;",
+        SOFTMAX_MOVES,
+        "const int64_t at = int64_t{cell.row} * heads + cell.head;",
+        "const int64_t at = int64_t{first} * heads + cell.head;",
+    ),
+    Mutant(
+        "delta leaves out what a thread reads after its first pack",
+        SOFTMAX_MOVES,
+        "d < out.dim; d += Team * N) {",
+        "d < Team * N; d += Team * N) {",
+    ),
+    Mutant(
+        "in place: lse of rows that see nothing is what lay there",
+        SOFTMAX_MOVES,
+        "row != kNobody && (hidden >> lane & 1) == 0;",
+        "row != kNobody;",
+    ),
+    Mutant(
+        "mma: a block of threads leaves out the items after its first",
+        MMA,
+        "index < *work.num_items; index += gridDim.x) {",
+        "index < min(*work.num_items, int(gridDim.x)); index += gridDim.x) {",
+    ),
+    Mutant(
+        "float32: a block of threads leaves out the items after its first",
+        F32,
+        "at < count; at += gridDim.x) {",
+        "at < min(count, int64_t{gridDim.x}); at += gridDim.x) {",
     ),
     Mutant(
         "rows of nobody keep what lay there",
@@ -308,6 +333,18 @@ MUTANTS_OF_KERNELS = [
         IN_PLACE,
         "const int64_t gap = home.of_rank[0].row *",
         "const int64_t gap = 0 * home.of_rank[0].row *",
+    ),
+    Mutant(
+        "in place: dq of short documents is added to what lay there",
+        MMA_BACKWARD,
+        "kAlone ? Put::store_final : Put::add",
+        "Put::add",
+    ),
+    Mutant(
+        "in place: dq of documents of several items of keys is that of one of them",
+        "optimized/build_work_list.cpp",
+        "if (!sequences.insert(item.own.seq).second) return false;",
+        "sequences.insert(item.own.seq);",
     ),
     Mutant(
         "in place: dq is not emptied before it is summed",

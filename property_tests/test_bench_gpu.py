@@ -29,7 +29,9 @@ def small_packs(monkeypatch):
 
 def test_every_pack_is_full_and_the_long_tail_has_one():
     totals = {name: sum(lengths) for name, lengths in cases.PACKS.items()}
-    assert totals == {"long tail 32k": 2**15, "2k x16": 2**15, "16k x2": 2**15, "4k x16": 2**16}
+    small = {"1k x4": 2**12, "128 x256": 2**15, "64k in 4,096": 2**16, "64k in 65,536": 2**16}
+    large = {"long tail 32k": 2**15, "2k x16": 2**15, "16k x2": 2**15, "4k x16": 2**16}
+    assert totals == small | large
     tail = sorted(cases.PACKS["long tail 32k"])
     assert tail[0] >= 1 and tail[-1] >= 8 * tail[len(tail) // 2] and len(tail) == 21
 
@@ -42,6 +44,10 @@ def test_the_cases_are_those_to_be_measured():
         assert {f"{shape} 16k x2 window 1,024", f"{shape} 16k x2 chunk 8,192"} <= every
     for shape in ("d192/128 h16", "d256 h8", "d128 h64/8"):
         assert f"{shape} long tail 32k causal" in every
+    assert {"d128 h4 1k x4 causal", "d128 h16 128 x256 causal"} <= every
+    on_device = list(cases.length_cases())
+    assert {len(case.lengths) for case, _ in on_device} == {16, 4_096, 65_536}
+    assert {room for case, room in on_device if len(case.lengths) == 16} == {4_096, 65_536}
     assert set(map(str, cases.attention_cases(quick=True))) <= every
     assert len(cases.plan_groups(quick=False)) == 3 * len(rs.PARTITIONS)
 
@@ -87,6 +93,16 @@ def test_rates_and_ratios_of_a_line():
     assert [goal.at_least for goal in line.goals] == [0.8, 0.8]
     fixed = cases.attention_line(CAUSAL, "backward, deterministic", "f", ours, peer=peer)
     assert fixed.numbers == line.numbers and not fixed.goals
+
+
+def test_whole_calls_come_first_and_small_ones_are_held_to_the_peers_rate():
+    ours, peer = Times(call=1.0, kernels=1.0), Times(call=0.95, kernels=0.95)
+    for case in (CAUSAL, *cases.small_cases()):
+        for work in ("forward", "backward"):
+            line = cases.attention_line(case, work, "f", ours, peer=peer)
+            assert [goal.name for goal in line.goals] == ["call / FA2", "kernels / FA2"]
+            assert [goal.met for goal in line.goals] == [case is CAUSAL, True]
+            assert list(line.numbers)[:2] == ["call_ms", "call_tflops"]
 
 
 def test_a_window_is_measured_by_the_pair():
@@ -194,6 +210,8 @@ def test_rows_are_held_to_the_devices_own_copy_and_metadata_to_ten_microseconds(
     assert not missed(sequences=4_096, heads=1, ratio_to_copy=0.81)
     assert missed(sequences=4_096, heads=1, ratio_to_copy=0.79)
     assert not missed(case="add rows", sequences=16, heads=16, ratio_to_copy=0.81)
+    assert not missed(case="delta", sequences=65_536, heads=16, ratio_to_copy=0.81)
+    assert missed(case="delta", sequences=65_536, heads=16, ratio_to_copy=0.79)
     assert missed(sequences=4_096, heads=0, milliseconds=0.0101)
     assert not missed(sequences=4_096, heads=0, milliseconds=0.0099)
     assert not missed(sequences=65_536, heads=0, milliseconds=0.5)

@@ -68,6 +68,15 @@ def test_ours_and_the_peer_take_turns_forward_first(monkeypatch):
     assert window[0].numbers["kernels_rate_over_causal"] == pytest.approx(rate)
 
 
+def test_a_plan_that_learns_its_lengths_on_the_device_has_lines_of_its_own(monkeypatch):
+    plans = []
+    section = play(monkeypatch, lambda plan: plans.append(plan) or Played(2.0), lambda: Played(3.0))
+    lines = list(section.run(CAUSAL, None, room=64))
+    assert plans == [64] and {line.section for line in lines} == {"lengths"}
+    assert {line.numbers["sequences"] for line in lines} == {64}
+    assert lines[0].numbers["call_over_peer"] == pytest.approx(1.5)
+
+
 def test_a_wrong_result_is_a_fault_and_no_number(monkeypatch):
     wrong = "dk of row 7 is off"
     section = play(monkeypatch, lambda plan: Played(2.0, wrong), lambda: Played(3.0))
@@ -142,7 +151,7 @@ LINES = [
 def test_tables_say_what_was_measured_what_was_missed_and_what_is_wrong(capsys):
     _report.gpu_benchmarks(LINES, ["x: left out"], "The caption.")
     printed = re.sub(r"\s+", " ", capsys.readouterr().out)
-    for part in ("d128 h16 16k x2 causal", "733 0.67 550 1.25", "1.10 1.10 4.00 2.00 ok", "3900"):
+    for part in ("d128 h16 16k x2 causal", "550 1.25 733 0.67", "4.00 2.00 1.10 1.10 ok", "3900"):
         assert part in printed
     assert "missed: kernels / FA2 >= 0.9" in printed and "WRONG: called a" in printed
     assert "2 of 3 goals met. The caption." in printed and "x: left out" in printed

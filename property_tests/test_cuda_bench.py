@@ -2,6 +2,8 @@
 
 import csv
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -89,6 +91,27 @@ def test_a_kernel_that_computes_something_else_is_not_timed(monkeypatch):
     (task, *_) = _bench_gpu.tasks(["attention"], quick=True)
     (line,) = task.run()
     assert "out of row" in line.fault and not line.numbers
+
+
+FIRST = """
+import time, torch, ringside as rs
+from ringside.torch import varlen_attention
+x = torch.randn(4096, 4, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+plan = rs.plan(rs.PackedLayout.from_lengths([1024] * 4), cp_size=1, num_heads=4)
+loss = varlen_attention(x, x, x, plan).float().sum()
+torch.cuda.synchronize()
+begin = time.perf_counter()
+loss.backward()
+torch.cuda.synchronize()
+print(time.perf_counter() - begin)
+"""
+
+
+@needs_gpu
+def test_the_first_backward_pass_of_a_process_takes_no_seconds():
+    """Of a loss: given a gradient, torch imports sympy to compare shapes, for two seconds."""
+    run = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=True)
+    assert float(run.stdout) < 0.5
 
 
 @needs_gpu

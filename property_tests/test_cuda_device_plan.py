@@ -64,7 +64,7 @@ def with_more_rows(x, room):
     return torch.cat([x, nan])
 
 
-def same_as_the_plan(case, dtype, room, **more):
+def same_as_the_plan(case, dtype, room, *, deterministic=False, **more):
     """The same kernels on the same tiles: items differ in order only, rows of dq in none."""
     import torch
 
@@ -72,14 +72,19 @@ def same_as_the_plan(case, dtype, room, **more):
     options = {"softmax_scale": case.softmax_scale}
     plan = case.plan()
     out, lse = plan.attention(q, k, v, backend="cuda", **options)
-    grads = plan.attention_backward(dout, q, k, v, out, lse, backend="cuda", **options)
+    fixed = {"deterministic": deterministic}
+    grads = plan.attention_backward(dout, q, k, v, out, lse, backend="cuda", **fixed, **options)
     longer = [with_more_rows(x, room) for x in (q, k, v, dout)]
     ours = device_plan(case, room, **more)
     with canaries():
         our_out, our_lse = rs._cuda.attention(ours, *longer[:3], Options(**options), poison=True)
         named = dict(zip(("q", "k", "v", "dout"), longer, strict=True))
         our_grads = rs._cuda.attention_backward(
-            ours, named | {"out": our_out, "lse": our_lse}, Options(**options), poison=True
+            ours,
+            named | {"out": our_out, "lse": our_lse},
+            Options(**options),
+            poison=True,
+            **fixed,
         )
     ours.check()
     rows_q, rows_k = case.layout_q.num_rows, case.keys.num_rows
@@ -127,11 +132,31 @@ def test_blocks_that_see_nothing_and_blocks_that_nobody_sees_hold_zeros(dtype, c
     same_as_the_plan(blind_blocks(mask, cp_size), dtype, 8)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("sequences", [2_500, 65_536])  # chunks of which are summed apart
-def test_many_sequences(sequences):
+def test_many_sequences(sequences, dtype):
     lengths = np.random.default_rng(1).integers(0, 3, size=sequences).tolist()
     case = Case(rs.PackedLayout.from_lengths(lengths), cp_size=2, head_dim=8, head_dim_v=8)
-    same_as_the_plan(case, "float32", 0)
+    same_as_the_plan(case, dtype, 0)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("cp_size", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_blocks_of_threads_go_on_with_further_items(dtype, cp_size, deterministic, mask):
+    """More items than are launched at once, of all lengths; some of them meet nothing."""
+    rng = np.random.default_rng(2)
+    lengths = [
+        rng.choice([0, 1, 2, 63, 64, 65, 200], p=[0.1, 0.3, 0.3, 0.1, 0.1, 0.05, 0.05], size=1_200)
+        for _ in range(2)
+    ]
+    layouts = [rs.PackedLayout.from_lengths(x.tolist()) for x in lengths]
+    case = Case(
+        *layouts, mask=mask, cp_size=cp_size, num_heads=4, num_kv_heads=4, head_dim=64,
+        head_dim_v=64, seed=5,
+    )  # fmt: skip
+    same_as_the_plan(case, dtype, 40_000, deterministic=deterministic)
 
 
 @pytest.mark.parametrize("comm", rs.COMMS)

@@ -98,6 +98,82 @@ def test_without_a_host_the_missing_one_is_named(monkeypatch):
         _cuda_kinds.host_for(narrow)
 
 
+class FakeCupy(types.ModuleType):
+    """CuPy on two GPUs, device 0 current: what is made lies on the device that is current then."""
+
+    float32 = np.float32
+
+    def __init__(self):
+        super().__init__("cupy")
+        self.current, fake = [0], self
+
+        class Device:
+            def __init__(self, number):
+                self.id = number
+
+            def __enter__(self):
+                fake.current.append(self.id)
+
+            def __exit__(self, *_):
+                fake.current.pop()
+
+        class Array:
+            def __init__(self, value, device=None):
+                self.value = np.asarray(value)
+                self.device = Device(fake.current[-1] if device is None else device)
+                self.data = types.SimpleNamespace(ptr=4)  # aligned for nothing wide
+                self.dtype, self.shape, self.ndim = np.dtype("f2"), (3, 1, 8), self.value.ndim
+                self.strides, self.itemsize = (16, 16, 2), 2
+
+            def copy(self, order="C"):
+                return Array(self.value.copy(order))
+
+        self.ndarray, self.array_on = Array, lambda value, device: Array(value, device)
+        self.cuda = types.SimpleNamespace(
+            Device=Device,
+            get_current_stream=lambda: types.SimpleNamespace(ptr=100 + self.current[-1]),
+        )
+
+    def empty(self, shape, dtype):
+        return self.ndarray(np.zeros(shape))
+
+    def asarray(self, x, dtype):
+        return x if isinstance(x, self.ndarray) else self.ndarray(x)
+
+    def broadcast_to(self, x, shape):
+        return self.ndarray(np.broadcast_to(x.value, shape))
+
+    def ascontiguousarray(self, x):
+        return x
+
+
+def test_cupy_makes_everything_on_the_device_of_the_arrays(monkeypatch):
+    cupy = FakeCupy()
+    monkeypatch.setitem(_cuda.sys.modules, "cupy", cupy)
+    q, elsewhere = cupy.array_on(np.zeros((3, 1, 8)), 1), cupy.array_on(np.zeros(4), 0)
+    library = _cuda.library_of(q)
+    assert library.cupy is cupy and library.device(q) == 1
+    made = {
+        "empty": library.empty((5,), q, "uint8"),
+        "copy": library.ready(q),
+        "number": library.vector(0.5, q, 4),
+        "from elsewhere": library.vector(elsewhere, q, 4),
+    }
+    assert made["copy"] is not q
+    assert {name: x.device.id for name, x in made.items()} == dict.fromkeys(made, 1)
+    assert [library.stream(n) for n in (0, 1)] == [100, 101]
+    assert cupy.current == [0]
+
+
+def test_bare_objects_become_tensors_where_they_lie(monkeypatch):
+    core = types.SimpleNamespace(device_of=lambda pointer: {16: 1, 0: -1}[pointer])
+    monkeypatch.setattr(_cuda, "cuda_core", lambda: core)
+    host = types.SimpleNamespace(__name__="torch", as_tensor=lambda x, device: device)
+    for pointer, where in ((16, "cuda:1"), (0, "cuda")):
+        bare = types.SimpleNamespace(__cuda_array_interface__={"data": (pointer, False)})
+        assert _cuda_kinds.Lent(host).take(bare, "q") == where
+
+
 # --- with one
 
 

@@ -32,10 +32,11 @@ _CAPTION = (
     "Random normal data; rows of sampled documents and heads checked against float64 first, "
     "forward and backward. Medians of {repeats}, taking turns, caches filled with other data in "
     "between. TFLOP/s of visible pairs: 2 (d_qk + d_v) a pair forward, 2.5 times that backward. "
-    "call: ringside.torch.varlen_attention or torch.autograd.grad with a plan built before, by "
-    "CUDA events, all moves and conversions included. kernels: the attention kernels alone, by "
-    "the profiler; delta and conversions are among FlashAttention 2's and not among ours. FA2: "
-    "the times of torch.nn.attention.varlen.varlen_attn over ours."
+    "call: what a caller waits for, ringside.torch.varlen_attention or torch.autograd.grad with a "
+    "plan built before, by CUDA events, the host's time, all moves and conversions included. FA2: "
+    "the time of torch.nn.attention.varlen.varlen_attn over ours. kernels, which explain the "
+    "calls: the attention kernels alone, by the profiler; delta and conversions are among "
+    "FlashAttention 2's and not among ours."
 )
 
 
@@ -94,6 +95,9 @@ def tasks(sections: Sequence[str] = (), *, quick: bool = False) -> list[Task]:
         made.append(Task("rows and metadata", rows))
     if "lengths" in chosen and ("lengths" in sections or not quick):
         made.append(Task("lengths on the device", lengths))
+        for case, room in cases.length_cases():
+            run = functools.partial(Attention(clock).run, case, None, room=room)
+            made.append(Task(f"{case}, lengths on the device", run))
     if "syncs" in chosen:
         comms = ("p2p",) if quick else _core.COMMS
         made += [Task(f"syncs {comm}", functools.partial(syncs, comm)) for comm in comms]
@@ -144,13 +148,31 @@ class Attention:
         self.causal: dict[Any, Times] = {}
         self.ran: set[str] = set()
 
-    def run(self, case: Case, family: str | None) -> Iterator[Line | str]:
-        """Our lines, and a note where FlashAttention 2 cannot do it."""
+    def run(
+        self, case: Case, family: str | None, *, room: int | None = None
+    ) -> Iterator[Line | str]:
+        """Our lines, and a note where FlashAttention 2 cannot do it.
+
+        Args:
+            case: what to run.
+            family: whose kernels, if that may be chosen.
+            room: sequences for which a plan has room that learns the lengths on the device; such
+                lines are of the section "lengths".
+        """
+        for line in self._lines(case, family, room):
+            if room is None or isinstance(line, str):
+                yield line
+            else:
+                yield dataclasses.replace(
+                    line, section="lengths", numbers={"sequences": room, **line.numbers}
+                )
+
+    def _lines(self, case: Case, family: str | None, room: int | None) -> Iterator[Line | str]:
         from ringside._bench_gpu_runners import FlashAttention2, Ours
 
         problem = _problem(case)
         try:
-            ours = Ours(problem, case.plan(), family)
+            ours = Ours(problem, case.plan() if room is None else room, family)
         except _core.Unsupported as error:
             yield f"{case}: {error}"
             return

@@ -7,6 +7,7 @@ the caches. torch is imported when a Clock is made.
 from __future__ import annotations
 
 import importlib
+import random
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -91,6 +92,18 @@ def counted_sums(events: Iterable[tuple[str, float]], calls: Sequence[Call]) -> 
     return sums
 
 
+def turns(calls: int, repeats: int) -> list[list[int]]:
+    """Who follows whom, in an order of its own each time.
+
+    What runs on the host before a call is a part of the call's time: threads that sleep, caches.
+
+    >>> [sorted(turn) for turn in turns(3, 2)], turns(9, 2)[0] == turns(9, 2)[1]
+    ([[0, 1, 2], [0, 1, 2]], False)
+    """
+    rng = random.Random(0)
+    return [rng.sample(range(calls), calls) for _ in range(repeats)]
+
+
 class Clock:
     """Medians on the current device and stream."""
 
@@ -117,8 +130,8 @@ class Clock:
     def _by_events(self, calls: Sequence[Call]) -> list[list[float]]:
         cuda = self.torch.cuda
         times: list[list[float]] = [[] for _ in calls]
-        for _ in range(self.repeats):
-            for call, spent in zip(calls, times, strict=True):
+        for turn in turns(len(calls), self.repeats):
+            for call, spent in ((calls[i], times[i]) for i in turn):
                 begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
                 self._cool_down()
                 begin.record()

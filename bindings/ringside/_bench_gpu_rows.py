@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ringside import Mask, thd
+from ringside import Mask, PackedLayout, thd
+from ringside._bench_gpu_clock import Call, Clock
+from ringside._plan import Plan
 
 HEAD_DIM, TOKENS_AND_HEADS = 64, 16 * 4096 * 16  # 134 MB of bfloat16
 CALLS, REPEATS = 12, 15
@@ -211,6 +213,31 @@ def _metadata(bench: Bench, sequences: int) -> Iterator[Row]:
         yield Row(case, cp_size, sequences, 0, time)
 
 
+def _delta(bench: Bench) -> Row:
+    """What a backward pass begins with, rowsum(dout * out), beside a copy of as many bytes.
+
+    Sequences of one token: out is v, and dq is 0 if delta is right.
+    """
+    torch, heads = bench.torch, 16
+    rows = TOKENS_AND_HEADS // heads
+    plan = Plan(PackedLayout.from_lengths([1] * rows), cp_size=1, num_heads=heads)
+    q, k, v, dout = (torch.randn(rows, heads, 128, device="cuda").bfloat16() for _ in range(4))
+    out, lse = plan.attention(q, k, v, backend="cuda")
+
+    def backward() -> Any:
+        return plan.attention_backward(dout, q, k, v, out, lse, backend="cuda")
+
+    _require(float(backward()[0].abs().max()) < 1e-2, "delta")
+    source, target = torch.empty(2, dout.nbytes, dtype=torch.uint8, device="cuda")
+    calls = [
+        Call(backward, lambda kernel: "shard_softmax" in kernel),
+        Call(lambda: target.copy_(source), lambda kernel: "Memcpy DtoD" in kernel),
+    ]
+    ours, copy = (times.kernels for times in Clock(REPEATS).times(calls))
+    moved = dout.nbytes + out.nbytes
+    return Row("delta", 1, rows, heads, ours, moved / ours / 1e6, copy / ours)
+
+
 def rows(*, quick: bool = False) -> Iterator[Row]:
     """The rows of the table, as they are measured.
 
@@ -218,6 +245,7 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
         quick: only the largest claims, without the sweep.
     """
     bench = Bench()
+    yield _delta(bench)
     for cp_size in (2, 4, 8):
         batch = Batch(16, 16, cp_size)
         yield from _reorders(bench, batch, both_ways=True)

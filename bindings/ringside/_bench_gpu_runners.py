@@ -14,6 +14,7 @@ import torch
 from ringside import _cuda
 from ringside._bench_gpu_clock import Call, is_flash_attention, is_our_attention
 from ringside._bench_gpu_problem import Problem, Tensors
+from ringside._device_plan import DevicePlan
 from ringside._plan import Plan
 from ringside.torch import varlen_attention
 
@@ -70,13 +71,21 @@ class Runner:
 
 
 class Ours(Runner):
-    """ringside.torch.varlen_attention with a plan that exists already."""
+    """ringside.torch.varlen_attention with a plan that exists already.
+
+    Args:
+        problem: what to compute.
+        plan: how; a number is that of the sequences for which a DevicePlan has room, which reads
+            the lengths on the GPU.
+        family: whose kernels, if that may be chosen.
+    """
 
     counts = staticmethod(is_our_attention)
 
-    def __init__(self, problem: Problem, plan: Plan, family: str | None = None) -> None:
+    def __init__(self, problem: Problem, plan: Plan | int, family: str | None = None) -> None:
         super().__init__(problem)
-        self.plan, self.wanted = plan, family
+        self.plan: Any = device_plan(problem, plan) if isinstance(plan, int) else plan
+        self.wanted = family
         chosen: dict[str, Any] = {} if family is None else {"family": family}
         self.forwards = {"backward, deterministic": self._with(chosen)}
         if "deterministic" in OFFERED:
@@ -110,6 +119,20 @@ class Ours(Runner):
         sizes += [n for p in programs for n in (p.forward_bytes, p.backward_bytes)]
         blocks = [torch.full((n,), 255, dtype=torch.uint8, device="cuda") for n in sizes]
         del blocks  # torch's allocator hands these blocks out again
+
+
+def device_plan(problem: Problem, room: int) -> DevicePlan:
+    """With room for so many sequences, and the problem's lengths."""
+    case = problem.case
+    plan = DevicePlan(
+        max_sequences=room,
+        num_rows_q=sum(case.lengths),
+        mask=case.mask,
+        num_heads=case.num_heads,
+        num_kv_heads=case.num_kv_heads,
+    )
+    plan.set_lengths(torch.tensor(problem.cu_seqlens, device="cuda"))
+    return plan
 
 
 class FlashAttention2(Runner):

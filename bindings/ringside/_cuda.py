@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import importlib
 import importlib.util
 import sys
@@ -32,25 +34,27 @@ class Torch:
 
     def device(self, x: Any) -> int | None:
         """The number of the CUDA device on which x lies."""
-        return x.device.index if x.is_cuda else None
+        return x.get_device() if x.is_cuda else None
 
     def describe(self, x: Any) -> Any:
         """Pointer, dtype, shape and strides for the C++ half."""
-        dtype = str(x.dtype).removeprefix("torch.")
-        return cuda_core().DeviceArray(x.data_ptr(), dtype, list(x.shape), list(x.stride()))
+        return cuda_core().DeviceArray(x.data_ptr(), _name(x.dtype), x.shape, x.stride())
 
     def ready(self, x: Any) -> Any:
         """x, copied unless its last dimension is dense and its rows are aligned for kernels."""
-        x = x.detach()
+        if x.is_contiguous() and x.data_ptr() % 16 == 0:
+            return x
         dense = x.ndim == 0 or x.stride(-1) == 1
         if dense and _aligned(x.data_ptr(), x.shape, x.stride(), x.element_size()):
             return x
-        return x.clone(memory_format=self.torch.contiguous_format)
+        return x.detach().clone(memory_format=self.torch.contiguous_format)
 
     def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
         """An array on the device of `like`."""
+        if dtype is None and shape == like.shape and like.is_contiguous():
+            return self.torch.empty_like(like)  # the quickest way
         of_type = getattr(self.torch, dtype) if dtype else like.dtype
-        return self.torch.empty(tuple(shape), dtype=of_type, device=like.device)
+        return like.new_empty(shape, dtype=of_type)
 
     def vector(self, x: Any, like: Any, size: int) -> Any:
         """A float32 [size] array on the device of `like`, from one number or [size] of them."""
@@ -87,23 +91,38 @@ class Cupy:
         strides = [stride // x.itemsize for stride in x.strides]
         if dense and _aligned(x.data.ptr, x.shape, strides, x.itemsize):
             return x
-        return x.copy(order="C")
+        with x.device:  # CuPy copies to the current device
+            return x.copy(order="C")
 
     def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
-        """An array on the current device."""
-        return self.cupy.empty(tuple(shape), dtype or like.dtype)
+        """An array on the device of `like`, whichever is current."""
+        with like.device:
+            return self.cupy.empty(tuple(shape), dtype or like.dtype)
 
     def vector(self, x: Any, like: Any, size: int) -> Any:
-        """A float32 [size] array, from one number or [size] of them."""
-        x = self.cupy.asarray(x, dtype=np.float32)
-        return self.cupy.ascontiguousarray(self.cupy.broadcast_to(x, (size,)) if x.ndim == 0 else x)
+        """A float32 [size] array on the device of `like`, from one number or [size] of them."""
+        with like.device:
+            x = self.cupy.asarray(x, dtype=np.float32)
+            if x.device.id != like.device.id:
+                x = x.copy()
+            if x.ndim == 0:
+                x = self.cupy.broadcast_to(x, (size,))
+            return self.cupy.ascontiguousarray(x)
 
     def stream(self, device: int) -> int:
-        """The current stream's handle."""
-        return self.cupy.cuda.get_current_stream().ptr
+        """The handle of the stream that is current on a device, whichever device is."""
+        with self.cupy.cuda.Device(device):
+            return self.cupy.cuda.get_current_stream().ptr
 
 
 Library = Torch | Cupy
+_NUMBERS = (float, int, type(None))  # equal ones are the same for good, as tensors are not
+
+
+@functools.lru_cache(maxsize=32)
+def _name(dtype: Any) -> str:
+    """torch's bfloat16 is "bfloat16", as NumPy's would be."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _aligned(pointer: int, shape: Sequence[int], strides: Sequence[int], size: int) -> bool:
@@ -119,6 +138,7 @@ def has_cuda_core() -> bool:
     return importlib.util.find_spec("ringside._cuda_core") is not None
 
 
+@functools.cache
 def cuda_core() -> Any:
     """The C++ half, which loads CUDA's runtime."""
     return importlib.import_module("ringside._cuda_core")
@@ -129,6 +149,7 @@ def problem() -> str:
     return cuda_core().problem() if has_cuda_core() else "this build has no CUDA"
 
 
+@functools.cache  # what was found stays; what was not is looked for again
 def require_cuda() -> None:
     """Raises Unsupported where there is no CUDA in the build, or no device."""
     if reason := problem():
@@ -138,21 +159,35 @@ def require_cuda() -> None:
         )
 
 
+@functools.lru_cache(maxsize=4)
+def _library(kind: type[Torch] | type[Cupy], _module: Any) -> Any:
+    """One for as long as its module is loaded."""
+    return kind()
+
+
 def library_of(x: Any) -> Library:
     """Who owns an array; raises TypeError for what does not lie on a device."""
-    if "torch" in sys.modules and (torch := Torch()).owns(x):
+    if (module := sys.modules.get("torch")) and (torch := _library(Torch, module)).owns(x):
         if torch.device(x) is None:
             raise TypeError(
                 'a torch tensor on the CPU with backend="cuda"; pass x.cuda(), or use "reference"'
             )
         return torch
-    if "cupy" in sys.modules and (cupy := Cupy()).owns(x):
+    if (module := sys.modules.get("cupy")) and (cupy := _library(Cupy, module)).owns(x):
         return cupy
     name = f"{type(x).__module__}.{type(x).__qualname__}"
     raise TypeError(
         f'a {name} with backend="cuda"; expected device arrays. Pass torch tensors (x.cuda()) '
         f'or CuPy arrays (cupy.asarray(x), cupy.from_dlpack(x)), or use backend="reference"'
     )
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _plain_options(*numbers: float | None) -> Any:
+    """CallOptions of softmax_scale, softcap, dropout_p and dropout_seed, without arrays."""
+    names = ("softmax_scale", "softcap", "dropout_p", "dropout_seed")
+    keywords: dict[str, Any] = dict(zip(names, numbers, strict=True))
+    return cuda_core().CallOptions(Options(**keywords).to_core(), None, None)
 
 
 class Call:
@@ -179,7 +214,7 @@ class Call:
     def _program(self, poison: bool) -> Any:
         o, arrays, programs = self.options, self.arrays, self.plan._programs
         key = (
-            (str(arrays["q"].dtype), arrays["q"].shape[-1], arrays["v"].shape[-1], self.device),
+            (arrays["q"].dtype, arrays["q"].shape[-1], arrays["v"].shape[-1], self.device),
             (o.softmax_scale, o.softcap != 0, o.dropout_p != 0),
             (o.alibi_slopes is not None, o.sink is not None),
             poison,
@@ -194,13 +229,12 @@ class Call:
         return programs[key]
 
     def _core_options(self) -> Any:
-        keywords = Options(
-            softmax_scale=self.options.softmax_scale,
-            softcap=self.options.softcap,
-            dropout_p=self.options.dropout_p,
-            dropout_seed=self.options.dropout_seed,
-            bias=self.options.bias,  # refused
-        )
+        o = self.options
+        numbers = (o.softmax_scale, o.softcap, o.dropout_p, o.dropout_seed)
+        arrays = (self.sink, self.slopes, o.bias)
+        if all(x is None for x in arrays) and all(type(x) in _NUMBERS for x in numbers):
+            return _plain_options(*numbers)
+        keywords = dataclasses.replace(o, sink=None, alibi_slopes=None)  # bias is refused
         sink, slopes = self.describe(self.sink), self.describe(self.slopes)
         return cuda_core().CallOptions(keywords.to_core(), sink, slopes)
 

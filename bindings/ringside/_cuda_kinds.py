@@ -52,7 +52,7 @@ class Lent:
             return self.host.from_dlpack(x)
         if self.host.__name__ == "cupy":
             return self.host.asarray(x)
-        return self.host.as_tensor(x, device="cuda")
+        return self.host.as_tensor(x, device=_device_of(x))
 
     def give(self, x: Any) -> Any:
         """The host's array: a bare object cannot be made."""
@@ -93,6 +93,13 @@ def taken(named: dict[str, Any], options: Options) -> tuple[Kind, dict[str, Any]
     per_head = {name: getattr(options, name) for name in ("sink", "alibi_slopes")}
     lent = {name: kind.take(x, name) for name, x in per_head.items() if kind.owns(x)}
     return kind, arrays, dataclasses.replace(options, **lent)
+
+
+def _device_of(x: Any) -> str:
+    """torch's name of the device on which an object with __cuda_array_interface__ lies."""
+    pointer = x.__cuda_array_interface__["data"][0]
+    number = _cuda.cuda_core().device_of(pointer)
+    return "cuda" if number < 0 else f"cuda:{number}"  # an empty one lies nowhere
 
 
 def _is_native(x: Any) -> bool:

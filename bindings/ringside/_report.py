@@ -140,17 +140,17 @@ def row_movers(results: Iterable[Result]) -> None:
 # (number of a line, heading, format) by section; another section shows whatever it has.
 GPU_COLUMNS = {
     "attention": (
-        ("kernels_tflops", "kernels TFLOP/s", ".0f"),
-        ("kernels_over_peer", "x FA2", ".2f"),
         ("call_tflops", "call TFLOP/s", ".0f"),
         ("call_over_peer", "x FA2", ".2f"),
+        ("kernels_tflops", "kernels TFLOP/s", ".0f"),
+        ("kernels_over_peer", "x FA2", ".2f"),
         ("kernels_rate_over_causal", "x causal", ".2f"),
     ),
     "plans": (
-        ("kernels_ms", "kernels ms", ".2f"),
-        ("kernels_over_one_rank", "x cp 1", ".2f"),
         ("call_ms", "call ms", ".2f"),
         ("call_over_one_rank", "x cp 1", ".2f"),
+        ("kernels_ms", "kernels ms", ".2f"),
+        ("kernels_over_one_rank", "x cp 1", ".2f"),
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -15,13 +16,21 @@ from ringside._plan import Plan
 class _VarlenAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Any, k: Any, v: Any, sink: Any, plan: Any, deterministic: bool, keywords: Any
+        ctx: Any,
+        q: Any,
+        k: Any,
+        v: Any,
+        sink: Any,
+        plan: Any,
+        deterministic: bool,
+        options: Options,
     ) -> Any:
-        out, lse = _cuda.attention(plan, q, k, v, Options(sink=sink, **keywords))
+        out, lse = _cuda.attention(plan, q, k, v, _with_sink(options, sink))
         ctx.save_for_backward(q, k, v, sink, out, lse)
-        ctx.plan, ctx.keywords, ctx.deterministic = plan, keywords, deterministic
+        ctx.plan, ctx.options, ctx.deterministic = plan, options, deterministic
         ctx.lengths = getattr(plan, "_version", 0)
         ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)  # or torch fills zeros for lse, which nobody reads
         return out, lse
 
     @staticmethod
@@ -33,13 +42,16 @@ class _VarlenAttention(torch.autograd.Function):
                 "DevicePlan for each batch in flight"
             )
         arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
-        options = Options(sink=sink, **ctx.keywords)
         dq, dk, dv, dsink = _cuda.attention_backward(
-            ctx.plan, arrays, options, deterministic=ctx.deterministic
+            ctx.plan, arrays, _with_sink(ctx.options, sink), deterministic=ctx.deterministic
         )
         if dsink is not None:
             dsink = dsink.to(sink.dtype)
         return dq, dk, dv, dsink, None, None, None
+
+
+def _with_sink(options: Options, sink: Any) -> Options:
+    return options if sink is None else dataclasses.replace(options, sink=sink)
 
 
 def varlen_attention(
@@ -75,12 +87,12 @@ def varlen_attention(
         ValueError, TypeError: tensors that do not fit the plan.
         Unsupported: no CUDA in this build, or no device.
     """
-    keywords = {
-        "softmax_scale": softmax_scale,
-        "softcap": softcap,
-        "alibi_slopes": alibi_slopes,
-        "dropout_p": dropout_p,
-        "dropout_seed": dropout_seed,
-    }
-    out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, keywords)
+    options = Options(
+        softmax_scale=softmax_scale,
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        dropout_p=dropout_p,
+        dropout_seed=dropout_seed,
+    )
+    out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, options)
     return (out, lse) if return_lse else out
