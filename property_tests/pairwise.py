@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import ringside as rs
 from independent import dense_mask
 from philox import dropout_factors
 from ringside.testing import Arrays, Case, Results
@@ -69,9 +68,7 @@ def rows_of(case: Case, arrays: Arrays, options: Options):
         mask = dense_mask(case.mask, len_q, len_k)
         for head in range(case.num_heads):
             group = head // (case.num_heads // case.num_kv_heads)
-            kept = dropout_factors(
-                options.dropout_p, options.dropout_seed, s, head, len_q, len_k
-            )
+            kept = dropout_factors(options.dropout_p, options.dropout_seed, s, head, len_q, len_k)
             of_head = (
                 options.softmax_scale,
                 options.softcap,

@@ -24,9 +24,7 @@ def philox4x32_10(counter: tuple[int, ...], key: tuple[int, int]) -> tuple[int, 
     return c0, c1, c2, c3
 
 
-def dropout_factors(
-    p: float, seed: int, seq: int, head: int, len_q: int, len_k: int
-) -> np.ndarray:
+def dropout_factors(p: float, seed: int, seq: int, head: int, len_q: int, len_k: int) -> np.ndarray:
     """[len_q, len_k]: 0 where dropped, 1/(1-p) where kept, as ringside.attention documents it."""
     factors = np.ones((len_q, len_k))
     if p == 0:
