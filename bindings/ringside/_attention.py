@@ -34,6 +34,9 @@ class Options:
     bias: npt.ArrayLike | None = None
     dropout_p: float = 0.0
     dropout_seed: int = 0
+    dropout_origin: tuple[int, int] = (0, 0)
+    """Of a piece of a longer pack: the sequence of the whole that its first one is, and at which
+    query of that one it begins."""
 
     def to_core(self) -> _core.AttentionOptions:
         """For the C++ half, which checks the rest."""

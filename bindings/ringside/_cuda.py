@@ -199,6 +199,7 @@ class Call:
             softcap=self.options.softcap,
             dropout_p=self.options.dropout_p,
             dropout_seed=self.options.dropout_seed,
+            dropout_origin=self.options.dropout_origin,
             bias=self.options.bias,  # refused
         )
         sink, slopes = self.describe(self.sink), self.describe(self.slopes)
