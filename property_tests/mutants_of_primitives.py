@@ -243,8 +243,8 @@ MUTANTS_OF_PRIMITIVES = [
     Mutant(
         "dropout forgets to scale what stays",
         "reference/tile_attention.cpp",
-        "weights(j) / (1 - dropout.p)",
-        "weights(j)",
+        "keeps(seq_, head_, q_, key) / (1 - dropout.p);",
+        "keeps(seq_, head_, q_, key);",
     ),
     Mutant(
         "max_logit is that of the last sequence",
