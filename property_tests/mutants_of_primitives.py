@@ -249,8 +249,8 @@ MUTANTS_OF_PRIMITIVES = [
     Mutant(
         "max_logit is that of the last sequence",
         "reference/oracle.cpp",
-        "max_logit = std::max(max_logit, masked.maxCoeff());",
-        "max_logit = masked.maxCoeff();",
+        "max_logit = larger(max_logit, score);",
+        "max_logit = larger(masked(0), score);",
     ),
     Mutant(
         "the gradient of a sink has the wrong sign",
