@@ -260,11 +260,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    mutants = [
-        m
-        for m in MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
-        if not options.only or any(part in m.name for part in options.only)
-    ]
+    everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
+    only = options.only or [""]
+    mutants = [m for m in everything if any(part in m.name for part in only)]
     if not mutants:
         raise Failure(f"no fault is called {options.only}; --list prints all names")
     check_list(mutants)

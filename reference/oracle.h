@@ -21,9 +21,9 @@
 //   s_ij = +inf     makes lse +inf and out NaN (inf - inf);
 //   s_ij = NaN      makes lse, out and max_logit NaN, whatever else the row sees;
 //   dropped         is multiplied by 0, in out and in dout . v: with inf that is NaN.
-// lse is -inf where all scores are, out then 0 (NaN where v is not finite). A gradient through a row
-// whose lse is NaN is NaN for all that it sees; so it is where lse is +inf, but for dv of keys with
-// other scores, whose weight is next to 0.
+// lse is -inf where all scores are, out then 0 (NaN where v is not finite). A gradient through a
+// row whose lse is NaN is NaN for all that it sees; so it is where lse is +inf, but for dv of keys
+// with other scores, whose weight is next to 0.
 #pragma once
 
 #include <vector>
