@@ -44,25 +44,28 @@ AttentionOptions OptionsArgument::resolve(int num_heads, int head_dim_qk) const 
   options.alibi_slopes = per_head(alibi_slopes, "alibi_slopes", num_heads);
   require(0 <= dropout_p && dropout_p < 1, "dropout_p=", dropout_p,
           "; expected a probability, 0 <= p < 1");
-  options.dropout = {dropout_p, dropout_seed};
+  options.dropout = {dropout_p, dropout_seed, dropout_origin.first, dropout_origin.second};
   return options;
 }
 
 void bind_options(py::module_& m) {
   py::class_<OptionsArgument>(m, "AttentionOptions", "The keywords of attention(); see there.")
       .def(py::init(strictly<"softmax_scale", "softcap", "sink", "alibi_slopes", "dropout_p",
-                             "dropout_seed">(
+                             "dropout_seed", "dropout_origin">(
                [](std::optional<double> softmax_scale, double softcap, const py::object& sink,
-                  const py::object& alibi_slopes, double dropout_p, uint64_t dropout_seed) {
+                  const py::object& alibi_slopes, double dropout_p, uint64_t dropout_seed,
+                  std::pair<int, int> dropout_origin) {
                  return OptionsArgument{softmax_scale,
                                         softcap,
                                         numbers_or_none(sink, "sink"),
                                         numbers_or_none(alibi_slopes, "alibi_slopes"),
                                         dropout_p,
-                                        dropout_seed};
+                                        dropout_seed,
+                                        dropout_origin};
                })),
            py::kw_only(), "softmax_scale"_a = py::none(), "softcap"_a = 0.0, "sink"_a = py::none(),
-           "alibi_slopes"_a = py::none(), "dropout_p"_a = 0.0, "dropout_seed"_a = 0);
+           "alibi_slopes"_a = py::none(), "dropout_p"_a = 0.0, "dropout_seed"_a = 0,
+           "dropout_origin"_a = std::pair(0, 0));
 }
 
 }  // namespace ringside::bindings

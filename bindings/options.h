@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "bindings/arrays.h"
@@ -15,6 +16,7 @@ struct OptionsArgument {
   std::optional<DoubleArray> sink, alibi_slopes;  // one number, or one a head
   double dropout_p = 0;
   uint64_t dropout_seed = 0;
+  std::pair<int, int> dropout_origin;  // see Dropout::first_seq, first_q
 
   AttentionOptions resolve(int num_heads, int head_dim_qk) const;  // checks everything
 };

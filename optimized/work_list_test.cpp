@@ -201,6 +201,38 @@ TEST(WorkList, ItemsComputeWhatTheTilesSay) {
   }
 }
 
+// Documents and items about the sizes that kernels use: a whole block, a row more, several.
+TEST(WorkList, ItemsOfHundredsOfRowsComputeWhatTheTilesSay) {
+  const PackedLayout layout_q({0, 256, 513, 1025}, {0, 256, 520, 1040});
+  const PackedLayout layout_k({0, 512, 769, 1070});
+  for (const Mask& mask : {Mask::sliding_window(60, 3), Mask::chunked(90, Align::bottom_right)}) {
+    const Problem problem{layout_q, layout_k, mask};
+    const Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});
+    const std::vector<RankTiles> ranks{{&plan.tiles(plan.steps_of_rank[0][0]), 5, 7}};
+    const Pairs want = pairs_of_tiles(problem, ranks);
+    for (const int rows : {128, 192, 255, 256, 257, 511, 512, 513}) {
+      EXPECT_EQ(want, pairs_of_items(problem, query_items(problem, ranks, rows), true)) << rows;
+      EXPECT_EQ(want, pairs_of_items(problem, key_items(problem, ranks, rows), false)) << rows;
+    }
+  }
+}
+
+TEST(WorkList, NoItemIsLongerThanAskedAndAllButTheLastAreAsLong) {
+  const PackedLayout layout({0, 1100});
+  const Problem problem{layout, layout, Mask::full()};
+  const Segment all{.len = 1100};
+  const std::vector<Tile> tiles{{all, all}};
+  for (const int rows : {64, 256, 257, 512, 1100, 2000})
+    for (const HostWorkList& list :
+         {query_items(problem, {{&tiles}}, rows), key_items(problem, {{&tiles}}, rows)}) {
+      EXPECT_EQ(list.items.size(), (1100 + rows - 1) / rows) << rows;
+      for (const WorkItem& item : list.items) {
+        EXPECT_EQ(item.begin % rows, 0) << rows;
+        EXPECT_EQ(item.end, std::min(item.begin + rows, 1100)) << rows;
+      }
+    }
+}
+
 TEST(WorkList, RefusesTilesThatNoKernelWouldCompute) {
   const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::full()};
   const Segment sound{.pos = 0, .stride = 1, .row = 0, .len = 3};

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from mutants_list import MUTANTS, Mutant
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
+from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = (
@@ -40,6 +41,7 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", ".hypothesis")
 PROPERTIES = (
     *("plan_independence", "plans", "broken_plans", "partitions", "layouts", "masks", "exchanges"),
     *("padding", "packing", "rows_that_see_nothing", "merge", "cost", "gradients", "options"),
+    *("shared_paths", "not_finite"),
     *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
     *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
     *("micro_sequences", "flash", "formats", "docs"),
@@ -258,11 +260,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    mutants = [
-        m
-        for m in MUTANTS + MUTANTS_OF_PRIMITIVES
-        if not options.only or any(part in m.name for part in options.only)
-    ]
+    everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
+    only = options.only or [""]
+    mutants = [m for m in everything if any(part in m.name for part in only)]
     if not mutants:
         raise Failure(f"no fault is called {options.only}; --list prints all names")
     check_list(mutants)

@@ -204,8 +204,8 @@ MUTANTS = [
     Mutant(
         "two empty partials merge to NaN",
         PARTIAL,
-        "if (lse_a == -INFINITY && lse_b == -INFINITY) return",
-        "if (lse_a == INFINITY && lse_b == INFINITY) return",
+        "if (top == -INFINITY) return",
+        "if (top != top) return",
         "FlashInfer #2113, TransformerEngine: -inf minus -inf",
     ),
     Mutant(
@@ -224,13 +224,13 @@ MUTANTS = [
     Mutant(
         "online softmax forgets to rescale",
         TILE,
-        "const double rescale = std::exp(top(i) - new_top);",
-        "const double rescale = 1;",
+        "top(i) == new_top ? 1 : std::max(",
+        "top(i) <= new_top ? 1 : std::max(",
     ),
     Mutant(
         "scores are exponentiated without their maximum",
         TILE,
-        "const double new_top = std::max(top(i), scores.maxCoeff());",
+        "const double new_top = larger(top(i), scores.maxCoeff<Eigen::PropagateNaN>());",
         "const double new_top = 0;",
         "EasyContext #14: exp overflows",
     ),
@@ -245,22 +245,22 @@ MUTANTS = [
     Mutant(
         "backward uses a tile's own lse",
         TILE,
-        "(p.array() - lse).exp();",
-        "(p.array() - (lse * 0 + std::log(p.array().exp().sum()))).exp();",
+        "to_weights(p, lse);",
+        "to_weights(p, lse * 0 + std::log(p.array().exp().sum()));",
         "tt-metal #53205: dV exact, dQ off by 9.6 %",
     ),
     Mutant(
         "backward uses a tile's own delta",
         TILE,
-        "(ds.array() - delta);",
-        "(ds.array() - (delta * 0 + (p.array() * ds.array()).sum()));",
+        "(ds.array() - delta) *",
+        "(ds.array() - (delta * 0 + (p.array() * ds.array()).sum())) *",
         "tt-metal #53205",
     ),
     Mutant(
         "dk lacks the softmax scale",
         TILE,
-        "ds.transpose() * q)",
-        "ds.transpose() * (q / task.options.softmax_scale))",
+        "add_over_queries(sum, ds, q, seen)",
+        "add_over_queries(sum, ds, (q / task.options.softmax_scale).eval(), seen)",
     ),
     Mutant(
         "query heads of a group overwrite each other's gradient",
@@ -305,8 +305,8 @@ MUTANTS = [
     Mutant(
         "the definition's dv ignores dout",
         ORACLE,
-        "p.cwiseProduct(kept).transpose() * head.out(dout));",
-        "p.cwiseProduct(kept).transpose() * head.out(saved.out.data()));",
+        "allowed.transpose(), head.out(dout));",
+        "allowed.transpose(), head.out(saved.out.data()));",
         "mindone #1438: dout ignored, hidden by loss = sum()",
     ),
     Mutant(
@@ -318,8 +318,8 @@ MUTANTS = [
     Mutant(
         "the definition overwrites the gradient of a group",
         ORACLE,
-        "{ into += term; }",
-        "{ into = term; }",
+        "if (allowed(i, j)) into.row(i) += w(i, j) * x.row(j);",
+        "if (allowed(i, j)) into.row(i) = (j == 0 ? 0.0 : 1.0) * into.row(i) + w(i, j) * x.row(j);",
     ),
     # --- tiles, proof, cost, files
     Mutant(

@@ -243,14 +243,14 @@ MUTANTS_OF_PRIMITIVES = [
     Mutant(
         "dropout forgets to scale what stays",
         "reference/tile_attention.cpp",
-        "weights(j) / (1 - dropout.p)",
-        "weights(j)",
+        "keeps(seq_, head_, q_, key) / (1 - dropout.p);",
+        "keeps(seq_, head_, q_, key);",
     ),
     Mutant(
         "max_logit is that of the last sequence",
         "reference/oracle.cpp",
-        "max_logit = std::max(max_logit, masked.maxCoeff());",
-        "max_logit = masked.maxCoeff();",
+        "max_logit = larger(max_logit, score);",
+        "max_logit = larger(masked(0), score);",
     ),
     Mutant(
         "the gradient of a sink has the wrong sign",

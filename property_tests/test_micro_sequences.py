@@ -82,6 +82,18 @@ def test_sinks_enter_each_row_once(case_and_splits, sink):
     assert_same([sum(piece[3] for piece in pieces)], [gradients[3]])
 
 
+@given(cases_and_splits(), st.sampled_from([0.25, 0.75]), st.integers(0, 2**64 - 1))
+@example((STRADDLING, [0, 8, 14, 20]), 0.5, 3)
+@example((Case(rs.PackedLayout([0, 2, 2, 9], [0, 3, 5, 13])), [0, 2, 7, 13]), 0.5, 3)
+def test_dropout_of_pieces_is_that_of_the_whole(case_and_splits, p, seed):
+    """A document's number and a query's position are those of the whole, not of the piece."""
+    case, splits = case_and_splits
+    case = case.replace(dropout_p=p, dropout_seed=seed)
+    arrays = case.arrays()
+    ours = run(make_buffer(case, splits), arrays, **case.options)
+    assert_same(ours[:5], case.by_definition(arrays)[:5])
+
+
 def test_a_dropped_prefix_is_never_read_and_its_gradient_is_exactly_zero():
     """Fast-LLM #514: documents [4, 1, 10] behind 7 rows of garbage that nobody may see."""
     layout = rs.PackedLayout([0, 7, 11, 12, 22])

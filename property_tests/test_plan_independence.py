@@ -73,6 +73,18 @@ def test_every_partition_and_transport_agrees_on_documents_longer_than_a_block(m
         assert_results_close(planned, planned.by_plan(arrays), wanted, arrays)
 
 
+@pytest.mark.parametrize("comm", ["p2p", "a2a"])
+def test_ranks_that_hold_many_blocks_of_rows_agree(comm):
+    """Work is dealt in 256 query rows: documents of one block, a row more, several of them."""
+    layout = rs.PackedLayout([0, 256, 513, 1213], [0, 256, 520, 1230])
+    case = Case(layout, mask=rs.Mask.sliding_window(90, 0), comm=comm, head_dim=3, head_dim_v=2)
+    for cp_size in (1, 2):
+        planned = case.replace(cp_size=cp_size, num_heads=2)
+        arrays = planned.arrays()
+        wanted = planned.by_definition(arrays)
+        assert_results_close(planned, planned.by_plan(arrays), wanted, arrays)
+
+
 @given(noted(strategies.cases()))
 def test_running_twice_gives_the_same_bits(case):
     arrays = case.arrays()

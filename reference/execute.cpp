@@ -7,6 +7,7 @@
 #include "reference/carry.h"
 #include "reference/interrupt.h"
 #include "reference/parallel.h"
+#include "reference/partial.h"
 #include "reference/tile_attention.h"
 
 namespace ringside {
@@ -97,7 +98,7 @@ std::vector<double> run_forward_step(const Plan& plan, int step_index,
   for (size_t i = 0; i < items.size(); ++i) {
     const Step& step = plan.steps_of_rank[items[i].rank][step_index];
     double& of_head = max_logit[step.q.heads.begin + items[i].head];
-    of_head = std::max(of_head, max_of_item[i]);
+    of_head = larger(of_head, max_of_item[i]);
   }
   return max_logit;
 }
@@ -111,11 +112,13 @@ std::vector<Partial> empty_partials(const Plan& plan, int step, int head_dim_v) 
   return partials;
 }
 
-// visit(row) for every valid row of a shard.
+// visit(row, visible keys) for every valid query row that a rank owns.
 template <typename Visit>
-void for_each_valid_row(const PackedLayout& layout, const Shard& shard, Visit visit) {
-  for (const Segment& s : shard)
-    for (int i = 0; i < s.rows_below(layout.len(s.seq)); ++i) visit(s.row + i);
+void for_each_home_row(const Plan& plan, int rank, Visit visit) {
+  const auto& [layout_q, layout_k, mask, num_heads, num_kv_heads] = plan.problem;
+  for (const Segment& s : plan.shard(plan.home_q[rank]))
+    for (int i = 0; i < s.rows_below(layout_q.len(s.seq)); ++i)
+      visit(s.row + i, mask.visible(s.position(i), layout_q.len(s.seq), layout_k.len(s.seq)));
 }
 
 // A sink is a partial result without a value: merged once, when everything else has been.
@@ -123,7 +126,7 @@ void merge_sinks(const Plan& plan, const AttentionOptions& options, std::vector<
   if (options.sinks.empty()) return;
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     const std::vector<double> no_value(home[rank].out.dim, 0.0);
-    for_each_valid_row(plan.problem.layout_q, plan.shard(plan.home_q[rank]), [&](int row) {
+    for_each_home_row(plan, rank, [&](int row, Interval) {
       for (int head = 0; head < plan.problem.num_heads; ++head)
         home[rank].merge(row, head, no_value.data(), options.sinks[head]);
     });
@@ -228,11 +231,12 @@ std::vector<double> sink_gradients(const Plan& plan, const AttentionOptions& opt
                                    const QuerySide& home) {
   std::vector<double> dsink(options.sinks.size(), 0.0);
   for (int rank = 0; rank < plan.cp_size(); ++rank)
-    for_each_valid_row(plan.problem.layout_q, plan.shard(plan.home_q[rank]), [&](int row) {
+    for_each_home_row(plan, rank, [&](int row, Interval visible) {
+      if (visible.size() == 0) return;  // out is 0, whatever dout is
       for (size_t head = 0; head < dsink.size(); ++head) {
         const int h = static_cast<int>(head);
-        dsink[head] -= std::exp(options.sinks[head] - *home.lse[rank].at(row, h)) *
-                       *home.delta[rank].at(row, h);
+        const double weight = std::exp(options.sinks[head] - *home.lse[rank].at(row, h));
+        dsink[head] -= std::max(weight, kLeastWeight) * *home.delta[rank].at(row, h);  // NaN stays
       }
     });
   return dsink;
@@ -264,7 +268,7 @@ AttentionOutput attention(const Plan& plan, const AttentionInputs& inputs) {
     x.v = carry(plan, step, Operand::kv, std::move(x.v));
     const auto max_of_step = run_forward_step(plan, step, inputs.options, x, results.back().second);
     for (size_t head = 0; head < max_logit.size(); ++head)
-      max_logit[head] = std::max(max_logit[head], max_of_step[head]);
+      max_logit[head] = larger(max_logit[head], max_of_step[head]);
   }
   for (; results.size() > 1; results.pop_back())
     carry_back_results(plan, results.back().first, results.back().second,

@@ -18,7 +18,8 @@ template <typename M>
 using Rows = Eigen::Map<M, 0, Eigen::OuterStride<>>;  // [tokens, dim] of one head of one sequence
 
 constexpr double kNegInf = -std::numeric_limits<double>::infinity();
-constexpr int kPairsOfBlock = 1 << 20;  // dense at a time: some megabytes, a tenth of a second
+constexpr double kLeastWeight = 1e-300;  // far below what a sum of weights resolves
+constexpr int kPairsOfBlock = 1 << 20;   // dense at a time: some megabytes, a tenth of a second
 
 struct Block {  // some queries of one sequence, which meet all its keys
   int seq, first, size;
@@ -40,6 +41,23 @@ Allowed allowed_pairs(const Attention& a, Block block) {
   for (int i = 0; i < block.size; ++i)
     for (int k = 0; k < len_k; ++k) allowed(i, k) = a.mask.allows(block.first + i, k, len_q, len_k);
   return allowed;
+}
+
+// exp(score - lse). A score of -inf has no weight, every other one has some, however small: what
+// rounds to 0 here must not turn an infinite value into 0 * inf = NaN.
+double weight(double score, double lse) {
+  return score == kNegInf ? 0.0 : std::max(std::exp(score - lse), kLeastWeight);  // NaN stays
+}
+
+double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  // NaN if one is
+
+// Adds sum_j w_ij x_j over the pairs that the mask allows to row i. The others take no part: were
+// they 0 * x_j, a NaN or an infinity that row i does not see would reach it.
+template <typename Into, typename Weights, typename Pairs, typename X>
+void add_over_allowed(Into into, const Weights& w, const Pairs& allowed, const X& x) {
+  for (Eigen::Index i = 0; i < w.rows(); ++i)
+    for (Eigen::Index j = 0; j < w.cols(); ++j)
+      if (allowed(i, j)) into.row(i) += w(i, j) * x.row(j);
 }
 
 // One head of some queries.
@@ -92,10 +110,11 @@ struct Head {
     return s;
   }
 
-  // exp(s - lse) where allowed, 0 elsewhere.
-  Matrix probabilities(const Arrays& x, const Allowed& allowed, const Vector& lse) const {
-    const Matrix shifted = scores(x).colwise() - lse;
-    return allowed.select(shifted.array().exp(), 0.0);
+  Matrix probabilities(const Arrays& x, const Vector& lse) const {  // of the pairs allowed
+    Matrix p = scores(x);
+    for (Eigen::Index i = 0; i < p.rows(); ++i)
+      for (Eigen::Index j = 0; j < p.cols(); ++j) p(i, j) = weight(p(i, j), lse(i));
+    return p;
   }
 
   Matrix dropout() const {  // 0 where dropped, 1/(1-p) elsewhere
@@ -125,19 +144,13 @@ void for_each_head(const Attention& a, Visit visit) {
   }
 }
 
-Vector log_sum_exp(const Matrix& masked) {
-  if (masked.cols() == 0) return Vector::Constant(masked.rows(), kNegInf);
-  const Vector top = masked.rowwise().maxCoeff();
-  const Vector finite_top = (top.array() == kNegInf).select(0.0, top);  // -inf - -inf is NaN
-  const auto shifted = (masked.colwise() - finite_top).array();
-  return finite_top.array() + shifted.exp().rowwise().sum().log();
-}
-
-Vector add_sink(const Vector& lse, double sink) {  // log(exp(lse) + exp(sink))
-  return lse.unaryExpr([sink](double x) {
-    const double top = std::max(x, sink);
-    return top == kNegInf ? top : top + std::log(std::exp(x - top) + std::exp(sink - top));
-  });
+// Of the scores of a row and its sink. Infinite or NaN where the largest one is.
+double log_sum_exp(const Eigen::RowVectorXd& scores, double sink) {
+  double top = sink, sum = 0;
+  for (const double score : scores) top = larger(top, score);
+  if (!std::isfinite(top)) return top;
+  for (const double score : scores) sum += std::exp(score - top);
+  return top + std::log(sum + std::exp(sink - top));
 }
 
 std::size_t count(const PackedLayout& layout, int heads, int dim) {
@@ -152,12 +165,13 @@ Result forward(const Attention& a, const Arrays& x) {
                 std::vector<double>(a.num_heads, kNegInf)};
   for_each_head(a, [&](const Head& head, const Allowed& allowed) {
     const Matrix masked = allowed.select(head.scores(x).array(), kNegInf);
-    const Vector lse = add_sink(log_sum_exp(masked), head.sink());
-    const Matrix p = head.probabilities(x, allowed, lse);
-    head.lse(result.lse.data()) = lse;
-    head.out(result.out.data()) = p.cwiseProduct(head.dropout()) * head.v(x.v);
+    auto lse = head.lse(result.lse.data());
+    for (Eigen::Index i = 0; i < lse.size(); ++i) lse(i) = log_sum_exp(masked.row(i), head.sink());
+    const Matrix p = head.probabilities(x, lse);
+    add_over_allowed(head.out(result.out.data()), p.cwiseProduct(head.dropout()), allowed,
+                     head.v(x.v));
     double& max_logit = result.max_logit[head.head];
-    if (masked.cols() > 0) max_logit = std::max(max_logit, masked.maxCoeff());
+    for (const double score : masked.reshaped()) max_logit = larger(max_logit, score);
   });
   return result;
 }
@@ -169,19 +183,20 @@ Gradients backward(const Attention& a, const Arrays& x, const double* dout, cons
               std::vector<double>(a.options.sinks.size(), 0.0)};
   for_each_head(a, [&](const Head& head, const Allowed& allowed) {
     const Vector lse = head.lse(saved.lse.data());
-    const Matrix p = head.probabilities(x, allowed, lse), kept = head.dropout();
+    const Matrix p = head.probabilities(x, lse), kept = head.dropout();
     const Matrix dp = kept.cwiseProduct(head.out(dout) * head.v(x.v).transpose());
     const Vector delta =
         head.out(dout).cwiseProduct(head.out(saved.out.data())).rowwise().sum();  // = sum_j p dp
     Matrix ds = a.options.softmax_scale * p.cwiseProduct(dp.colwise() - delta);
     if (a.options.softcap != 0)  // the derivative of tanh is 1 - tanh^2
       ds.array() *= 1 - (head.capped(x).array() / a.options.softcap).square();
-    const auto add = [](auto into, const Matrix& term) { into += term; };
-    add(head.q(g.dq.data()), ds * head.k(x.k));
-    add(head.k(g.dk.data()), ds.transpose() * head.q(x.q));
-    add(head.v(g.dv.data()), p.cwiseProduct(kept).transpose() * head.out(dout));
-    if (!g.dsink.empty())
-      g.dsink[head.head] -= ((head.sink() - lse.array()).exp() * delta.array()).sum();
+    add_over_allowed(head.q(g.dq.data()), ds, allowed, head.k(x.k));
+    add_over_allowed(head.k(g.dk.data()), ds.transpose(), allowed.transpose(), head.q(x.q));
+    add_over_allowed(head.v(g.dv.data()), p.cwiseProduct(kept).transpose(), allowed.transpose(),
+                     head.out(dout));
+    for (Eigen::Index i = 0; i < delta.size() && !g.dsink.empty(); ++i)
+      if (allowed.row(i).any())  // else nothing takes part: out is 0, whatever dout is
+        g.dsink[head.head] -= weight(head.sink(), lse(i)) * delta(i);
   });
   return g;
 }

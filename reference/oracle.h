@@ -11,6 +11,19 @@
 //
 // Query head h uses kv head h / (num_heads / num_kv_heads). Padding is never read, and its rows of
 // every result are 0 (lse: -inf).
+//
+// NaN and infinities. Every sum is over the pairs that the mask allows and over no others: a pair
+// that is not allowed is not 0 * x, it is not there, in out, lse, max_logit and every gradient,
+// whatever is in q, k, v, dout, out or lse. A row that sees nothing adds nothing to dsink either. A
+// pair that is allowed is plain IEEE arithmetic, and of its weight p_ij = exp(s_ij - lse_i)
+//   s_ij = -inf     has weight 0, and 0 * inf is NaN;
+//   s_ij finite     has a positive weight, also where exp rounds to 0: it times inf is inf;
+//   s_ij = +inf     makes lse +inf and out NaN (inf - inf);
+//   s_ij = NaN      makes lse, out and max_logit NaN, whatever else the row sees;
+//   dropped         is multiplied by 0, in out and in dout . v: with inf that is NaN.
+// lse is -inf where all scores are, out then 0 (NaN where v is not finite). A gradient through a
+// row whose lse is NaN is NaN for all that it sees; so it is where lse is +inf, but for dv of keys
+// with other scores, whose weight is next to 0.
 #pragma once
 
 #include <vector>

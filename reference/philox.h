@@ -32,11 +32,15 @@ RINGSIDE_HD inline Philox philox4x32_10(Philox counter, uint32_t key0, uint32_t 
 struct Dropout {
   double p = 0;  // probability that a weight is dropped; the others are divided by 1-p
   uint64_t seed = 0;
+  // Of a piece of a longer pack: which sequence of the whole its first one is, and at which of that
+  // one's queries it begins.
+  int first_seq = 0, first_q = 0;
 
   // Neighbouring keys share a counter: key k takes word k%4 of counter (seq, head, q, k/4).
   RINGSIDE_HD bool keeps(int seq, int head, int q, int k) const {
-    const Philox counter{{static_cast<uint32_t>(seq), static_cast<uint32_t>(head),
-                          static_cast<uint32_t>(q), static_cast<uint32_t>(k / 4)}};
+    const int q_of_whole = seq == 0 ? first_q + q : q;
+    const Philox counter{{static_cast<uint32_t>(first_seq + seq), static_cast<uint32_t>(head),
+                          static_cast<uint32_t>(q_of_whole), static_cast<uint32_t>(k / 4)}};
     const Philox random =
         philox4x32_10(counter, static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
     return (random.word[k % 4] + 0.5) * (1.0 / 4294967296.0) >= p;

@@ -6,6 +6,7 @@
 
 #include "reference/interrupt.h"
 #include "reference/partial.h"
+#include "reference/seen_product.h"
 
 namespace ringside {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 constexpr int kBlockQ = 64, kBlockK = 128;  // scores of a block stay in the second-level cache
 constexpr double kNegInf = -std::numeric_limits<double>::infinity();
 
-using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Matrix = RowMajor;
 using Vector = Eigen::VectorXd;
 template <typename Scalar>
 using Rows = Eigen::Map<std::conditional_t<std::is_const_v<Scalar>, const Matrix, Matrix>, 0,
@@ -105,7 +106,7 @@ class RowModel {
     if (dropout.p == 0) return;
     for (Eigen::Index j = 0; j < weights.size(); ++j) {
       const int key = k_.position(first + static_cast<int>(j));
-      weights(j) = dropout.keeps(seq_, head_, q_, key) ? weights(j) / (1 - dropout.p) : 0.0;
+      weights(j) *= dropout.keeps(seq_, head_, q_, key) / (1 - dropout.p);
     }
   }
 
@@ -115,6 +116,19 @@ class RowModel {
   int seq_, head_, q_;
   double aligned_;
 };
+
+// Turns scores into exp(score - shift): nothing for a score of -inf, something for every other one,
+// so that an infinite value stays infinite where a weight would round to 0.
+void to_weights(Row scores, double shift) {
+  if (scores.minCoeff<Eigen::PropagateNumbers>() == kNegInf) {
+    for (double& x : scores)
+      x = x == kNegInf ? 0.0 : std::max(std::exp(x - shift), kLeastWeight);  // NaN stays
+  } else {
+    scores = (scores.array() - shift).exp();
+    for (Eigen::Index j = 0; j < scores.size(); ++j)
+      scores.data()[j] = scores.data()[j] < kLeastWeight ? kLeastWeight : scores.data()[j];
+  }
+}
 
 // The online softmax of a block of rows: out and sum are relative to exp(top).
 struct RunningSoftmax {
@@ -128,13 +142,16 @@ struct RunningSoftmax {
 
   // Turns the scores of row i into exp(score - top) and rescales what came before.
   void absorb(int i, Row scores) {
-    const double new_top = std::max(top(i), scores.maxCoeff());
-    const double rescale = std::exp(top(i) - new_top);
-    scores = (scores.array() - new_top).exp();
+    const double new_top = larger(top(i), scores.maxCoeff<Eigen::PropagateNaN>());
+    const double rescale =
+        top(i) == new_top ? 1 : std::max(std::exp(top(i) - new_top), kLeastWeight);  // NaN stays
+    to_weights(scores, new_top == kNegInf ? 0.0 : new_top);
     sum(i) = sum(i) * rescale + scores.sum();
     if (rescale != 1) out.row(i) *= rescale;
     top(i) = new_top;
   }
+
+  double lse(int i) const { return std::isinf(top(i)) ? top(i) : top(i) + std::log(sum(i)); }
 };
 
 // Sets a row to 0 outside the interval it sees and returns what is inside.
@@ -145,9 +162,8 @@ Row inside(Matrix& block, int i, Interval seen) {
 }
 
 void merge_row(const RunningSoftmax& softmax, int i, double* out, double* lse) {
-  if (softmax.sum(i) == 0) return;  // saw nothing
-  const auto w = merge_weights(*lse, softmax.top(i) + std::log(softmax.sum(i)));
-  const double b = w.b / softmax.sum(i);
+  const auto w = merge_weights(*lse, softmax.lse(i));
+  const double b = softmax.sum(i) == 0 ? 0.0 : w.b / softmax.sum(i);  // 0: saw nothing but -inf
   for (Eigen::Index d = 0; d < softmax.out.cols(); ++d)
     out[d] = w.a * out[d] + b * softmax.out(i, d);
   *lse = w.lse;
@@ -170,9 +186,9 @@ struct RowGradient {
     } else {
       model.finish(p, first, nullptr);
     }
-    p = (p.array() - lse).exp();
+    to_weights(p, lse);
     model.drop(ds, first);
-    ds = slope.array() * p.array() * (ds.array() - delta);
+    ds = p.array() * (ds.array() - delta) * slope.array();
     model.drop(p, first);
   }
 };
@@ -197,9 +213,10 @@ void tile_forward(const TileTask& task, const ForwardBuffers& x) {
         softmax.absorb(i, row);
         model.drop(row, keys.begin + seen.begin);
       }
-      softmax.out.noalias() += scores * rows(x.v, k_row, keys.size());
+      add_over_keys(softmax.out, scores, rows(x.v, k_row, keys.size()),
+                    [&](int i) { return block.seen(i, keys); });
     });
-    *x.max_logit = std::max(*x.max_logit, softmax.top.maxCoeff());
+    *x.max_logit = larger(*x.max_logit, softmax.top.maxCoeff<Eigen::PropagateNaN>());
     for (int i = 0; i < block.size; ++i)
       merge_row(softmax, i, x.out.row(block.q_row + i), x.lse.row(block.q_row + i));
   });
@@ -209,8 +226,9 @@ void tile_backward(const TileTask& task, const BackwardBuffers& x) {
   Matrix p, ds, term;
   // Eigen rounds a product by the alignment of its destination: ours is always aligned, so that
   // results never depend on where memory happens to lie.
-  const auto add = [&term](auto&& into, const auto& product) {
-    term.noalias() = product;
+  const auto add = [&term](auto into, auto add_product) {
+    term.setZero(into.rows(), into.cols());
+    add_product(term);
     into += term;
   };
   for_each_block(task, [&](const Block& block) {
@@ -227,13 +245,17 @@ void tile_backward(const TileTask& task, const BackwardBuffers& x) {
       ds.noalias() = dout * v.transpose();
       for (int i = 0; i < block.size; ++i) {
         const Interval seen = block.seen(i, keys);
+        Row p_row = inside(p, i, seen), ds_row = inside(ds, i, seen);
+        if (seen.size() == 0) continue;
         const RowGradient row{RowModel(task, block.first + i), keys.begin + seen.begin,
                               *x.lse.row(block.q_row + i), *x.delta.row(block.q_row + i)};
-        row.from_products(inside(p, i, seen), inside(ds, i, seen), task.options);
+        row.from_products(p_row, ds_row, task.options);
       }
-      add(dq, ds * k);
-      add(rows(x.dk, k_row, keys.size()), ds.transpose() * q);
-      add(rows(x.dv, k_row, keys.size()), p.transpose() * dout);
+      const auto seen = [&](int i) { return block.seen(i, keys); };
+      add(dq, [&](Matrix& sum) { add_over_keys(sum, ds, k, seen); });
+      add(rows(x.dk, k_row, keys.size()), [&](Matrix& sum) { add_over_queries(sum, ds, q, seen); });
+      add(rows(x.dv, k_row, keys.size()),
+          [&](Matrix& sum) { add_over_queries(sum, p, dout, seen); });
     });
   });
 }

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "reference/test_errors.h"
 #include "reference/test_random_case.h"
 
@@ -43,7 +45,30 @@ std::vector<Tile>& tiles(Plan& plan, int rank, int i) {
   return plan.tile_lists[step(plan, rank, i).tiles];
 }
 
+// What rank 1 receives of an operand now lies in other rows of its buffer. Messages and buffer
+// agree with each other, and the tiles are those of rank 0, whose buffer has the same shape.
+void turn_buffer_of_rank_1(Plan& plan, Operand operand) {
+  Step& turned = step(plan, 1, 0);
+  Buffer& buffer = operand == Operand::q ? turned.q : turned.kv;
+  Shard shard = plan.shard(buffer);
+  const int rows = num_rows(shard), half = rows / 2;
+  for (Segment& s : shard) s.row = (s.row + half) % rows;
+  std::ranges::sort(shard, {}, &Segment::row);
+  for (Message& m : turned.before.receives)
+    if (m.operand == operand) m.row = (m.row + half) % rows;
+  buffer.shard = static_cast<int>(plan.shards.size());
+  plan.shards.push_back(shard);
+}
+
 const Corruption kCorruptions[] = {
+    {"KeysInOtherRowsThanWhoeverSharesTheTilesHasThem",
+     "a2a",
+     [](Plan& p) { turn_buffer_of_rank_1(p, Operand::kv); },
+     {"rank 1 step 0 tile 0: key row 0 holds position 4 of sequence 0, not position 0"}},
+    {"QueriesInOtherRowsThanWhoeverSharesTheTilesHasThem",
+     "a2a",
+     [](Plan& p) { turn_buffer_of_rank_1(p, Operand::q); },
+     {"rank 1 step 0 tile 0: query row 0 holds position 4 of sequence 0, not position 0"}},
     // The problem.
     {"MaskBelowUnbounded",
      "p2p",

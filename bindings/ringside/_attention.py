@@ -34,6 +34,9 @@ class Options:
     bias: npt.ArrayLike | None = None
     dropout_p: float = 0.0
     dropout_seed: int = 0
+    dropout_origin: tuple[int, int] = (0, 0)
+    """Of a piece of a longer pack: the sequence of the whole that its first one is, and at which
+    query of that one it begins."""
 
     def to_core(self) -> _core.AttentionOptions:
         """For the C++ half, which checks the rest."""
@@ -109,7 +112,9 @@ def attention(
         bias: not supported; anything but None raises Unsupported.
         dropout_p: probability that a weight is dropped; the others are divided by 1-p. Which ones
             depends on dropout_seed and the pair's global (sequence, head, query, key) alone, so
-            that every partitioning drops the same (Philox4x32-10).
+            that every partitioning drops the same: word key % 4, w, of Philox4x32-10, counter
+            (sequence, head, query, key // 4), key the seed's low and high half, stays if
+            (w + 0.5) / 2**32 >= dropout_p.
         dropout_seed: 0 to 2**64-1.
         qkv_format: "thd", or "bshd" / "sbhd" for dense batches [batch, seqlen, heads, dim] /
             [seqlen, batch, heads, dim]: equal lengths, layouts optional (to declare padding), out
@@ -117,6 +122,14 @@ def attention(
         return_max_logit: return the largest score of each head, too.
 
     Arrays need not be contiguous (they are copied then). Padding rows are never read.
+
+    NaN and infinities reach what sees them and nothing else: only pairs (row, key) that the mask
+    shows take part, in out, lse, max_logit and every gradient, whatever q, k, v, dout, out and lse
+    hold elsewhere. A row that sees nothing takes part in nothing, dsink included. A pair that is
+    shown is plain IEEE arithmetic: a score of -inf has weight 0 (0 * inf is NaN), a finite one a
+    positive weight however small (times inf, inf), one of +inf makes lse +inf and out NaN, one of
+    NaN makes lse, out and max_logit NaN. A weight that dropout drops is multiplied by 0, so that a
+    value of inf gives NaN there. Where all scores are -inf, so is lse, and out is 0.
 
     Returns:
         (out, lse): out [rows_q, num_heads, head_dim_v] float64, lse [num_heads, rows_q] float64,

@@ -232,7 +232,8 @@ class Call:
         o = self.options
         numbers = (o.softmax_scale, o.softcap, o.dropout_p, o.dropout_seed)
         arrays = (self.sink, self.slopes, o.bias)
-        if all(x is None for x in arrays) and all(type(x) in _NUMBERS for x in numbers):
+        plain = all(x is None for x in arrays) and o.dropout_origin == (0, 0)
+        if plain and all(type(x) in _NUMBERS for x in numbers):
             return _plain_options(*numbers)
         keywords = dataclasses.replace(o, sink=None, alibi_slopes=None)  # bias is refused
         sink, slopes = self.describe(self.sink), self.describe(self.slopes)

@@ -60,7 +60,7 @@ class Plan(_core.Plan):
     [2, 2]
     """
 
-    __slots__ = ("_cuda_programs",)
+    __slots__ = ("_cuda_programs", "_dropout_origin")
 
     @property
     def _programs(self) -> dict[Any, Any]:
@@ -220,6 +220,7 @@ class Plan(_core.Plan):
             bias=bias,
             dropout_p=dropout_p,
             dropout_seed=dropout_seed,
+            dropout_origin=getattr(self, "_dropout_origin", (0, 0)),
         )
         named = {"q": q, "k": k, "v": v}
         with_max_logit = arguments.boolean(return_max_logit, "return_max_logit")
@@ -283,6 +284,7 @@ class Plan(_core.Plan):
             bias=bias,
             dropout_p=dropout_p,
             dropout_seed=dropout_seed,
+            dropout_origin=getattr(self, "_dropout_origin", (0, 0)),
         )
         named = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
         deterministic = arguments.boolean(deterministic, "deterministic")

@@ -26,7 +26,8 @@ class MicroSequenceBuffer:
     A document may straddle pieces: the first document of a piece then has more keys than queries
     and is aligned bottom-right. Keys before the first document's beginning are not even passed
     on, so their gradient stays exactly 0. Each piece is an ordinary plan, so every partition and
-    transport composes.
+    transport composes. Dropout drops what it drops in the whole sequence: documents and positions
+    are those of the whole.
 
     Args:
         layout: of the whole packed sequence.
@@ -85,6 +86,8 @@ class MicroSequenceBuffer:
             Plan(*self.layouts(i), mask=self.mask, **plan_arguments)
             for i in range(len(self.row_slices))
         ]
+        for i, plan in enumerate(self.plans):
+            plan._dropout_origin = self._origin(i)
         self.frontier = 0  # micro-sequences forwarded and not yet taken back
         self.k: Float64 | None = None  # [num_rows, num_kv_heads, head_dim_qk]
         self.v: Float64 | None = None  # [num_rows, num_kv_heads, head_dim_v]
@@ -114,10 +117,9 @@ class MicroSequenceBuffer:
         >>> rs.MicroSequenceBuffer(rs.PackedLayout([0, 5, 9]), [0, 7, 9]).layouts(1)
         (PackedLayout(cu_seqlens=[0, 2]), PackedLayout(cu_seqlens=[0, 4]))
         """
-        rows = self._rows(i)
+        rows, present = self._rows(i), self._documents(i)
         starts, ends = self.layout.cu_seqlens_padded[:-1], self.layout.cu_seqlens_padded[1:]
         valid_ends = starts + self.layout.lengths
-        present = (np.maximum(starts, rows.start) < np.minimum(ends, rows.stop)).nonzero()[0]
         begin = np.maximum(starts[present], rows.start)
         end = np.minimum(ends[present], rows.stop)
         valid_end = np.minimum(valid_ends[present], rows.stop)
@@ -206,6 +208,21 @@ class MicroSequenceBuffer:
         if not 0 <= arguments.int32(i, "i") < len(self.row_slices):
             raise ValueError(f"i={i}; expected 0 to {len(self.row_slices) - 1}")
         return self.row_slices[i]
+
+    def _documents(self, i: int) -> npt.NDArray[np.int64]:
+        """Those that micro-sequence i has rows of, and empty ones between: they follow each other,
+        so that document j of the piece is document j + the first one of the whole."""
+        rows, starts = self.row_slices[i], self.layout.cu_seqlens_padded
+        present = np.maximum(starts[:-1], rows.start) < np.minimum(starts[1:], rows.stop)
+        found = present.nonzero()[0]
+        return np.arange(found[0], found[-1] + 1) if len(found) else found
+
+    def _origin(self, i: int) -> tuple[int, int]:
+        """The first document of micro-sequence i, and which of its tokens is the first one here."""
+        documents = self._documents(i)
+        if not len(documents):
+            return 0, 0
+        return int(documents[0]), self.row_slices[i].start - self.first_document_begin(i)
 
     def _seen(self, i: int) -> slice:
         return slice(self.first_document_begin(i), self.row_slices[i].stop)

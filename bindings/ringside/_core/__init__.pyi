@@ -191,6 +191,7 @@ class AttentionOptions:
         alibi_slopes: typing.Any = None,
         dropout_p: typing.SupportsFloat = 0.0,
         dropout_seed: typing.SupportsIndex = 0,
+        dropout_origin: tuple[typing.SupportsIndex, typing.SupportsIndex] = (0, 0),
     ) -> None: ...
 
 class Plan:
