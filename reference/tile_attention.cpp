@@ -7,7 +7,7 @@
 #include "reference/interrupt.h"
 #include "reference/partial.h"
 
-namespace ringside {
+namespace ringside::RINGSIDE_CPU_LEVEL {  // once for each level of processor: cpu_kernels.h
 namespace {
 
 constexpr int kBlockQ = 64, kBlockK = 128;  // scores of a block stay in the second-level cache
@@ -238,4 +238,4 @@ void tile_backward(const TileTask& task, const BackwardBuffers& x) {
   });
 }
 
-}  // namespace ringside
+}  // namespace ringside::RINGSIDE_CPU_LEVEL
