@@ -40,6 +40,7 @@ void bind_cpu_level(pybind11::module_& m) {
 PYBIND11_MODULE(_core, m) {
   m.doc() = "The C++ half of ringside. Import ringside instead.";
   m.attr("__version__") = RINGSIDE_VERSION;
+  m.attr("__cpu__") = RINGSIDE_CPU;
   ringside::bindings::bind_errors(m);
   ringside::bindings::bind_cpu_level(m);
   ringside::bindings::bind_layout(m);

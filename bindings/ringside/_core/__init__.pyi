@@ -385,4 +385,5 @@ TABLE_COLUMNS: dict = {
         "head_end",
     ],
 }
+__cpu__: str = "dispatch"
 __version__: str = "0.1.0"
