@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_an_unknown_level_is_refused(level):
 
 
 def wide_instructions(path):
-    """How many instructions there are by section and widest register: xmm counts where it is VEX."""
+    """How many instructions there are by section and register, xmm only with a VEX prefix."""
     dump = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True
     )
@@ -91,6 +92,17 @@ def wide_instructions(path):
                     counts[section, register] += 1
                     break
     return counts
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="nm is not installed")
+@pytest.mark.skipif(sys.platform != "linux", reason="another linker takes no list of exports")
+def test_a_module_exports_its_entry_alone():
+    """Else two copies of the standard library mix: with one linked in, messages lost numbers."""
+    for path in Path(_core.__file__).parent.glob("_*core.*.so"):
+        names = subprocess.check_output(["nm", "-D", "--defined-only", path], text=True)
+        assert [line.split()[-1] for line in names.splitlines()] == [
+            f"PyInit_{path.name.split('.')[0]}"
+        ]
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is not installed")
