@@ -27,7 +27,7 @@ def settings_of(purpose, folder, gpus, **environment):
 
 
 def test_the_package_is_quick_to_build_where_nothing_could_run_the_kernels(tmp_path):
-    assert settings_of("run", tmp_path, "") == ["-C", "cmake.define.RINGSIDE_CUDA=OFF"]
+    assert settings_of("run", tmp_path, "") == ["--config-settings=cmake.define.RINGSIDE_CUDA=OFF"]
     assert settings_of("run", tmp_path, "GPU 0: NVIDIA H200\\n") == []
 
 
@@ -36,9 +36,10 @@ def test_who_asks_is_obeyed(tmp_path, asked):
     for gpus in ("", "GPU 0: NVIDIA H200\\n"):
         for purpose in ("run", "test"):
             settings = settings_of(purpose, tmp_path, gpus, RINGSIDE_CUDA=asked)
-            assert f"cmake.define.RINGSIDE_CUDA={asked}" in settings
+            assert f"--config-settings=cmake.define.RINGSIDE_CUDA={asked}" in settings
 
 
 def test_the_tests_build_in_the_folder_of_the_c_plus_plus_tests(tmp_path):
     settings = settings_of("test", tmp_path, "")
-    assert "build-dir=build/ci" in settings and "cmake.define.RINGSIDE_CUDA=AUTO" in settings
+    assert "--config-settings=build-dir=build/ci" in settings
+    assert "--config-settings=cmake.define.RINGSIDE_CUDA=AUTO" in settings
