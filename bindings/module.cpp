@@ -1,6 +1,9 @@
 #include "bindings/module.h"
 
+#include <pybind11/stl.h>
+
 #include "bindings/arguments.h"
+#include "reference/cpu_kernels.h"
 #include "reference/errors.h"
 #include "reference/verify.h"
 
@@ -16,12 +19,30 @@ void bind_errors(pybind11::module_& m) {
       "A plan that is not right; the message names the first offending row, message or tile.";
 }
 
+void bind_cpu_level(pybind11::module_& m) {
+  cpu_level();  // a bad RINGSIDE_CPU_LEVEL is refused here, when the module is imported
+  m.def(
+      "cpu_level", [] { return cpu_level().name; },
+      "The level of x86-64 whose code is in use; RINGSIDE_CPU_LEVEL chooses another.");
+  m.def(
+      "cpu_levels",
+      [] {
+        std::vector<std::string> names;
+        for (const CpuLevel& level : cpu_levels())
+          if (level.runs_here) names.push_back(level.name);
+        return names;
+      },
+      "The levels that this build holds and this processor runs, narrowest first.");
+}
+
 }  // namespace ringside::bindings
 
 PYBIND11_MODULE(_core, m) {
   m.doc() = "The C++ half of ringside. Import ringside instead.";
   m.attr("__version__") = RINGSIDE_VERSION;
+  m.attr("__cpu__") = RINGSIDE_CPU;
   ringside::bindings::bind_errors(m);
+  ringside::bindings::bind_cpu_level(m);
   ringside::bindings::bind_layout(m);
   ringside::bindings::bind_mask(m);
   ringside::bindings::bind_segments(m);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "reference/carry.h"
+#include "reference/cpu_kernels.h"
 #include "reference/interrupt.h"
 #include "reference/parallel.h"
 #include "reference/partial.h"
@@ -30,6 +31,7 @@ int kv_head_of(const Plan& plan, const Step& step, int head) {  // both counted 
 // Runs items on all cores, or right here when starting threads would take longer than the work.
 template <typename Run>
 void run_items(int items, int64_t pairs, Run run) {
+  cpu_level();  // a bad RINGSIDE_CPU_LEVEL is refused here, not in a thread
   if (pairs >= kPairsWorthThreads) {
     parallel_for(items, run);
   } else {

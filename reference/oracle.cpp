@@ -8,7 +8,7 @@
 
 #include "reference/interrupt.h"
 
-namespace ringside::oracle {
+namespace ringside::oracle::RINGSIDE_CPU_LEVEL {  // once for each level: cpu_kernels.h
 namespace {
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -201,4 +201,4 @@ Gradients backward(const Attention& a, const Arrays& x, const double* dout, cons
   return g;
 }
 
-}  // namespace ringside::oracle
+}  // namespace ringside::oracle::RINGSIDE_CPU_LEVEL

@@ -8,7 +8,7 @@
 #include "reference/partial.h"
 #include "reference/seen_product.h"
 
-namespace ringside {
+namespace ringside::RINGSIDE_CPU_LEVEL {  // once for each level of processor: cpu_kernels.h
 namespace {
 
 constexpr int kBlockQ = 64, kBlockK = 128;  // scores of a block stay in the second-level cache
@@ -260,4 +260,4 @@ void tile_backward(const TileTask& task, const BackwardBuffers& x) {
   });
 }
 
-}  // namespace ringside
+}  // namespace ringside::RINGSIDE_CPU_LEVEL

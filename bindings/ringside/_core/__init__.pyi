@@ -342,6 +342,8 @@ def attention_backward(
     mask: Mask,
     options: AttentionOptions,
 ) -> tuple: ...
+def cpu_level() -> str: ...
+def cpu_levels() -> list[str]: ...
 
 COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p")
 PARTITIONS: tuple = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag")
@@ -384,4 +386,5 @@ TABLE_COLUMNS: dict = {
         "head_end",
     ],
 }
+__cpu__: str = "dispatch"
 __version__: str = "0.1.0"
