@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mutants_list import MUTANTS, Mutant
+from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -260,7 +261,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     mutants = [
         m
-        for m in MUTANTS + MUTANTS_OF_PRIMITIVES
+        for m in MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_OUTSIDERS
         if not options.only or any(part in m.name for part in options.only)
     ]
     if not mutants:
