@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mutants_list import MUTANTS, Mutant
+from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
 
@@ -260,7 +261,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
+    everything = (
+        MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS + MUTANTS_OF_OUTSIDERS
+    )
     only = options.only or [""]
     mutants = [m for m in everything if any(part in m.name for part in only)]
     if not mutants:
