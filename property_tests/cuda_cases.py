@@ -127,11 +127,17 @@ class OnGpu:
         return tuple(to_host(x) for x in results if x is not None)
 
 
+def keywords_of(options: Options) -> dict[str, object]:
+    """What Plan.attention takes of them by name."""
+    return {name: value for name, value in vars(options).items() if name != "dropout_origin"}
+
+
 def by_cpu(plan: rs.Plan, arrays: Arrays, gpu: Results, options: Options) -> Results:
     """The same plan on the CPU; backward from what the GPU's forward pass returned."""
-    out, lse = plan.attention(*arrays[:3], **vars(options))
+    keywords = keywords_of(options)
+    out, lse = plan.attention(*arrays[:3], **keywords)
     saved = (*arrays[:3], gpu.out, gpu.lse)
-    return Results(out, lse, *plan.attention_backward(arrays.dout, *saved, **vars(options)))
+    return Results(out, lse, *plan.attention_backward(arrays.dout, *saved, **keywords))
 
 
 class Wrong(AssertionError):

@@ -40,8 +40,8 @@ SHARED_PATHS = [
     Mutant(
         "a softmax_scale of 0 is the default one",
         "bindings/ringside/_attention.py",
-        "given = asdict(self)",
-        'given = asdict(self) | {"softmax_scale": self.softmax_scale or None}',
+        "return _core.AttentionOptions(**given)",
+        'return _core.AttentionOptions(**given | {"softmax_scale": self.softmax_scale or None})',
     ),
     # dropout_p=nan: a plan drops every weight, and nobody says so.
     Mutant(
@@ -61,8 +61,8 @@ SHARED_PATHS = [
     Mutant(
         "causal yields to a window that looks ahead",
         "bindings/ringside/flash.py",
-        "if causal:",
-        "if causal and right < 0:",
+        'if arguments.boolean(causal, "causal"):',
+        'if arguments.boolean(causal, "causal") and right < 0:',
     ),
     # PackedLayout([0, 2, 8], [0, 6, 8]): 6 tokens in 2 rows, hidden by the spare rows before.
     Mutant(

@@ -23,11 +23,11 @@ class StandIn(cuda_cases.OnGpu):
 
     def forward(self, plan, *arrays, **options):
         plan._programs[None] = types.SimpleNamespace(family=self.family)
-        out, lse = plan.attention(*arrays, **options or vars(self.options))
+        out, lse = plan.attention(*arrays, **options or cuda_cases.keywords_of(self.options))
         return round_to(out, self.dtype), round_to(lse, "float32")
 
     def backward(self, plan, *arrays, **options):
-        grads = plan.attention_backward(*arrays, **options or vars(self.options))
+        grads = plan.attention_backward(*arrays, **options or cuda_cases.keywords_of(self.options))
         types = [self.dtype] * 3 + ["float32"]
         return tuple(round_to(x, dtype) for x, dtype in zip(grads, types, strict=False))
 
@@ -90,7 +90,7 @@ def test_what_no_index_is_wrong_for_is_caught_too(gpu, kind, dtype, where):
 
 class ForgetsASink(StandIn):
     def forward(self, plan, *arrays, **options):
-        kept = {**vars(self.options), "sink": None}
+        kept = {**cuda_cases.keywords_of(self.options), "sink": None}
         return super().forward(plan, *arrays, **kept)
 
 

@@ -118,7 +118,8 @@ class Model:
         case, group = self.case, self.case.num_heads // self.case.num_kv_heads
         starts_q, starts_k = case.layout_q.cu_seqlens_padded, case.keys.cu_seqlens_padded
         for s, (n_q, n_k) in enumerate(zip(case.layout_q.lengths, case.keys.lengths, strict=True)):
-            for head in range(case.num_heads if n_q and n_k else 0):
+            sees = n_k or case.sink is not None  # a sink is in lse even where there is no key
+            for head in range(case.num_heads if n_q and sees else 0):
                 yield _Rows(
                     slice(starts_q[s], starts_q[s] + n_q),
                     slice(starts_k[s], starts_k[s] + n_k),
@@ -174,7 +175,7 @@ class Model:
     ) -> _Softmax:
         s, lse, slope, slope_error = scores
         u, sink = self.u, _per_head(self.case.sink, rows.head)
-        top = np.where(p > 0, np.abs(s), 0.0).max(axis=1, keepdims=True)
+        top = np.where(p > 0, np.abs(s), 0.0).max(axis=1, keepdims=True, initial=0.0)
         top = top if self.case.sink is None else np.maximum(top, abs(sink))
         e = np.where(p > 0, e + u * (2 * top + 4), 0.0)
         size = np.where(np.isneginf(lse), 0.0, np.abs(lse))
