@@ -193,7 +193,7 @@ def compare(cell: str, case: Case, results: tuple[Results, Results, Results]) ->
 
 def whereabouts(plan: rs.Plan, arrays: Arrays, run: OnGpu) -> str:
     """Which step, rank and tile is wrong, in words."""
-    keywords = {"backward": run.backward, "dtype": run.dtype, **vars(run.options)}
+    keywords = {"backward": run.backward, "dtype": run.dtype, **keywords_of(run.options)}
     try:
         found = locate(plan, run.forward, arrays, **keywords)
     except Exception as error:  # what is wrong matters more than where
