@@ -15,7 +15,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)
 settings.register_profile("nightly", max_examples=20_000, deadline=None, print_blob=True)
-# For property_tests/mutants.py: red is enough, nobody reads the shrunk case.
+# For property_tests/mutants/mutants.py: red is enough, nobody reads the shrunk case.
 settings.register_profile(
     "mutants",
     max_examples=40,

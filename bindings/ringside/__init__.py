@@ -13,7 +13,7 @@ True
 """
 
 from ringside import lengths, thd
-from ringside._attention import attention, attention_backward
+from ringside._attention.definition import attention, attention_backward
 from ringside._core import (
     COMMS,
     PARTITIONS,
@@ -30,8 +30,8 @@ from ringside._core import (
     Unsupported,
     __version__,
 )
-from ringside._device_plan import DevicePlan
-from ringside._plan import Plan, plan
+from ringside._plan.device_plan import DevicePlan
+from ringside._plan.plan import Plan, plan
 from ringside.flash import flash_attn_varlen_func
 from ringside.micro_sequences import MicroSequenceBuffer
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ringside._attention import attention
+from ringside._attention.definition import attention
 from ringside._core import Mask, PackedLayout, arguments
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside._core import Mask, PackedLayout, Unsupported, arguments
-from ringside._plan import Plan
+from ringside._plan.plan import Plan
 
 Float64 = npt.NDArray[np.float64]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from ringside import _cuda
-from ringside._attention import Options
-from ringside._device_plan import DevicePlan
-from ringside._plan import Plan
+from ringside._arrays import cuda as _cuda
+from ringside._attention.definition import Options
+from ringside._plan.device_plan import DevicePlan
+from ringside._plan.plan import Plan
 
 
 class _VarlenAttention(torch.autograd.Function):

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "optimized/attention_mma.h"
+#include "optimized/attention/mma/kernels.h"
 
 using namespace ringside;
 

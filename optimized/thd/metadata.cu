@@ -5,8 +5,8 @@
 // holds yet.
 #include <algorithm>
 
-#include "optimized/cuda_error.h"
-#include "optimized/thd/grid_scan.cuh"
+#include "optimized/device/error.h"
+#include "optimized/device/grid_scan.cuh"
 #include "optimized/thd/metadata.h"
 
 namespace ringside::thd {

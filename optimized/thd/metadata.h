@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-#include "optimized/thd/metadata_tasks.h"
+#include "optimized/tables/thd/metadata_tasks.h"
 
 namespace ringside::thd {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "optimized/thd/block_scan.cuh"
-#include "optimized/thd/launch.cuh"
-#include "optimized/thd/row_maps.h"
+#include "optimized/device/block_scan.cuh"
+#include "optimized/device/launch.cuh"
+#include "optimized/tables/thd/row_maps.h"
 
 namespace ringside::thd {
 

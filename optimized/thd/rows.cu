@@ -1,10 +1,10 @@
 // One kernel moves rows: it splits them by bytes (row_tiles.h) and asks a map (row_maps.h) where
 // they go. A block looks its sequences up once, then each row of its tile, then streams: all loads
 // of a thread before its stores, so that enough bytes are in flight.
-#include "optimized/thd/launch.cuh"
+#include "optimized/device/launch.cuh"
+#include "optimized/tables/thd/row_tiles.h"
 #include "optimized/thd/row_ops.cuh"
 #include "optimized/thd/row_tables.cuh"
-#include "optimized/thd/row_tiles.h"
 #include "optimized/thd/rows.h"
 
 namespace ringside::thd {

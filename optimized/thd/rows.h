@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <span>
 
-#include "optimized/attention_kernel.h"
-#include "optimized/thd/row_maps.h"
+#include "optimized/attention/kernel.h"
+#include "optimized/tables/thd/row_maps.h"
 
 namespace ringside::thd {
 

@@ -66,7 +66,7 @@ def written(value: Any, given: Sequence[str] = ()) -> tuple[list[str], str]:
 
     >>> import ringside as rs
     >>> written(rs.attention)
-    (['from ringside._attention import attention'], 'attention')
+    (['from ringside._attention.definition import attention'], 'attention')
     >>> written(lambda q: q)[1][:35]
     '...  # put your function here: <fun'
     """

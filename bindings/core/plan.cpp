@@ -1,0 +1,313 @@
+#include "reference/plan.h"
+
+#include <pybind11/operators.h>
+
+#include <optional>
+#include <utility>
+
+#include "bindings/core/arguments.h"
+#include "bindings/core/arrays.h"
+#include "bindings/core/interruptible.h"
+#include "bindings/core/module.h"
+#include "bindings/core/plan_views.h"
+#include "reference/carry.h"
+#include "reference/errors.h"
+#include "reference/partition/partition.h"
+#include "reference/plan_tables.h"
+#include "reference/transport/transport.h"
+#include "reference/verify.h"
+
+namespace ringside::bindings {
+namespace {
+
+using namespace pybind11::literals;
+using Shards = std::vector<Shard>;
+
+// --- construction ---
+
+Shards stacked(Shards shards) {  // fills in rows left at -1
+  for (Shard& shard : shards) {
+    int next = 0;
+    for (Segment& s : shard) {
+      if (s.row == -1) s.row = next;
+      next = s.row_end();
+    }
+  }
+  return shards;
+}
+
+Shards shards_from(const py::object& x, const char* name, const char* or_else) {
+  py::detail::make_caster<Shards> caster;
+  if (!is_list(x) || !caster.load(x, false))
+    throw py::type_error(concat(name, " is a ", py::str(py::type::of(x)).cast<std::string>(),
+                                "; expected ", or_else, "a list of Segment for every rank"));
+  return stacked(py::detail::cast_op<Shards&&>(std::move(caster)));
+}
+
+Placement placement_from(const Problem& problem, const py::object& partition,
+                         const py::object& partition_k, std::optional<int> cp_size) {
+  if (py::isinstance<py::str>(partition)) {
+    require(partition_k.is_none(), "partition_k goes with your own segments only; got partition=\"",
+            partition.cast<std::string>(), "\" too. Leave partition_k out");
+    require(cp_size.has_value(), "cp_size is missing; expected the number of ranks");
+    const auto name = partition.cast<std::string>();
+    return without_gil([&] { return place(problem, name, *cp_size); });
+  }
+  const Shards q = shards_from(partition, "partition", "a name (see ringside.PARTITIONS) or ");
+  require(!cp_size || *cp_size == static_cast<int>(q.size()), "cp_size=", cp_size.value_or(0),
+          " but the partition lists segments for ", q.size(), " ranks. Leave cp_size out");
+  require(!partition_k.is_none() || problem.layout_q == problem.layout_k,
+          "layout_k differs from layout_q; pass partition_k, the segments of the keys, too");
+  return {q, partition_k.is_none() ? q : shards_from(partition_k, "partition_k", "")};
+}
+
+std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
+                                const std::optional<PackedLayout>& layout_k, const Mask& mask,
+                                std::optional<int> cp_size, const py::object& partition,
+                                const py::object& partition_k, const std::string& comm,
+                                std::optional<int> a2a_size, int num_heads,
+                                std::optional<int> num_kv_heads) {
+  const Problem problem{layout_q, layout_k.value_or(layout_q), mask, num_heads,
+                        num_kv_heads.value_or(num_heads)};
+  const Placement placement = placement_from(problem, partition, partition_k, cp_size);
+  require(!a2a_size || *a2a_size >= 1, "a2a_size=", a2a_size.value_or(0),
+          "; expected a divisor of cp_size");
+  return without_gil([&] {
+    return std::make_shared<Plan>(build_plan(problem, placement, {comm, a2a_size.value_or(0)}));
+  });
+}
+
+// --- tables ---
+
+py::dict tables_of(const Plan& plan) {
+  PlanTables tables = to_tables(plan);
+  py::dict all;
+  for (size_t i = 0; i < tables.all().size(); ++i) {
+    const Table& table = *tables.all()[i];
+    py::array_t<int32_t> cells({table.rows(), table.width()});
+    std::copy(table.cells.begin(), table.cells.end(), cells.mutable_data());
+    all[kTableNames[i]] = py::make_tuple(table.columns, cells);
+  }
+  return all;
+}
+
+// Whoever wrote the tables, what runs has been proved: that it stays inside its buffers, and, where
+// it is to be complete, that it is all of the attention.
+void prove(const Plan& plan, bool complete) {
+  if (complete) {
+    verify(plan);
+    return;
+  }
+  verify_indices(plan);
+  verify_exchanges(plan);
+  verify_kinds(plan);
+  verify_tiles(plan);
+}
+
+std::shared_ptr<Plan> plan_from_tables(const Problem& problem, const std::string& partition,
+                                       const std::string& comm, const py::dict& all,
+                                       bool complete) {
+  auto plan = std::make_shared<Plan>();
+  plan->problem = problem;
+  plan->partition = partition;
+  plan->comm = comm;
+  PlanTables tables;
+  for (size_t i = 0; i < tables.all().size(); ++i) {
+    const char* name = kTableNames[i];
+    require(all.contains(name), "the table \"", name, "\" is missing");
+    Table& table = *tables.all()[i];
+    const py::array cells = as_array(all[name], concat("tables[\"", name, "\"]"));
+    require(cells.ndim() == 2 && cells.shape(1) == table.width(), "the table \"", name,
+            "\" must be integers of shape [rows, ", table.width(), "]");
+    table.cells = integers(cells.attr("reshape")(-1), name);
+  }
+  without_gil([&] {
+    from_tables(tables, *plan);
+    prove(*plan, complete);
+  });
+  return plan;
+}
+
+// --- rows ---
+
+struct Side {  // of the query or of the key rows
+  const PackedLayout& layout;
+  const std::vector<Buffer>& homes;
+};
+
+Side side_of(const Plan& plan, const std::string& side) {
+  if (side == "q") return {plan.problem.layout_q, plan.home_q};
+  if (side == "k") return {plan.problem.layout_k, plan.home_kv};
+  throw InvalidArgument(concat("side=\"", side, "\" is unknown; expected one of \"q\", \"k\""));
+}
+
+void check_rank(const Plan& plan, int rank) {
+  require(0 <= rank && rank < plan.cp_size(), "rank=", rank, "; expected 0 to ",
+          plan.cp_size() - 1);
+}
+
+const Shard& home_shard(const Plan& plan, int rank, const std::string& side) {
+  check_rank(plan, rank);
+  return plan.shard(side_of(plan, side).homes[rank]);
+}
+
+py::array_t<int32_t> row_indices(const Plan& plan, int rank, const std::string& side) {
+  return to_array(global_rows(side_of(plan, side).layout, home_shard(plan, rank, side)));
+}
+
+py::array_t<int32_t> position_ids(const Plan& plan, int rank, const std::string& side) {
+  std::vector<int32_t> positions;
+  for (const Segment& s : home_shard(plan, rank, side))
+    for (int i = 0; i < s.len; ++i) positions.push_back(s.position(i));
+  return to_array(positions);
+}
+
+py::object shard_rows(const Plan& plan, const py::object& x, int rank, const std::string& side) {
+  const py::array array = as_array(x, "x");
+  const int rows = side_of(plan, side).layout.num_rows();
+  require(array.ndim() >= 1 && array.shape(0) == rows, "x has shape ", shape_of(array),
+          "; expected ", rows, " rows on its first axis");
+  return array[row_indices(plan, rank, side)];
+}
+
+py::object unshard_rows(const Plan& plan, const py::sequence& arrays, const std::string& side) {
+  require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
+          " parts; expected one for each of the ", plan.cp_size(), " ranks");
+  const auto parts = parts_of(arrays, "parts", "part");
+  py::object whole = room_for(parts, side_of(plan, side).layout.num_rows());
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const auto rows = row_indices(plan, rank, side);
+    require(parts[rank].shape(0) == rows.size(), "part ", rank, " has shape ",
+            shape_of(parts[rank]), "; rank ", rank, " owns ", rows.size(), " rows");
+    whole[rows] = parts[rank];
+  }
+  return whole;
+}
+
+// --- exchanges ---
+
+PerRank buffers_from(const Plan& plan, const py::sequence& arrays, int step, Operand operand) {
+  require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
+          " buffers; expected one for each of the ", plan.cp_size(), " ranks");
+  const py::list held(arrays);
+  PerRank buffers;
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const Buffer& buffer = resident_before(plan, rank, step, operand);
+    const DoubleArray x = numbers(held[rank], concat("buffers[", rank, "]").c_str());
+    require(x.ndim() == 3 && x.shape(0) == plan.rows(buffer) && x.shape(1) == buffer.heads.size() &&
+                x.shape(2) >= 1,
+            "buffer ", rank, " has shape ", shape_of(x), "; expected [", plan.rows(buffer), ", ",
+            buffer.heads.size(), ", dim]");
+    Tensor& tensor = buffers.emplace_back(plan.rows(buffer), buffer.heads.size(),
+                                          static_cast<int>(x.shape(2)), 0.0);
+    std::copy(x.data(), x.data() + x.size(), tensor.data.begin());
+    require(tensor.dim == buffers[0].dim, "buffer ", rank, " has ", tensor.dim,
+            " dimensions and buffer 0 has ", buffers[0].dim);
+  }
+  return buffers;
+}
+
+void check_step(const Plan& plan, int step) {
+  require(0 <= step && step < plan.num_steps(), "step=", step, "; expected 0 to ",
+          plan.num_steps() - 1);
+}
+
+py::list to_list(PerRank&& tensors) {
+  py::list arrays;
+  for (Tensor& tensor : tensors) arrays.append(to_array(std::move(tensor)));
+  return arrays;
+}
+
+py::list exchange(const Plan& plan, int step, const std::string& operand,
+                  const py::sequence& buffers) {
+  check_step(plan, step);
+  const Operand what = operand_from(operand);
+  return to_list(carry(plan, step, what, buffers_from(plan, buffers, step, what)));
+}
+
+py::list exchange_transposed(const Plan& plan, int step, const std::string& operand,
+                             const py::sequence& buffers) {
+  check_step(plan, step);
+  const Operand what = operand_from(operand);
+  return to_list(carry_back(plan, step, what, buffers_from(plan, buffers, step + 1, what)));
+}
+
+}  // namespace
+
+void bind_plan(py::module_& m) {
+  PlanClass plan(m, "Plan", "See ringside.Plan.");
+  plan.def(py::init(strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
+                             "comm", "a2a_size", "num_heads", "num_kv_heads">(&make_plan)),
+           "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
+           "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
+           "comm"_a = "p2p", "a2a_size"_a = py::none(), "num_heads"_a = 1,
+           "num_kv_heads"_a = py::none())
+      .def(py::init(strictly<"layout_q", "layout_k", "mask", "num_heads", "num_kv_heads",
+                             "partition", "comm", "tables", "complete">(
+               [](const PackedLayout& layout_q, const PackedLayout& layout_k, const Mask& mask,
+                  int num_heads, int num_kv_heads, const std::string& partition,
+                  const std::string& comm, const py::dict& tables, bool complete) {
+                 return plan_from_tables({layout_q, layout_k, mask, num_heads, num_kv_heads},
+                                         partition, comm, tables, complete);
+               })),
+           "layout_q"_a, "layout_k"_a, py::kw_only(), "mask"_a, "num_heads"_a, "num_kv_heads"_a,
+           "partition"_a, "comm"_a, "tables"_a, "complete"_a = true)
+      .def_property_readonly("layout_q", [](const Plan& p) { return p.problem.layout_q; })
+      .def_property_readonly("layout_k", [](const Plan& p) { return p.problem.layout_k; })
+      .def_property_readonly("mask", [](const Plan& p) { return p.problem.mask; })
+      .def_property_readonly("num_heads", [](const Plan& p) { return p.problem.num_heads; })
+      .def_property_readonly("num_kv_heads", [](const Plan& p) { return p.problem.num_kv_heads; })
+      .def_readonly("partition", &Plan::partition)
+      .def_readonly("comm", &Plan::comm)
+      .def_property_readonly("cp_size", &Plan::cp_size)
+      .def_property_readonly("num_steps", &Plan::num_steps)
+      .def("shards_q",
+           strictly<"rank">([](const Plan& p, int rank) { return home_shard(p, rank, "q"); }),
+           "rank"_a, "The segments of q that a rank owns, in row order.")
+      .def("shards_k",
+           strictly<"rank">([](const Plan& p, int rank) { return home_shard(p, rank, "k"); }),
+           "rank"_a, "The segments of k and v that a rank owns, in row order.")
+      .def("steps", strictly<"rank">([](const std::shared_ptr<Plan>& p, int rank) {
+             check_rank(*p, rank);
+             std::vector<StepView> steps;
+             for (int i = 0; i < p->num_steps(); ++i) steps.push_back({p, rank, i});
+             return steps;
+           }),
+           "rank"_a, "What a rank does, step by step.")
+      .def("row_indices", strictly<"rank", "side">(&row_indices), "rank"_a, py::kw_only(),
+           "side"_a = "q", "[rows of the rank] int32: the global row of each of its rows.")
+      .def("position_ids", strictly<"rank", "side">(&position_ids), "rank"_a, py::kw_only(),
+           "side"_a = "q",
+           "[rows of the rank] int32: the position of each of its rows in its sequence.")
+      .def("shard", strictly<"x", "rank", "side">(&shard_rows), "x"_a, "rank"_a, py::kw_only(),
+           "side"_a = "q", "The rows of x that a rank owns, in its order.")
+      .def("unshard", strictly<"parts", "side">(&unshard_rows), "parts"_a, py::kw_only(),
+           "side"_a = "q", "The global array from every rank's part; the inverse of shard.")
+      .def(
+          "verify", [](const Plan& p) { return without_gil([&] { return verify(p); }); },
+          "Proves the plan.")
+      .def("exchange", strictly<"step", "operand", "buffers">(&exchange), "step"_a, "operand"_a,
+           "buffers"_a, "Moves every rank's buffer as before a step.")
+      .def("exchange_transposed", strictly<"step", "operand", "buffers">(&exchange_transposed),
+           "step"_a, "operand"_a, "buffers"_a, "The transpose of exchange.")
+      .def("tables", &tables_of, "The plan as int32 tables: {name: (columns, cells)}.")
+      .def(py::self == py::self);
+  bind_cost(m, plan);
+  bind_runs(plan);
+  bind_part(plan);
+
+  const auto names = [](const auto& table) {
+    py::list all;
+    for (const auto& entry : table) all.append(entry.name);
+    return py::tuple(all);
+  };
+  py::dict columns;
+  PlanTables tables;
+  for (size_t i = 0; i < tables.all().size(); ++i)
+    columns[kTableNames[i]] = tables.all()[i]->columns;
+  m.attr("TABLE_COLUMNS") = columns;
+  m.attr("PARTITIONS") = names(partitions());
+  m.attr("COMMS") = names(transports());
+}
+
+}  // namespace ringside::bindings

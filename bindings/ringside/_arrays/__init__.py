@@ -1,0 +1,1 @@
+"""Arrays of other libraries: borrowed, made, and handed to kernels."""

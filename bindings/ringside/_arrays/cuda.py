@@ -1,0 +1,310 @@
+"""backend="cuda": whose memory it is, which stream is current, and the programs of a plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ringside import _core
+from ringside._attention.definition import Options
+
+if TYPE_CHECKING:
+    from ringside._plan.device_plan import DevicePlan
+    from ringside._plan.plan import Plan
+
+    AnyPlan = Plan | DevicePlan
+
+
+class Torch:
+    """Arrays that are torch tensors."""
+
+    def __init__(self) -> None:
+        self.torch = importlib.import_module("torch")
+
+    def owns(self, x: Any) -> bool:
+        """Whether x is such an array, on any device."""
+        return isinstance(x, self.torch.Tensor)
+
+    def device(self, x: Any) -> int | None:
+        """The number of the CUDA device on which x lies."""
+        return x.get_device() if x.is_cuda else None
+
+    def describe(self, x: Any) -> Any:
+        """Pointer, dtype, shape and strides for the C++ half."""
+        return cuda_core().DeviceArray(x.data_ptr(), _name(x.dtype), x.shape, x.stride())
+
+    def ready(self, x: Any) -> Any:
+        """x, copied unless its last dimension is dense and its rows are aligned for kernels."""
+        if x.is_contiguous() and x.data_ptr() % 16 == 0:
+            return x
+        dense = x.ndim == 0 or x.stride(-1) == 1
+        if dense and _aligned(x.data_ptr(), x.shape, x.stride(), x.element_size()):
+            return x
+        return x.detach().clone(memory_format=self.torch.contiguous_format)
+
+    def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
+        """An array on the device of `like`."""
+        if dtype is None and shape == like.shape and like.is_contiguous():
+            return self.torch.empty_like(like)  # the quickest way
+        of_type = getattr(self.torch, dtype) if dtype else like.dtype
+        return like.new_empty(shape, dtype=of_type)
+
+    def vector(self, x: Any, like: Any, size: int) -> Any:
+        """A float32 [size] array on the device of `like`, from one number or [size] of them."""
+        x = self.torch.as_tensor(x, dtype=self.torch.float32, device=like.device).detach()
+        return x.expand(size).contiguous() if x.ndim == 0 else x.contiguous()
+
+    def stream(self, device: int) -> int:
+        """The current stream's handle."""
+        return self.torch.cuda.current_stream(device).cuda_stream
+
+
+class Cupy:
+    """Arrays that are CuPy's; any other that speaks DLPack becomes one of them."""
+
+    def __init__(self) -> None:
+        self.cupy = importlib.import_module("cupy")
+
+    def owns(self, x: Any) -> bool:
+        """Whether x is such an array."""
+        return isinstance(x, self.cupy.ndarray)
+
+    def device(self, x: Any) -> int | None:
+        """The number of the CUDA device on which x lies."""
+        return x.device.id
+
+    def describe(self, x: Any) -> Any:
+        """Pointer, dtype, shape and strides for the C++ half."""
+        strides = [stride // x.itemsize for stride in x.strides]
+        return cuda_core().DeviceArray(x.data.ptr, x.dtype.name, list(x.shape), strides)
+
+    def ready(self, x: Any) -> Any:
+        """x, copied unless its last dimension is dense and its rows are aligned for kernels."""
+        dense = x.ndim == 0 or x.strides[-1] == x.itemsize
+        strides = [stride // x.itemsize for stride in x.strides]
+        if dense and _aligned(x.data.ptr, x.shape, strides, x.itemsize):
+            return x
+        with x.device:  # CuPy copies to the current device
+            return x.copy(order="C")
+
+    def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
+        """An array on the device of `like`, whichever is current."""
+        with like.device:
+            return self.cupy.empty(tuple(shape), dtype or like.dtype)
+
+    def vector(self, x: Any, like: Any, size: int) -> Any:
+        """A float32 [size] array on the device of `like`, from one number or [size] of them."""
+        with like.device:
+            x = self.cupy.asarray(x, dtype=np.float32)
+            if x.device.id != like.device.id:
+                x = x.copy()
+            if x.ndim == 0:
+                x = self.cupy.broadcast_to(x, (size,))
+            return self.cupy.ascontiguousarray(x)
+
+    def stream(self, device: int) -> int:
+        """The handle of the stream that is current on a device, whichever device is."""
+        with self.cupy.cuda.Device(device):
+            return self.cupy.cuda.get_current_stream().ptr
+
+
+Library = Torch | Cupy
+_NUMBERS = (float, int, type(None))  # equal ones are the same for good, as tensors are not
+
+
+@functools.lru_cache(maxsize=32)
+def _name(dtype: Any) -> str:
+    """torch's bfloat16 is "bfloat16", as NumPy's would be."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _aligned(pointer: int, shape: Sequence[int], strides: Sequence[int], size: int) -> bool:
+    """Whether every row of every head begins at a multiple of 16 bytes, where dims allow it."""
+    if len(shape) != 3 or size != 2 or shape[2] % 8 != 0:
+        return True
+    steps = [s for n, s in zip(shape[:2], strides[:2], strict=True) if n > 1]
+    return pointer % 16 == 0 and all(step * size % 16 == 0 for step in steps)
+
+
+def has_cuda_core() -> bool:
+    """Whether this build has CUDA."""
+    return importlib.util.find_spec("ringside._cuda_core") is not None
+
+
+@functools.cache
+def cuda_core() -> Any:
+    """The C++ half, which loads CUDA's runtime."""
+    return importlib.import_module("ringside._cuda_core")
+
+
+def problem() -> str:
+    """Why backend="cuda" cannot run here; empty if it can."""
+    return cuda_core().problem() if has_cuda_core() else "this build has no CUDA"
+
+
+@functools.cache  # what was found stays; what was not is looked for again
+def require_cuda() -> None:
+    """Raises Unsupported where there is no CUDA in the build, or no device."""
+    if reason := problem():
+        raise _core.Unsupported(
+            f'backend="cuda" cannot run here: {reason}. Nearest supported: backend="reference" '
+            f"(CPU, float64)"
+        )
+
+
+@functools.lru_cache(maxsize=4)
+def _library(kind: type[Torch] | type[Cupy], _module: Any) -> Any:
+    """One for as long as its module is loaded."""
+    return kind()
+
+
+def library_of(x: Any) -> Library:
+    """Who owns an array; raises TypeError for what does not lie on a device."""
+    if (module := sys.modules.get("torch")) and (torch := _library(Torch, module)).owns(x):
+        if torch.device(x) is None:
+            raise TypeError(
+                'a torch tensor on the CPU with backend="cuda"; pass x.cuda(), or use "reference"'
+            )
+        return torch
+    if (module := sys.modules.get("cupy")) and (cupy := _library(Cupy, module)).owns(x):
+        return cupy
+    name = f"{type(x).__module__}.{type(x).__qualname__}"
+    raise TypeError(
+        f'a {name} with backend="cuda"; expected device arrays. Pass torch tensors (x.cuda()) '
+        f'or CuPy arrays (cupy.asarray(x), cupy.from_dlpack(x)), or use backend="reference"'
+    )
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _plain_options(*numbers: float | None) -> Any:
+    """CallOptions of softmax_scale, softcap, dropout_p and dropout_seed, without arrays."""
+    names = ("softmax_scale", "softcap", "dropout_p", "dropout_seed")
+    keywords: dict[str, Any] = dict(zip(names, numbers, strict=True))
+    return cuda_core().CallOptions(Options(**keywords).to_core(), None, None)
+
+
+class Call:
+    """What one call of a plan's needs besides its arrays."""
+
+    def __init__(self, plan: AnyPlan, arrays: dict[str, Any], options: Options, *, poison: bool):
+        require_cuda()
+        self.plan, self.options = plan, options
+        q = arrays["q"]
+        self.library = library_of(q)
+        self.device = self.library.device(q)
+        for name, x in arrays.items():
+            if not self.library.owns(x) or self.library.device(x) != self.device:
+                raise TypeError(f"{name} is not on q's device or not q's kind of array; convert it")
+        self.arrays = {name: self.library.ready(x) for name, x in arrays.items()}
+        self.like = self.arrays["q"]
+        self.sink = self._vector(options.sink)
+        self.slopes = self._vector(options.alibi_slopes)
+        self.program = self._program(poison)
+
+    def _vector(self, x: Any) -> Any:
+        return None if x is None else self.library.vector(x, self.like, self.plan.num_heads)
+
+    def _program(self, poison: bool) -> Any:
+        o, arrays, programs = self.options, self.arrays, self.plan._programs
+        key = (
+            (arrays["q"].dtype, arrays["q"].shape[-1], arrays["v"].shape[-1], self.device),
+            (o.softmax_scale, o.softcap != 0, o.dropout_p != 0),
+            (o.alibi_slopes is not None, o.sink is not None),
+            poison,
+        )
+        if key not in programs:
+            q, v = (self.describe(arrays[name]) for name in "qv")
+            program = cuda_core().Program(
+                self.plan._source, q, v, self.device, self._core_options(), poison
+            )
+            self.plan._prepare(program, self.library, self.device)
+            programs[key] = program
+        return programs[key]
+
+    def _core_options(self) -> Any:
+        o = self.options
+        numbers = (o.softmax_scale, o.softcap, o.dropout_p, o.dropout_seed)
+        arrays = (self.sink, self.slopes, o.bias)
+        plain = all(x is None for x in arrays) and o.dropout_origin == (0, 0)
+        if plain and all(type(x) in _NUMBERS for x in numbers):
+            return _plain_options(*numbers)
+        keywords = dataclasses.replace(o, sink=None, alibi_slopes=None)  # bias is refused
+        sink, slopes = self.describe(self.sink), self.describe(self.slopes)
+        return cuda_core().CallOptions(keywords.to_core(), sink, slopes)
+
+    def describe(self, x: Any) -> Any:
+        """For the C++ half."""
+        return None if x is None else self.library.describe(x)
+
+    def run(self, launch: Any, bytes_needed: int, arrays: Sequence[Any], **more: Any) -> None:
+        """Calls launch(arrays, options, ...) on the current stream."""
+        workspace = self.library.empty((max(bytes_needed, 1),), self.like, "uint8")
+        launch(
+            [self.describe(x) for x in arrays],
+            options=self._core_options(),
+            workspace=pointer(workspace),
+            stream=self.library.stream(self.device),
+            **more,
+        )
+
+
+def pointer(x: Any) -> int:
+    """Where an array lies."""
+    return x.data_ptr() if hasattr(x, "data_ptr") else x.data.ptr
+
+
+def attention(
+    plan: AnyPlan,
+    q: Any,
+    k: Any,
+    v: Any,
+    options: Options,
+    *,
+    poison: bool = False,
+    return_max_logit: bool = False,
+) -> tuple[Any, ...]:
+    """(out, lse) on the device, in q's dtype and float32; and max_logit [num_heads], if asked."""
+    call = Call(plan, {"q": q, "k": k, "v": v}, options, poison=poison)
+    x = call.arrays
+    shape = (plan.num_rows_q, plan.num_heads)
+    out = call.library.empty((*shape, x["v"].shape[-1]), call.like)
+    lse = call.library.empty(shape[::-1], call.like, "float32")
+    results = [out, lse]
+    if return_max_logit:
+        results.append(call.library.empty((plan.num_heads,), call.like, "float32"))
+    arrays = [x["q"], x["k"], x["v"], *results]
+    call.run(call.program.forward, call.program.forward_bytes, arrays)
+    return tuple(results)
+
+
+def attention_backward(
+    plan: AnyPlan,
+    arrays: dict[str, Any],
+    options: Options,
+    *,
+    deterministic: bool = False,
+    poison: bool = False,
+) -> tuple[Any, Any, Any, Any]:
+    """(dq, dk, dv, dsink) on the device; arrays are dout, q, k, v, out, lse."""
+    call = Call(plan, arrays, options, poison=poison)
+    x = call.arrays
+    grads = [call.library.empty(x[name].shape, call.like) for name in "qkv"]
+    dsink = None
+    if call.sink is not None:
+        dsink = call.library.empty((plan.num_heads,), call.like, "float32")
+    everything = [*(x[name] for name in ("dout", "q", "k", "v", "out", "lse")), *grads]
+    call.run(
+        call.program.backward,
+        call.program.backward_bytes,
+        everything,
+        dsink=call.describe(dsink),
+        deterministic=deterministic,
+    )
+    return (*grads, dsink)

@@ -1,0 +1,1 @@
+"""Attention by definition, and the keywords and formats that all calls share."""

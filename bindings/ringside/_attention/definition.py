@@ -1,0 +1,247 @@
+"""The definition as functions of arrays; the arithmetic is in C++ (reference/oracle.cpp)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ringside import _core
+from ringside._attention.formats import (
+    QkvFormat,
+    batch_and_seqlen,
+    check_format,
+    from_thd,
+    lse_from_thd,
+    lse_to_thd,
+    to_thd,
+)
+from ringside._core import Mask, PackedLayout, Unsupported, arguments
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The keywords that attention(), attention_backward() and the methods of Plan share."""
+
+    softmax_scale: float | None = None
+    softcap: float = 0.0
+    sink: npt.ArrayLike | None = None
+    alibi_slopes: npt.ArrayLike | None = None
+    bias: npt.ArrayLike | None = None
+    dropout_p: float = 0.0
+    dropout_seed: int = 0
+    dropout_origin: tuple[int, int] = (0, 0)
+    """Of a piece of a longer pack: the sequence of the whole that its first one is, and at which
+    query of that one it begins."""
+
+    def to_core(self) -> _core.AttentionOptions:
+        """For the C++ half, which checks the rest."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        if given.pop("bias") is not None:
+            raise Unsupported(
+                "bias adds a number of its own to every (query, key) pair, which no plan carries. "
+                "Nearest supported: alibi_slopes, a per-head bias that depends on the distance"
+            )
+        return _core.AttentionOptions(**given)
+
+
+def layout_of_dense(x: npt.ArrayLike, name: str, qkv_format: str) -> PackedLayout:
+    """Equal lengths, no padding."""
+    batch, seqlen = batch_and_seqlen(x, name, qkv_format)
+    return PackedLayout.from_lengths([seqlen] * batch)
+
+
+def layouts(
+    q: npt.ArrayLike,
+    k: npt.ArrayLike,
+    layout_q: PackedLayout | None,
+    layout_k: PackedLayout | None,
+    qkv_format: str,
+) -> tuple[PackedLayout, PackedLayout]:
+    """Both layouts, from what was given; dense batches need none."""
+    check_format(qkv_format)
+    if qkv_format == "thd":
+        if layout_q is None:
+            raise ValueError('layout_q is missing; "thd" needs to know where the sequences lie')
+        return layout_q, layout_k if layout_k is not None else layout_q
+    if layout_q is None:
+        layout_q = layout_of_dense(q, "q", qkv_format)
+    return layout_q, layout_of_dense(k, "k", qkv_format) if layout_k is None else layout_k
+
+
+def attention(
+    q: npt.ArrayLike,
+    k: npt.ArrayLike,
+    v: npt.ArrayLike,
+    layout_q: PackedLayout | None = None,
+    layout_k: PackedLayout | None = None,
+    *,
+    mask: Mask = Mask.causal(),  # noqa: B008  (immutable)
+    softmax_scale: float | None = None,
+    softcap: float = 0.0,
+    sink: npt.ArrayLike | None = None,
+    alibi_slopes: npt.ArrayLike | None = None,
+    bias: None = None,
+    dropout_p: float = 0.0,
+    dropout_seed: int = 0,
+    qkv_format: QkvFormat = "thd",
+    return_max_logit: bool = False,
+) -> Any:
+    """The definition of packed attention: dense, one sequence after another, in float64.
+
+    Slow on purpose and short on purpose; everything else is checked against it. Query head h uses
+    kv head h // (num_heads // num_kv_heads).
+
+    Args:
+        q: [rows_q, num_heads, head_dim_qk] float16, float32 or float64; computed in float64.
+        k: [rows_k, num_kv_heads, head_dim_qk]. num_kv_heads divides num_heads.
+        v: [rows_k, num_kv_heads, head_dim_v].
+        layout_q: where the sequences of q lie.
+        layout_k: those of k and v, as many sequences; default layout_q.
+        mask: which keys a query sees inside its sequence.
+        softmax_scale: multiplies q.k; default 1/sqrt(head_dim_qk).
+        softcap: > 0 turns a scaled score s into softcap * tanh(s / softcap) (Gemma 2).
+        sink: a logit, or [num_heads] of them, that joins every row's softmax once, without a value:
+            0.0 is "off by one" softmax, learnable ones are gpt-oss's. The lse returned includes it.
+        alibi_slopes: a slope, or [num_heads] of them; scores get -slope * |p - key position|, p the
+            aligned position of the query (Press et al., arXiv:2108.12409).
+        bias: not supported; anything but None raises Unsupported.
+        dropout_p: probability that a weight is dropped; the others are divided by 1-p. Which ones
+            depends on dropout_seed and the pair's global (sequence, head, query, key) alone, so
+            that every partitioning drops the same: word key % 4, w, of Philox4x32-10, counter
+            (sequence, head, query, key // 4), key the seed's low and high half, stays if
+            (w + 0.5) / 2**32 >= dropout_p.
+        dropout_seed: 0 to 2**64-1.
+        qkv_format: "thd", or "bshd" / "sbhd" for dense batches [batch, seqlen, heads, dim] /
+            [seqlen, batch, heads, dim]: equal lengths, layouts optional (to declare padding), out
+            in the same format and lse [batch, num_heads, seqlen].
+        return_max_logit: return the largest score of each head, too.
+
+    Arrays need not be contiguous (they are copied then). Padding rows are never read.
+
+    NaN and infinities reach what sees them and nothing else: only pairs (row, key) that the mask
+    shows take part, in out, lse, max_logit and every gradient, whatever q, k, v, dout, out and lse
+    hold elsewhere. A row that sees nothing takes part in nothing, dsink included. A pair that is
+    shown is plain IEEE arithmetic: a score of -inf has weight 0 (0 * inf is NaN), a finite one a
+    positive weight however small (times inf, inf), one of +inf makes lse +inf and out NaN, one of
+    NaN makes lse, out and max_logit NaN. A weight that dropout drops is multiplied by 0, so that a
+    value of inf gives NaN there. Where all scores are -inf, so is lse, and out is 0.
+
+    Returns:
+        (out, lse): out [rows_q, num_heads, head_dim_v] float64, lse [num_heads, rows_q] float64,
+        the natural log of the sum of exp(score). Padding rows have out 0 and lse -inf; so has a row
+        that sees nothing, except that its lse is the sink where there is one. With return_max_logit
+        (out, lse, max_logit), max_logit [num_heads], -inf where no row sees anything.
+
+    Raises:
+        ValueError: shapes, heads, rows or options that do not fit.
+        Unsupported: an additive bias.
+        TypeError: arrays that are not floating, unknown keywords.
+
+    Source: Vaswani et al., 2017, arXiv:1706.03762; the log-sum-exp as in Dao et al., 2022,
+    arXiv:2205.14135; sinks, Xiao et al., 2023, arXiv:2309.17453.
+
+    >>> import numpy as np, ringside as rs
+    >>> q = k = np.zeros((3, 1, 2)); v = np.array([[[1.0]], [[3.0]], [[5.0]]])
+    >>> out, lse = rs.attention(q, k, v, rs.PackedLayout([0, 2, 3]))
+    >>> out.ravel().tolist(), np.exp(lse).round(6).tolist()
+    ([1.0, 2.0, 5.0], [[1.0, 2.0, 1.0]])
+    >>> rs.attention(q, k, v, rs.PackedLayout([0, 2, 3]), sink=0.0)[0].ravel().round(3).tolist()
+    [0.5, 1.333, 2.5]
+    """
+    with_max_logit = arguments.boolean(return_max_logit, "return_max_logit")
+    layout_q, layout_k = layouts(q, k, layout_q, layout_k, qkv_format)
+    options = Options(
+        softmax_scale=softmax_scale,
+        softcap=softcap,
+        sink=sink,
+        alibi_slopes=alibi_slopes,
+        bias=bias,
+        dropout_p=dropout_p,
+        dropout_seed=dropout_seed,
+    )
+    thd = [to_thd(x, name, qkv_format) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+    out, lse, max_logit = _core.attention(*thd, layout_q, layout_k, mask, options.to_core())
+    return results(out, lse, max_logit if with_max_logit else None, qkv_format, layout_q)
+
+
+def attention_backward(
+    dout: npt.ArrayLike,
+    q: npt.ArrayLike,
+    k: npt.ArrayLike,
+    v: npt.ArrayLike,
+    out: npt.ArrayLike,
+    lse: npt.ArrayLike,
+    layout_q: PackedLayout | None = None,
+    layout_k: PackedLayout | None = None,
+    *,
+    mask: Mask = Mask.causal(),  # noqa: B008  (immutable)
+    softmax_scale: float | None = None,
+    softcap: float = 0.0,
+    sink: npt.ArrayLike | None = None,
+    alibi_slopes: npt.ArrayLike | None = None,
+    bias: None = None,
+    dropout_p: float = 0.0,
+    dropout_seed: int = 0,
+    qkv_format: QkvFormat = "thd",
+) -> tuple[Float64, ...]:
+    """The gradients of sum(dout * out) with respect to q, k, v and sink, dense, in float64.
+
+    Args:
+        dout: shaped like out, the gradient of out; padding rows are never read.
+        out, lse: what attention() returned for the same arguments.
+        The rest as for attention().
+
+    Returns:
+        (dq, dk, dv), float64, shaped like q, k and v; exactly 0 in padding and where a row saw
+        nothing. With a sink (dq, dk, dv, dsink), dsink [num_heads].
+
+    Raises:
+        ValueError, TypeError: as attention().
+
+    >>> import numpy as np, ringside as rs
+    >>> layout = rs.PackedLayout([0, 2])
+    >>> q = k = np.zeros((2, 1, 2)); v = np.array([[[1.0]], [[3.0]]])
+    >>> out, lse = rs.attention(q, k, v, layout)
+    >>> dq, dk, dv = rs.attention_backward(np.ones_like(out), q, k, v, out, lse, layout)
+    >>> dv.ravel().tolist()
+    [1.5, 0.5]
+    """
+    layout_q, layout_k = layouts(q, k, layout_q, layout_k, qkv_format)
+    options = Options(
+        softmax_scale=softmax_scale,
+        softcap=softcap,
+        sink=sink,
+        alibi_slopes=alibi_slopes,
+        bias=bias,
+        dropout_p=dropout_p,
+        dropout_seed=dropout_seed,
+    )
+    named = ((dout, "dout"), (q, "q"), (k, "k"), (v, "v"), (out, "out"))
+    thd = [to_thd(x, name, qkv_format) for x, name in named]
+    grads = _core.attention_backward(
+        *thd, lse_to_thd(lse, qkv_format), layout_q, layout_k, mask, options.to_core()
+    )
+    return gradients(grads, sink is not None, qkv_format, layout_q.num_sequences)
+
+
+def results(
+    out: Float64, lse: Float64, max_logit: Float64 | None, qkv_format: str, layout_q: PackedLayout
+) -> tuple[Float64, ...]:
+    """(out, lse) or (out, lse, max_logit) in the caller's format."""
+    batch = layout_q.num_sequences
+    formatted = (from_thd(out, qkv_format, batch), lse_from_thd(lse, qkv_format, batch))
+    return formatted if max_logit is None else (*formatted, max_logit)
+
+
+def gradients(
+    grads: tuple[Float64, ...], with_sink: bool, qkv_format: str, batch: int
+) -> tuple[Float64, ...]:
+    """(dq, dk, dv) or (dq, dk, dv, dsink) in the caller's format."""
+    dq, dk, dv, dsink = grads
+    formatted = tuple(from_thd(g, qkv_format, batch) for g in (dq, dk, dv))
+    return (*formatted, dsink) if with_sink else formatted

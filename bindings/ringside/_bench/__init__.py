@@ -1,0 +1,1 @@
+"""What is measured; nothing is timed before it is checked."""

@@ -1,0 +1,1 @@
+"""A Plan and what is told of it: its JSON, its drawing, its explanation."""

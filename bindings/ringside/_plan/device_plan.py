@@ -1,0 +1,269 @@
+"""Plans whose lengths stay on the device, for steps that neither synchronize nor know lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringside import _core
+from ringside._arrays import cuda as _cuda
+from ringside._attention.definition import Options
+from ringside._core import arguments
+
+
+class _Lengths:
+    """cu_seqlens on the device, of q and of k, valid and padded."""
+
+    def __init__(self, max_sequences: int, q: Any, q_padded: Any, k: Any, k_padded: Any) -> None:
+        q_padded = q if q_padded is None else q_padded
+        if k is None and k_padded is not None:
+            raise ValueError("cu_seqlens_k_padded without cu_seqlens_k; pass both")
+        k, k_padded = (q, q_padded) if k is None else (k, k if k_padded is None else k_padded)
+        self.arrays = {
+            "cu_seqlens": q,
+            "cu_seqlens_padded": q_padded,
+            "cu_seqlens_k": k,
+            "cu_seqlens_k_padded": k_padded,
+        }
+        self.library = _cuda.library_of(q)
+        self.device = self.library.device(q)
+        self.batch = q.shape[0] - 1 if len(q.shape) == 1 else -1
+        for name, x in self.arrays.items():
+            if not self.library.owns(x) or self.library.device(x) != self.device:
+                raise TypeError(f"{name} is not on cu_seqlens's device or not its kind of array")
+            if str(x.dtype).removeprefix("torch.") != "int32":
+                raise TypeError(f"{name} is {x.dtype}; expected int32. Convert it")
+            if tuple(x.shape) != (self.batch + 1,) or not 0 <= self.batch <= max_sequences:
+                raise ValueError(
+                    f"{name} has shape {tuple(x.shape)}; expected [batch+1] for one batch of at "
+                    f"most max_sequences={max_sequences}"
+                )
+        self.arrays = {name: self.library.ready(x) for name, x in self.arrays.items()}
+
+    def require_with(self, library: Any, device: int) -> None:
+        """Raises TypeError unless one stream orders these arrays and the library's on a device."""
+        if device != self.device or not library.owns(self.arrays["cu_seqlens"]):
+            raise TypeError(
+                f"cu_seqlens lies on device {self.device} and the other arrays on {device}, or "
+                "they are not of one library; expected one library and one device, whose stream "
+                "orders them. Convert one"
+            )
+
+    def set(self, program: Any) -> None:
+        """Rewrites a program's tables, on the current stream."""
+        pointers = [_cuda.pointer(x) for x in self.arrays.values()]
+        program.set_lengths(pointers, self.batch, self.library.stream(self.device))
+
+    def fitted(self, program: Any) -> bool:
+        """Whether lengths fitted; waits for the device."""
+        return program.lengths_fitted(self.library.stream(self.device))
+
+
+def _or(default: int, given: int | None, name: str) -> int:
+    return default if given is None else arguments.int32(given, name)
+
+
+class DevicePlan:
+    """A plan for any lengths within a capacity; they are read on the GPU, where they are.
+
+    set_lengths() rebuilds who owns what and the kernels' work lists from cu_seqlens in one launch:
+    no copy to the host, no synchronization, no allocation. So one plan serves all layers of a step,
+    and a CUDA graph that captured set_lengths, attention and attention_backward can be replayed
+    with other lengths written into the same arrays.
+
+    Args:
+        max_sequences: most sequences of a batch; up to 65,536 are tested.
+        num_rows_q: rows of q, out and dq; rows behind the last sequence belong to nobody.
+        num_rows_k: rows of k and v; default num_rows_q.
+        pad_to_multiple_of: promises that padded lengths are multiples of this. 2*cp_size (what
+            Transformer Engine asks for) keeps the ranks' buffers as small as they can be.
+        mask, cp_size, partition, comm, a2a_size, num_heads, num_kv_heads: as for ringside.plan;
+            a partition is one of ringside.PARTITIONS.
+
+    Raises:
+        ValueError: arguments that do not fit.
+        Unsupported: no CUDA in this build, or no device.
+
+    Lengths on the device cannot be checked without waiting for it. Those that do not fit (falling,
+    more rows than there are, not a multiple) count as an empty batch: results are zeros, lse -inf,
+    and check() raises.
+
+    >>> import ringside as rs, torch
+    >>> plan = rs.DevicePlan(max_sequences=4, num_rows_q=8, cp_size=2)
+    >>> plan.set_lengths(torch.tensor([0, 3, 8], dtype=torch.int32, device="cuda"))
+    >>> q = k = v = torch.ones(8, 1, 16, device="cuda")
+    >>> out, lse = plan.attention(q, k, v)
+    >>> out[:, 0, 0].tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        *,
+        max_sequences: int,
+        num_rows_q: int,
+        num_rows_k: int | None = None,
+        mask: _core.Mask | None = None,
+        cp_size: int = 1,
+        partition: str = "zigzag",
+        comm: str = "p2p",
+        a2a_size: int | None = None,
+        num_heads: int = 1,
+        num_kv_heads: int | None = None,
+        pad_to_multiple_of: int = 1,
+    ) -> None:
+        self.max_sequences = arguments.int32(max_sequences, "max_sequences")
+        self.num_rows_q = arguments.int32(num_rows_q, "num_rows_q")
+        self.num_rows_k = _or(self.num_rows_q, num_rows_k, "num_rows_k")
+        self.mask = _core.Mask.causal() if mask is None else arguments.mask(mask, "mask")
+        self.cp_size = arguments.int32(cp_size, "cp_size")
+        self.partition = arguments.text(partition, "partition")
+        self.comm = arguments.text(comm, "comm")
+        self.num_heads = arguments.int32(num_heads, "num_heads")
+        self.num_kv_heads = _or(self.num_heads, num_kv_heads, "num_kv_heads")
+        a2a_size = _or(0, a2a_size, "a2a_size")
+        pad_to_multiple_of = arguments.int32(pad_to_multiple_of, "pad_to_multiple_of")
+        _cuda.require_cuda()
+        self._source = _cuda.cuda_core().Capacity(
+            partition=self.partition,
+            comm=self.comm,
+            a2a_size=a2a_size,
+            mask=self.mask,
+            cp_size=self.cp_size,
+            num_heads=self.num_heads,
+            num_kv_heads=self.num_kv_heads,
+            max_sequences=self.max_sequences,
+            max_rows_q=self.num_rows_q,
+            max_rows_k=self.num_rows_k,
+            pad_to_multiple_of=pad_to_multiple_of,
+        )
+        self._programs: dict[Any, Any] = {}
+        self._lengths: _Lengths | None = None
+        self._version = 0
+
+    def set_lengths(
+        self,
+        cu_seqlens: Any,
+        cu_seqlens_padded: Any = None,
+        cu_seqlens_k: Any = None,
+        cu_seqlens_k_padded: Any = None,
+    ) -> None:
+        """Takes over the lengths that these arrays hold now, on the current stream.
+
+        Args:
+            cu_seqlens: [batch+1] int32 on the GPU, valid tokens, starts at 0.
+            cu_seqlens_padded: [batch+1] int32, where each sequence's rows start; default
+                cu_seqlens.
+            cu_seqlens_k, cu_seqlens_k_padded: of k and v; default those of q.
+
+        A backward pass wants the lengths of its forward pass: do not set others between them (keep
+        a plan for each batch in flight). ringside.torch.varlen_attention refuses.
+
+        Raises:
+            ValueError: shapes that do not fit.
+            TypeError: arrays that are not int32, or not on the device.
+
+        >>> import ringside as rs, torch
+        >>> plan = rs.DevicePlan(max_sequences=4, num_rows_q=8)
+        >>> cu_seqlens = torch.tensor([0, 3, 8], dtype=torch.int32, device="cuda")
+        >>> plan.set_lengths(cu_seqlens)
+        """
+        lengths = _Lengths(
+            self.max_sequences, cu_seqlens, cu_seqlens_padded, cu_seqlens_k, cu_seqlens_k_padded
+        )
+        if self._lengths is not None and self._programs:
+            lengths.require_with(self._lengths.library, self._lengths.device)
+        self._lengths = lengths
+        self._version += 1
+        for program in self._programs.values():
+            self._lengths.set(program)
+
+    def check(self) -> None:
+        """Waits for the device and raises ValueError if lengths did not fit since the last check.
+
+        Raises:
+            ValueError: what would have fitted.
+
+        >>> import ringside as rs, torch
+        >>> plan = rs.DevicePlan(max_sequences=4, num_rows_q=8)
+        >>> plan.set_lengths(torch.tensor([0, 3, 9], dtype=torch.int32, device="cuda"))
+        >>> x = torch.ones(8, 1, 16, device="cuda")
+        >>> plan.attention(x, x, x)[0].abs().max().item()
+        0.0
+        >>> try:
+        ...     plan.check()
+        ... except ValueError as error:
+        ...     print(str(error)[:33])
+        lengths on the device did not fit
+        """
+        fitted = [self._lengths.fitted(p) for p in self._programs.values() if self._lengths]
+        if not all(fitted):
+            raise ValueError(
+                "lengths on the device did not fit; expected cu_seqlens that start at 0, never "
+                f"fall, give no sequence more tokens than rows, and end within {self.num_rows_q} "
+                f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of"
+            )
+
+    def attention(self, q: Any, k: Any, v: Any, **options: Any) -> tuple[Any, Any]:
+        """(out, lse) of torch or CuPy arrays on the device; as Plan.attention(backend="cuda").
+
+        Args:
+            q: [num_rows_q, num_heads, head_dim_qk]; k, v: [num_rows_k, num_kv_heads, ...].
+            options: the keywords of ringside.attention that come behind the layouts.
+
+        >>> import ringside as rs, torch
+        >>> plan = rs.DevicePlan(max_sequences=1, num_rows_q=2)
+        >>> plan.set_lengths(torch.tensor([0, 2], dtype=torch.int32, device="cuda"))
+        >>> q = k = torch.zeros(2, 1, 8, device="cuda")
+        >>> v = torch.tensor([1.0, 3.0], device="cuda").view(2, 1, 1)
+        >>> plan.attention(q, k, v)[0].flatten().tolist()
+        [1.0, 2.0]
+        """
+        return _cuda.attention(self, q, k, v, Options(**options))
+
+    def attention_backward(
+        self,
+        dout: Any,
+        q: Any,
+        k: Any,
+        v: Any,
+        out: Any,
+        lse: Any,
+        *,
+        deterministic: bool = False,
+        **options: Any,
+    ) -> tuple[Any, ...]:
+        """(dq, dk, dv), and dsink where there is a sink; as Plan.attention_backward.
+
+        Args:
+            dout, q, k, v, out, lse: as for Plan.attention_backward, on the device.
+            deterministic: bit-equal results from run to run.
+
+        >>> import ringside as rs, torch
+        >>> plan = rs.DevicePlan(max_sequences=1, num_rows_q=2)
+        >>> plan.set_lengths(torch.tensor([0, 2], dtype=torch.int32, device="cuda"))
+        >>> q = k = torch.zeros(2, 1, 8, device="cuda")
+        >>> v = torch.tensor([1.0, 3.0], device="cuda").view(2, 1, 1)
+        >>> out, lse = plan.attention(q, k, v)
+        >>> grads = plan.attention_backward(torch.ones_like(out), q, k, v, out, lse)
+        >>> grads[2].flatten().tolist()
+        [1.5, 0.5]
+        """
+        arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
+        *grads, dsink = _cuda.attention_backward(
+            self, arrays, Options(**options), deterministic=deterministic
+        )
+        return (*grads, dsink) if dsink is not None else tuple(grads)
+
+    def _prepare(self, program: Any, library: Any, device: int) -> None:
+        """A program made after set_lengths() gets them, too."""
+        if self._lengths is None:
+            raise ValueError("no lengths yet; call set_lengths(cu_seqlens) before attention()")
+        self._lengths.require_with(library, device)
+        self._lengths.set(program)
+
+    def __repr__(self) -> str:
+        """A summary."""
+        return (
+            f"<DevicePlan {self.partition} over {self.comm}, cp_size={self.cp_size}, up to "
+            f"{self.max_sequences} sequences in {self.num_rows_q} rows, {self.mask}>"
+        )

@@ -1,0 +1,160 @@
+"""A plan in words: who owns what, and what each rank moves and computes, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ringside import _core
+
+if TYPE_CHECKING:
+    from ringside._plan.plan import Plan
+
+FEW = (
+    4  # up to so many ranks and steps are told one by one, and of more than twice so many the ends
+)
+BALANCED = ("zigzag", "striped", "whole_pack_zigzag")
+
+
+def explain(plan: Plan) -> str:
+    """See Plan.explain."""
+    return "\n".join(_lines(plan))
+
+
+def mask_words(mask: _core.Mask) -> str:
+    """A mask as people call it.
+
+    >>> mask_words(_core.Mask.chunked(512)), mask_words(_core.Mask.sliding_window(256, 0))
+    ('causal in chunks of 512', 'causal window of 256')
+    """
+    left, right = mask.window_size
+    words = {(-1, -1): "full", (-1, 0): "causal"}.get((left, right))
+    if words is None:
+        sees = "everything" if left == -1 else f"{left} back"
+        words = f"{sees}, {'everything' if right == -1 else right} ahead"
+        words = f"causal window of {left}" if right == 0 else f"window ({words})"
+    if mask.chunk_size:
+        words += f" in chunks of {mask.chunk_size}"
+    return words + (", bottom-right" if mask.align == "bottom_right" else "")
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> count(1, "tile"), count(1200, "tile")
+    ('1 tile', '1,200 tiles')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    layout, cost = plan.layout_q, plan.cost()
+    yield (
+        f"{plan.partition} over {plan.comm}, {plan.cp_size} ranks: "
+        f"{count(layout.num_sequences, 'sequence')}, {layout.num_tokens} tokens "
+        f"in {layout.num_rows} rows"
+    )
+    if plan.layout_k != layout:
+        keys = plan.layout_k
+        yield f"keys of other lengths: {keys.num_tokens} tokens in {keys.num_rows} rows"
+    heads = f"{count(plan.num_heads, 'query head')}, {count(plan.num_kv_heads, 'kv head')}"
+    yield f"mask: {mask_words(plan.mask)}; {heads}"
+    yield f"imbalance: the busiest rank computes {cost.imbalance:.2f} x the mean"
+    yield from _hint(plan, cost)
+    pairs = cost.pairs.sum(axis=1)
+    for rank in _told(plan.cp_size):
+        if rank is None:
+            yield f"... {count(plan.cp_size - FEW, 'more rank')}, {_span(pairs)} pairs a rank ..."
+        else:
+            yield from _rank(plan, rank, cost)
+    if cost.result_bytes_sent.any():
+        yield "after the last step: out and lse travel home the way the queries came"
+
+
+def _hint(plan: Plan, cost: _core.PlanCost) -> Iterator[str]:
+    causal = plan.mask.window_size[1] != -1 or plan.mask.chunk_size
+    if cost.imbalance > 1.25 and plan.partition not in BALANCED and causal:
+        busiest = int(cost.pairs.sum(axis=1).argmax())
+        yield f'hint: rank {busiest} works most; partition="zigzag" or "striped" spreads the work'
+
+
+def _told(n: int) -> list[int | None]:
+    """Which of n things are told; None stands for those left out.
+
+    >>> _told(3), _told(100)
+    ([0, 1, 2], [0, 1, None, 98, 99])
+    """
+    if n <= 2 * FEW:
+        return list(range(n))
+    return [*range(FEW // 2), None, *range(n - FEW // 2, n)]
+
+
+def _span(numbers: object) -> str:
+    low, high = int(min(numbers)), int(max(numbers))  # type: ignore[call-overload]
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _rank(plan: Plan, rank: int, cost: _core.PlanCost) -> Iterator[str]:
+    layout, segments = plan.layout_q, plan.shards_q(rank)
+    rows = sum(segment.len for segment in segments)
+    tokens = sum(_valid(segment, int(layout.lengths[segment.seq])) for segment in segments)
+    pairs = int(cost.pairs[rank].sum())
+    owns = f"{count(tokens, 'token')} in {count(rows, 'row')} ({count(len(segments), 'run')})"
+    yield f"rank {rank} owns {owns}, {pairs:,} pairs"
+    steps = plan.steps(rank)
+    for i in _told(len(steps)):
+        if i is None:
+            yield f"  ... {count(len(steps) - FEW, 'more step')} ..."
+        else:
+            computed = _computed(plan, steps[i], int(cost.pairs[rank, i]))
+            yield f"  step {i}: {_moved(steps[i], rank)}; {computed}"
+
+
+def _valid(segment: _core.Segment, length: int) -> int:
+    """How many rows of a segment hold tokens."""
+    return min(segment.len, max(0, -(-(length - segment.pos) // segment.stride)))
+
+
+def _moved(step: _core.Step, rank: int) -> str:
+    received = [message for message in step.receives if message.peer != rank]
+    sent = [message for message in step.sends if message.peer != rank]
+    if not received and not sent:
+        rows = sum(segment.len for segment in step.kv)
+        return f"nothing moves, {count(rows, 'kv row')} resident" if rows else "nothing moves"
+    parts = []
+    if received:
+        parts.append(f"receives {_messages(received)} from {_peers(received)}")
+    if sent:
+        parts.append(f"sends {_messages(sent)} to {_peers(sent)}")
+    return f"{step.exchange} {', '.join(parts)}"
+
+
+def _messages(messages: list[_core.Message]) -> str:
+    """Rows by operand, summed over the peers."""
+    words = []
+    for operand in ("q", "kv"):
+        rows = sum(message.rows for message in messages if message.operand == operand)
+        if rows:
+            words.append(count(rows, f"{operand} row"))
+    return " and ".join(words)
+
+
+def _peers(messages: list[_core.Message]) -> str:
+    peers = sorted({message.peer for message in messages})
+    if len(peers) == 1:
+        return f"rank {peers[0]}"
+    if len(peers) <= FEW:
+        return "ranks " + ", ".join(map(str, peers[:-1])) + f" and {peers[-1]}"
+    return f"{len(peers)} ranks"
+
+
+def _computed(plan: Plan, step: _core.Step, pairs: int) -> str:
+    if not step.tiles:
+        return "nothing to compute"
+    begin, end = step.heads
+    visible = count(pairs // (end - begin), "visible pair")
+    heads = (
+        f"{end - begin} heads" if end - begin == plan.num_heads else f"heads {begin} to {end - 1}"
+    )
+    of_heads = f" x {heads}" if end - begin > 1 else f" of head {begin}"
+    return f"{count(len(step.tiles), 'tile')}, {visible}{of_heads}"

@@ -1,0 +1,28 @@
+// The table of kernel families: a new one is its files, and a line here.
+#include "optimized/attention/kernel.h"
+#include "optimized/device/error.h"
+
+namespace ringside {
+
+int processors_of_device() {
+  int device = 0, processors = 0;
+  RINGSIDE_CUDA(cudaGetDevice(&device));
+  RINGSIDE_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  return processors;
+}
+
+std::span<const KernelFamily> kernel_families() {
+  static const KernelFamily kTable[] = {
+      mma_family(),
+      float32_family(),
+  };
+  return kTable;
+}
+
+const KernelFamily* find_family(const AttentionShape& shape, bool with_score_options) {
+  for (const KernelFamily& family : kernel_families())
+    if (family.supports(shape) && (family.score_options || !with_score_options)) return &family;
+  return nullptr;
+}
+
+}  // namespace ringside

@@ -1,0 +1,113 @@
+// Between resident buffers: copies, sums and merges over tables of cells; and fills.
+#include "optimized/exchange/move.cuh"
+#include "optimized/tables/ordered_float.h"
+#include "reference/partial.h"
+
+namespace ringside::move {
+
+int bytes_of(ElementType type) { return type == ElementType::float32 ? 4 : 2; }
+
+namespace {
+
+// Cells are `size` units long; a unit is as wide as size and alignment allow.
+template <typename Unit>
+__global__ void copy_kernel(const CellBlock* blocks, const Unit* from, Unit* to, int size) {
+  const CellBlock b = blocks[blockIdx.x];
+  const unsigned of_row = static_cast<unsigned>(b.heads) * size, count = of_row * b.rows;
+  for (unsigned e = threadIdx.x; e < count; e += kThreads) {
+    const int64_t row = e / of_row, unit = e % of_row;
+    to[(b.to + row * b.to_pitch) * size + unit] = from[(b.from + row * b.from_pitch) * size + unit];
+  }
+}
+
+__global__ void add_kernel(const CellBlock* blocks, const float* from, float* to, int dim) {
+  const CellBlock b = blocks[blockIdx.x];
+  const unsigned of_row = static_cast<unsigned>(b.heads) * dim, count = of_row * b.rows;
+  for (unsigned e = threadIdx.x; e < count; e += kThreads) {
+    const int64_t row = e / of_row, at = e % of_row;
+    to[(b.to + row * b.to_pitch) * dim + at] += from[(b.from + row * b.from_pitch) * dim + at];
+  }
+}
+
+__global__ void merge_kernel(const CellBlock* blocks, Results from, Results to, int dim) {
+  const CellBlock b = blocks[blockIdx.x];
+  for_each_cell(b.rows, b.heads, [&](int row, int head) {
+    const int64_t source = b.from + int64_t{row} * b.from_pitch + head;
+    const int64_t target = b.to + int64_t{row} * b.to_pitch + head;
+    const auto w = merge_weights(to.lse[target], from.lse[source]);
+    for (int d = threadIdx.x % kLanes; d < dim; d += kLanes)
+      to.out[target * dim + d] = w.a * to.out[target * dim + d] + w.b * from.out[source * dim + d];
+    __syncwarp();  // all lanes have read the old lse
+    if (threadIdx.x % kLanes == 0) to.lse[target] = w.lse;
+  });
+}
+
+__global__ void fill_kernel(float* x, int64_t size, float value) {
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < size;
+       i += int64_t{gridDim.x} * kThreads)
+    x[i] = value;
+}
+
+__global__ void start_max_logit_kernel(int32_t* keys, int heads) {
+  for (int head = threadIdx.x; head < heads; head += kThreads) keys[head] = ordered_key(-INFINITY);
+}
+
+__global__ void finish_max_logit_kernel(float* max_logit, int heads) {
+  for (int head = threadIdx.x; head < heads; head += kThreads)
+    max_logit[head] = from_ordered_key(__float_as_int(max_logit[head]));
+}
+
+template <typename Unit>
+void copy_units(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
+                cudaStream_t stream) {
+  copy_kernel<<<blocks.size, kThreads, 0, stream>>>(blocks.rows, static_cast<const Unit*>(from),
+                                                    static_cast<Unit*>(to),
+                                                    bytes_of_cell / static_cast<int>(sizeof(Unit)));
+}
+
+}  // namespace
+
+void copy(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
+          cudaStream_t stream) {
+  if (blocks.size == 0) return;
+  if (bytes_of_cell % 16 == 0)
+    copy_units<uint4>(blocks, from, to, bytes_of_cell, stream);
+  else if (bytes_of_cell % 4 == 0)
+    copy_units<uint32_t>(blocks, from, to, bytes_of_cell, stream);
+  else
+    copy_units<uint16_t>(blocks, from, to, bytes_of_cell, stream);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void add(Span<CellBlock> blocks, const float* from, float* to, int dim, cudaStream_t stream) {
+  if (blocks.size == 0) return;
+  add_kernel<<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, to, dim);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void merge(Span<CellBlock> blocks, const Results& from, const Results& to, int dim,
+           cudaStream_t stream) {
+  if (blocks.size == 0) return;
+  merge_kernel<<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, to, dim);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void fill(float* x, int64_t size, float value, cudaStream_t stream) {
+  if (size == 0) return;
+  const int64_t blocks = (size + kThreads - 1) / kThreads;
+  fill_kernel<<<static_cast<unsigned>(blocks < 2048 ? blocks : 2048), kThreads, 0, stream>>>(
+      x, size, value);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void start_max_logit(float* max_logit, int heads, cudaStream_t stream) {
+  start_max_logit_kernel<<<1, kThreads, 0, stream>>>(reinterpret_cast<int32_t*>(max_logit), heads);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void finish_max_logit(float* max_logit, int heads, cudaStream_t stream) {
+  finish_max_logit_kernel<<<1, kThreads, 0, stream>>>(max_logit, heads);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+}  // namespace ringside::move

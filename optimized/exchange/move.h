@@ -1,0 +1,96 @@
+// Everything on the device that is not attention: copies between resident buffers, global arrays to
+// home buffers and back, merges, fills. Each function is one asynchronous launch over a table
+// (move_tables.h) in device memory; an empty table is no launch.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "optimized/attention/kernel.h"
+#include "optimized/tables/move_tables.h"
+#include "optimized/tables/unseen_rows.h"
+
+namespace ringside::move {
+
+template <typename T>
+struct Span {  // in device memory
+  const T* rows = nullptr;
+  int size = 0;
+};
+
+// A global array in the caller's memory.
+struct GlobalArray {
+  DeviceMatrix matrix;  // [rows, heads, dim]
+  ElementType type = ElementType::float32;
+  int heads = 0, dim = 0;
+  int home_dim = 0;  // columns of home buffers, zeros behind `dim`; 0: dim
+
+  int columns_at_home() const { return home_dim > 0 ? home_dim : dim; }
+};
+
+int bytes_of(ElementType type);
+
+// Rows of a global array <-> rows of the stack of home buffers (HostRowMap), which hold all heads
+// of a row side by side.
+struct RowMap {
+  Span<int32_t> global_of_home, home_of_global;
+};
+
+// Tokens come home; padding stays behind.
+void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
+           cudaStream_t stream);
+// Writes every row of the global array: zeros where no rank owns it. `in_tiles`: home lies as
+// tiled_rows.h says.
+void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
+             bool in_tiles = false);
+
+// What backward kernels need of every token and head, in home buffers: delta = dout . out, and lse.
+struct OfSoftmax {
+  float *delta = nullptr, *lse = nullptr;  // [rows, heads]
+};
+void shard_softmax(const RowMap& map, const GlobalArray& dout, const GlobalArray& out,
+                   const GlobalArray& lse, const OfSoftmax& to, cudaStream_t stream);
+
+// Writes every row of the caller's lse: -inf where no rank owns it.
+void unshard_lse(const RowMap& map, const float* from, const GlobalArray& lse, cudaStream_t stream);
+// Likewise, and rows that no kernel writes become -inf in lse, 0 in out.
+void unshard_lse(const RowMap& map, const UnseenRows& unseen, const float* from,
+                 const GlobalArray& lse, const GlobalArray& out, cudaStream_t stream);
+
+void copy(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
+          cudaStream_t stream);
+void add(Span<CellBlock> blocks, const float* from, float* to, int dim, cudaStream_t stream);
+
+struct Results {  // partial results (partial.h), a cell each
+  float *out = nullptr, *lse = nullptr;
+};
+void merge(Span<CellBlock> blocks, const Results& from, const Results& to, int dim,
+           cudaStream_t stream);
+
+// Zeroes the rows that no attention kernel writes: of dq, or of dk and dv.
+void clear_unseen_queries(const UnseenRows& unseen, const GlobalArray& dq, int rows,
+                          cudaStream_t stream);
+void clear_unseen_keys(const UnseenRows& unseen, const GlobalArray& dk, const GlobalArray& dv,
+                       int rows, cudaStream_t stream);
+
+void fill(float* x, int64_t size, float value, cudaStream_t stream);
+
+// [heads] float32 that kernels raise as ordered_key() in the same place: -inf first, floats at
+// last.
+void start_max_logit(float* max_logit, int heads, cudaStream_t stream);
+void finish_max_logit(float* max_logit, int heads, cudaStream_t stream);
+
+// A sink is a partial result without a value; merged into home rows, once.
+struct Sinks {
+  const float* logits = nullptr;  // [heads]
+  int heads = 0;
+};
+void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim, bool in_tiles,
+                 cudaStream_t stream);
+
+// dsink[h] = -sum over rows of exp(sink[h] - lse) * delta, in one order.
+void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,
+                    float* dsink, cudaStream_t stream);
+
+}  // namespace ringside::move

@@ -1,0 +1,149 @@
+// Between global arrays and home buffers: every row finds its place in a map of rows.
+#include "optimized/exchange/move.cuh"
+#include "optimized/tables/accumulator_tiles.h"
+#include "reference/partial.h"
+
+namespace ringside::move {
+namespace {
+
+// visit(row, head, d) for the packs of N that this block has of rows [0, rows).
+constexpr int kPacksOfThread = 4;
+template <int N, typename Visit>
+__device__ void for_each_pack(int rows, int heads, int dim, Visit visit) {
+  const unsigned of_cell = static_cast<unsigned>(dim) / N, of_row = of_cell * heads;
+  const int rows_of_block = max(1, kThreads * kPacksOfThread / static_cast<int>(of_row));
+  const int first = blockIdx.x * rows_of_block, here = min(rows_of_block, rows - first);
+#pragma unroll 4
+  for (unsigned e = threadIdx.x; e < here * of_row; e += kThreads)
+    visit(first + static_cast<int>(e / of_row), static_cast<int>(e % of_row / of_cell),
+          static_cast<int>(e % of_cell) * N);
+}
+unsigned blocks_of_packs(int rows, int heads, int dim, int n) {
+  const int rows_of_block = std::max(1, kThreads * kPacksOfThread / (heads * (dim / n)));
+  return static_cast<unsigned>((rows + rows_of_block - 1) / rows_of_block);
+}
+
+template <int N, typename From, typename To>
+__global__ void shard_kernel(RowMap map, GlobalArray from, int columns, To* to) {
+  const From* x = static_cast<const From*>(from.matrix.data);
+  for_each_pack<N>(map.global_of_home.size, from.heads, columns, [&](int row, int head, int d) {
+    const int global = map.global_of_home.rows[row];
+    if (global < 0) return;
+    To* place = to + (int64_t{row} * from.heads + head) * columns + d;
+    if (d < from.dim)
+      move_pack<N>(x + offset_of(from.matrix, global, head) + d, place);
+    else
+      for (int i = 0; i < N; ++i) assign(place[i], 0);
+  });
+}
+
+// Of home buffers, float32.
+__device__ int64_t home_offset(int64_t row, int head, int d, int heads, int columns,
+                               bool in_tiles) {
+  return in_tiles ? tiled_offset(row, head, d, heads, columns) : (row * heads + head) * columns + d;
+}
+
+template <int N, typename To>
+__global__ void unshard_kernel(RowMap map, const float* from, int columns, bool in_tiles,
+                               GlobalArray to) {
+  To* x = static_cast<To*>(to.matrix.data);
+  for_each_pack<N>(map.home_of_global.size, to.heads, to.dim, [&](int global, int head, int d) {
+    const int row = map.home_of_global.rows[global];
+    To* place = x + offset_of(to.matrix, global, head) + d;
+    if (row != kNobody) {
+      move_pack<N>(from + home_offset(row, head, d, to.heads, columns, in_tiles), place);
+    } else {
+      Pack<float, N> y;
+      for (int i = 0; i < N; ++i) y.of[i] = 0;
+      move_pack<N>(y.of, place);
+    }
+  });
+}
+
+__global__ void merge_sinks_kernel(RowMap map, Sinks sinks, Results home, int dim, bool in_tiles) {
+  const int first = blockIdx.x * (kThreads / kLanes);
+  const int rows = min(kThreads / kLanes, map.global_of_home.size - first);
+  for_each_cell(rows, sinks.heads, [&](int row, int head) {
+    if (map.global_of_home.rows[first + row] < 0) return;
+    const int64_t cell = (int64_t{first} + row) * sinks.heads + head;
+    const auto w = merge_weights(home.lse[cell], sinks.logits[head]);
+    for (int d = threadIdx.x % kLanes; d < dim; d += kLanes)
+      home.out[home_offset(int64_t{first} + row, head, d, sinks.heads, dim, in_tiles)] *= w.a;
+    __syncwarp();
+    if (threadIdx.x % kLanes == 0) home.lse[cell] = w.lse;
+  });
+}
+
+// One block a head; a thread's rows and the tree over threads are fixed, hence the order is.
+__global__ void sink_gradients_kernel(RowMap map, Sinks sinks, const float* lse, const float* delta,
+                                      float* dsink) {
+  __shared__ double sums[kThreads];
+  const int head = blockIdx.x;
+  double sum = 0;
+  for (int row = threadIdx.x; row < map.global_of_home.size; row += kThreads) {
+    if (map.global_of_home.rows[row] < 0) continue;
+    const int64_t cell = int64_t{row} * sinks.heads + head;
+    sum -= static_cast<double>(expf(sinks.logits[head] - lse[cell])) * delta[cell];
+  }
+  sums[threadIdx.x] = sum;
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) dsink[head] = static_cast<float>(sums[0]);
+}
+
+}  // namespace
+
+void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
+           cudaStream_t stream) {
+  const int rows = map.global_of_home.size;
+  if (rows == 0) return;
+  with_type(from.type, [&]<typename From>(From) {
+    const auto run = [&]<typename To>(To*) {
+      constexpr int kPack = sizeof(From) == 2 ? 8 : 4;
+      const bool packs = takes_packs(from, kPack);
+      const int columns = from.columns_at_home();
+      const unsigned blocks = blocks_of_packs(rows, from.heads, columns, packs ? kPack : 1);
+      (packs ? shard_kernel<kPack, From, To>
+             : shard_kernel<1, From, To>)<<<blocks, kThreads, 0, stream>>>(map, from, columns,
+                                                                           static_cast<To*>(to));
+    };
+    if (to_type == ElementType::float32)
+      run(static_cast<float*>(nullptr));
+    else  // the family takes what the caller has
+      run(static_cast<From*>(nullptr));
+  });
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
+             bool in_tiles) {
+  const int rows = map.home_of_global.size;
+  if (rows == 0) return;
+  with_type(to.type, [&]<typename To>(To) {
+    constexpr int kPack = sizeof(To) == 2 ? 8 : 4;
+    const bool packs = takes_packs(to, kPack);
+    const unsigned blocks = blocks_of_packs(rows, to.heads, to.dim, packs ? kPack : 1);
+    (packs ? unshard_kernel<kPack, To> : unshard_kernel<1, To>)<<<blocks, kThreads, 0, stream>>>(
+        map, from, to.columns_at_home(), in_tiles, to);
+  });
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim, bool in_tiles,
+                 cudaStream_t stream) {
+  const int rows = map.global_of_home.size;
+  if (rows == 0) return;
+  merge_sinks_kernel<<<blocks_of_rows(rows), kThreads, 0, stream>>>(map, sinks, home, dim,
+                                                                    in_tiles);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,
+                    float* dsink, cudaStream_t stream) {
+  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, sinks, lse, delta, dsink);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+}  // namespace ringside::move

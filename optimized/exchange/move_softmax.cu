@@ -1,0 +1,247 @@
+// Numbers of the softmax, one a row and head: delta and lse for the backward pass, lse for the
+// caller.
+#include <type_traits>
+
+#include "optimized/exchange/move.cuh"
+
+namespace ringside::move {
+namespace {
+
+// A cell's row is read by a team of threads, a pack each at a time; a thread asks for the packs of
+// several cells before it uses one. Which thread sums what depends on the head dimension alone, so
+// that strided arrays give the bits of dense ones.
+constexpr int kCellsOfTeam = 4;
+
+template <int Team>
+__device__ float sum_of_team(float x) {
+#pragma unroll
+  for (int lanes = Team / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0u, x, lanes);
+  return x;
+}
+
+struct Cell {
+  int row = 0, global = -1, head = 0;
+};
+
+// Cells that are not there, and padding, have no global row.
+__device__ Cell cell_of(const RowMap& map, int heads, int first, unsigned index, unsigned count) {
+  if (index >= count) return {};
+  const int row = first + static_cast<int>(index / heads);
+  return {row, map.global_of_home.rows[row], static_cast<int>(index % heads)};
+}
+
+// Elements [d, d + N) of a row, which nobody reads again soon; zeros behind the last.
+template <int N, bool kAligned, typename T>
+__device__ Pack<T, N> load_pack(const T* row, int d, int dim) {
+  Pack<T, N> pack;
+  if constexpr (kAligned) {
+    using Word = std::conditional_t<sizeof(pack) % 16 == 0, uint4, uint2>;
+#pragma unroll
+    for (size_t i = 0; i < sizeof(pack) / sizeof(Word); ++i)
+      reinterpret_cast<Word*>(&pack)[i] = __ldcs(reinterpret_cast<const Word*>(row + d) + i);
+  } else {
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+      if (d + n < dim)
+        pack.of[n] = row[d + n];
+      else
+        assign(pack.of[n], 0);
+  }
+  return pack;
+}
+
+// Where a cell has no global row, row 0 is read, and the sum is nobody's.
+template <int Team, int N, bool kAligned, typename Dout, typename Out>
+__device__ void multiply_cells(const GlobalArray& dout, const GlobalArray& out,
+                               const Cell (&cells)[kCellsOfTeam], float (&sums)[kCellsOfTeam]) {
+  const Dout* x = static_cast<const Dout*>(dout.matrix.data);
+  const Out* y = static_cast<const Out*>(out.matrix.data);
+  for (int d = threadIdx.x % Team * N; d < out.dim; d += Team * N) {
+    Pack<Dout, N> of_dout[kCellsOfTeam];
+    Pack<Out, N> of_out[kCellsOfTeam];
+#pragma unroll
+    for (int i = 0; i < kCellsOfTeam; ++i) {
+      const int row = max(cells[i].global, 0), head = cells[i].head;
+      of_dout[i] = load_pack<N, kAligned>(x + offset_of(dout.matrix, row, head), d, out.dim);
+      of_out[i] = load_pack<N, kAligned>(y + offset_of(out.matrix, row, head), d, out.dim);
+    }
+#pragma unroll
+    for (int i = 0; i < kCellsOfTeam; ++i)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+        sums[i] = fmaf(to_float(of_dout[i].of[n]), to_float(of_out[i].of[n]), sums[i]);
+  }
+}
+
+// Which rows are whose is asked for the cells to come while those before are on their way.
+constexpr int kBlocksOfProcessor = 3;
+template <int Team, int N, bool kAligned, typename Dout, typename Out>
+__global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
+    shard_softmax_kernel(RowMap map, GlobalArray dout, GlobalArray out, GlobalArray lse,
+                         OfSoftmax to, int rows) {
+  constexpr int kTeams = kThreads / Team, kCells = kTeams * kCellsOfTeam;
+  const int first = blockIdx.x * rows, heads = out.heads, member = threadIdx.x % Team;
+  const unsigned count = min(rows, map.global_of_home.size - first) * heads;
+  const float* of_lse = static_cast<const float*>(lse.matrix.data);
+  Cell coming[kCellsOfTeam];
+  const auto look_up = [&](unsigned begin) {
+#pragma unroll
+    for (int i = 0; i < kCellsOfTeam; ++i)
+      coming[i] = cell_of(map, heads, first, begin + i * kTeams + threadIdx.x / Team, count);
+  };
+  look_up(0);
+  for (unsigned begin = 0; begin < count; begin += kCells) {
+    Cell cells[kCellsOfTeam];
+    float sums[kCellsOfTeam] = {}, lses[kCellsOfTeam];
+#pragma unroll
+    for (int i = 0; i < kCellsOfTeam; ++i) {
+      cells[i] = coming[i];
+      if (member == 0)
+        lses[i] = of_lse[offset_of(lse.matrix, max(cells[i].global, 0), cells[i].head)];
+    }
+    look_up(begin + kCells);
+    multiply_cells<Team, N, kAligned, Dout, Out>(dout, out, cells, sums);
+#pragma unroll
+    for (int i = 0; i < kCellsOfTeam; ++i) {
+      const Cell& cell = cells[i];
+      const float sum = sum_of_team<Team>(sums[i]);
+      if (cell.global < 0 || member != 0) continue;
+      const int64_t at = int64_t{cell.row} * heads + cell.head;
+      to.delta[at] = sum, to.lse[at] = lses[i];
+    }
+  }
+}
+
+template <int Team, typename Dout, typename Out>
+void launch_shard_softmax(const RowMap& map, const GlobalArray& dout, const GlobalArray& out,
+                          const GlobalArray& lse, const OfSoftmax& to, cudaStream_t stream) {
+  constexpr int kPack = sizeof(Dout) == 2 ? 8 : 4;
+  const bool aligned = takes_packs(dout, kPack) && takes_packs(out, kPack);
+  // As many blocks as run at one time, where there is work for them.
+  const int all = map.global_of_home.size, turn = kBlocksOfProcessor * processors_of_device();
+  const int few = std::max(1, kThreads / Team * kCellsOfTeam / out.heads);
+  const int rows = std::max(few, (all + turn - 1) / turn);  // of a block
+  const unsigned blocks = static_cast<unsigned>((all + rows - 1) / rows);
+  (aligned ? shard_softmax_kernel<Team, kPack, true, Dout, Out>
+           : shard_softmax_kernel<Team, kPack, false, Dout, Out>)<<<blocks, kThreads, 0, stream>>>(
+      map, dout, out, lse, to, rows);
+}
+
+// As many rows as a warp has lanes; its warps take turns at the heads, so that neighbours write
+// neighbours. A bit of `hidden` for each row that no kernel wrote.
+__device__ void write_lse(const RowMap& map, const float* from, const GlobalArray& lse, int first,
+                          unsigned hidden) {
+  const int lane = threadIdx.x % kLanes, global = first + lane;
+  if (global >= map.home_of_global.size) return;
+  const int64_t row = map.home_of_global.rows[global];
+  const bool known = row != kNobody && (hidden >> lane & 1) == 0;
+  float* to = static_cast<float*>(lse.matrix.data);
+  for (int head = threadIdx.x / kLanes; head < lse.heads; head += kThreads / kLanes)
+    to[offset_of(lse.matrix, global, head)] = known ? from[row * lse.heads + head] : -INFINITY;
+}
+
+__global__ void unshard_lse_kernel(RowMap map, const float* from, GlobalArray lse) {
+  write_lse(map, from, lse, blockIdx.x * kLanes, 0);
+}
+
+template <typename T>
+__device__ void clear_rows(const GlobalArray& x, int first, unsigned rows) {
+  for (unsigned todo = rows; todo != 0; todo &= todo - 1) {
+    const int row = first + __ffs(static_cast<int>(todo)) - 1;
+    for (int head = threadIdx.x / kLanes; head < x.heads; head += kThreads / kLanes) {
+      T* to = static_cast<T*>(x.matrix.data) + offset_of(x.matrix, row, head);
+      for (int d = threadIdx.x % kLanes; d < x.dim; d += kLanes) assign(to[d], 0);
+    }
+  }
+}
+
+// The block's rows, one a lane, of which `is_unseen` holds; all threads get the answer.
+template <typename IsUnseen>
+__device__ unsigned unseen_of(int first, int rows, IsUnseen is_unseen) {
+  __shared__ unsigned found;
+  if (threadIdx.x < kLanes) {
+    const int row = first + static_cast<int>(threadIdx.x);
+    const unsigned unseen = __ballot_sync(~0u, row < rows && is_unseen(row));
+    if (threadIdx.x == 0) found = unseen;
+  }
+  __syncthreads();
+  return found;
+}
+
+template <typename T>
+__global__ void finish_kernel(RowMap map, UnseenRows unseen, const float* from, GlobalArray lse,
+                              GlobalArray out) {
+  const int first = blockIdx.x * kLanes;
+  const unsigned hidden =
+      unseen_of(first, map.home_of_global.size, [&](int row) { return unseen.query(row); });
+  write_lse(map, from, lse, first, hidden);
+  clear_rows<T>(out, first, hidden);
+}
+
+template <typename T>
+__global__ void clear_queries_kernel(UnseenRows unseen, GlobalArray dq, int rows) {
+  const int first = blockIdx.x * kLanes;
+  clear_rows<T>(dq, first, unseen_of(first, rows, [&](int row) { return unseen.query(row); }));
+}
+
+template <typename T>
+__global__ void clear_keys_kernel(UnseenRows unseen, GlobalArray dk, GlobalArray dv, int rows) {
+  const int first = blockIdx.x * kLanes;
+  const unsigned hidden = unseen_of(first, rows, [&](int row) { return unseen.key(row); });
+  clear_rows<T>(dk, first, hidden), clear_rows<T>(dv, first, hidden);
+}
+
+unsigned blocks_of_lanes(int rows) { return static_cast<unsigned>((rows + kLanes - 1) / kLanes); }
+
+}  // namespace
+
+void shard_softmax(const RowMap& map, const GlobalArray& dout, const GlobalArray& out,
+                   const GlobalArray& lse, const OfSoftmax& to, cudaStream_t stream) {
+  if (map.global_of_home.size == 0 || map.home_of_global.size == 0) return;
+  with_type(dout.type, [&]<typename Dout>(Dout) {
+    with_type(out.type, [&]<typename Out>(Out) {
+      (out.dim * sizeof(Dout) <= 128
+           ? launch_shard_softmax<8, Dout, Out>
+           : launch_shard_softmax<16, Dout, Out>)(map, dout, out, lse, to, stream);
+    });
+  });
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void unshard_lse(const RowMap& map, const float* from, const GlobalArray& lse,
+                 cudaStream_t stream) {
+  const int rows = map.home_of_global.size;
+  if (rows == 0) return;
+  unshard_lse_kernel<<<blocks_of_lanes(rows), kThreads, 0, stream>>>(map, from, lse);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void unshard_lse(const RowMap& map, const UnseenRows& unseen, const float* from,
+                 const GlobalArray& lse, const GlobalArray& out, cudaStream_t stream) {
+  const int rows = map.home_of_global.size;
+  if (rows == 0) return;
+  with_type(out.type, [&]<typename T>(T) {
+    finish_kernel<T><<<blocks_of_lanes(rows), kThreads, 0, stream>>>(map, unseen, from, lse, out);
+  });
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void clear_unseen_queries(const UnseenRows& unseen, const GlobalArray& dq, int rows,
+                          cudaStream_t stream) {
+  if (rows == 0) return;
+  with_type(dq.type, [&]<typename T>(T) {
+    clear_queries_kernel<T><<<blocks_of_lanes(rows), kThreads, 0, stream>>>(unseen, dq, rows);
+  });
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void clear_unseen_keys(const UnseenRows& unseen, const GlobalArray& dk, const GlobalArray& dv,
+                       int rows, cudaStream_t stream) {
+  if (rows == 0) return;
+  with_type(dk.type, [&]<typename T>(T) {
+    clear_keys_kernel<T><<<blocks_of_lanes(rows), kThreads, 0, stream>>>(unseen, dk, dv, rows);
+  });
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+}  // namespace ringside::move

@@ -1,0 +1,281 @@
+// Conformance of the table of kernel families: every family that takes a shape, run through random
+// plans with poisoned workspaces, agrees with the CPU executor, forward and backward, in every
+// element type. A new family is tested by being in the table. Skips without a device.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "optimized/attention/kernel.h"
+#include "optimized/program/program.h"
+#include "optimized/program/test_device_array.h"
+#include "reference/execute.h"
+#include "reference/test_random_case.h"
+
+namespace ringside {
+namespace {
+
+using testing::expect_close;
+using testing::Guarded;
+using testing::OnDevice;
+using testing::Random;
+using testing::TypeInfo;
+
+std::string why_not() {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess) return cudaGetErrorString(error);
+  return devices == 0 ? "no CUDA device" : "";
+}
+
+// Lengths around and beyond the blocks of every kernel.
+PackedLayout long_layout(Random& random, int batch) {
+  const std::vector<int> lengths{0, 1, 63, 64, 65, 127, 128, 129, 200};
+  std::vector<int32_t> valid{0}, padded{0};
+  for (int s = 0; s < batch; ++s) {
+    valid.push_back(valid.back() + random.choice(lengths));
+    padded.push_back(padded.back() + valid[s + 1] - valid[s] + random.integer(0, 9));
+  }
+  return {valid, padded};
+}
+
+struct DeviceCase {
+  Problem problem;
+  Plan plan;
+  std::optional<Capacity> capacity;  // the program learns its lengths on the device only
+  testing::Case c;
+  bool deterministic;
+
+  DeviceCase(Random& random, const TypeInfo& type)
+      : problem(random_problem(random)),
+        plan(testing::random_plan(random, problem)),
+        capacity(random_capacity(random)),
+        c(random, problem),
+        deterministic(random.coin()) {
+    if (type.type != ElementType::float32) for_tensor_cores(random);
+    for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
+      for (double& value : x->data) value = testing::rounded(value, type.type);
+  }
+
+ private:
+  std::optional<Capacity> random_capacity(Random& random) const {
+    if (plan.comm == "a2a+p2p" || random.integer(0, 2) > 0) return {};
+    Capacity room;
+    room.partition = plan.partition, room.comm.name = plan.comm, room.cp_size = plan.cp_size();
+    room.mask = problem.mask;
+    room.num_heads = problem.num_heads, room.num_kv_heads = problem.num_kv_heads;
+    room.max_sequences = problem.layout_q.batch() + 1 + random.integer(0, 3);
+    room.max_rows_q = problem.layout_q.num_rows(), room.max_rows_k = problem.layout_k.num_rows();
+    return room;
+  }
+
+  static Problem random_problem(Random& random) {
+    Problem problem = testing::random_problem(random);
+    if (random.integer(0, 3) > 0) return problem;
+    const int batch = random.integer(1, 3);
+    problem.layout_q = long_layout(random, batch);
+    problem.layout_k = random.coin() ? problem.layout_q : long_layout(random, batch);
+    if (random.coin()) problem.mask.left = random.integer(50, 150);
+    return problem;
+  }
+
+  // Head dimensions for every compiled one; mostly no options, which only float32 knows.
+  void for_tensor_cores(Random& random) {
+    const std::vector<int> dims{1, 8, 13, 16, 40, 64, 71, 96, 128, 136, 192, 250, 256};
+    const int qk = random.choice(dims), v = random.choice(dims);
+    c.q = random_tensor(random, problem.layout_q, problem.num_heads, qk);
+    c.k = random_tensor(random, problem.layout_k, problem.num_kv_heads, qk);
+    c.v = random_tensor(random, problem.layout_k, problem.num_kv_heads, v);
+    c.dout = random_tensor(random, problem.layout_q, problem.num_heads, v);
+    if (random.integer(0, 3) == 0) return;
+    c.options.softcap = 0;
+    c.options.dropout = {};
+    c.options.alibi_slopes.clear();
+  }
+};
+
+bool has_score_options(const AttentionOptions& o) {
+  return o.softcap != 0 || !o.alibi_slopes.empty() || o.dropout.p != 0;
+}
+
+class DeviceRun {  // of one case on the device
+ public:
+  DeviceRun(const DeviceCase& device_case, const TypeInfo& type)
+      : c(device_case.c),
+        plan_(device_case.plan),
+        type_(type),
+        deterministic_(device_case.deterministic),
+        program_(program_of(device_case, type)),
+        workspace_(std::max(program_.forward_bytes(), program_.backward_bytes())) {
+    if (device_case.capacity) set_lengths();
+  }
+
+  const char* family() const { return program_.family(); }
+
+  void expect_forward() const {
+    program_.forward({q.array(), k.array(), v.array(), out.array(), lse.array(), sink_data(),
+                      options(), workspace_.data(), static_cast<float*>(max_logit_.data())},
+                     nullptr);
+    RINGSIDE_CUDA(cudaDeviceSynchronize());
+    const AttentionOutput want = attention(plan_, c.inputs());
+    expect_close("out", type_, want.out.data, out.read().data);
+    expect_close("lse", type_, want.lse.data, lse.read().data);
+    expect_close("max_logit", type_, want.max_logit, max_logit_.read());
+  }
+
+  void expect_backward() const {  // from what forward returned
+    const AttentionGradients want =
+        attention_backward(plan_, c.inputs(), c.dout, {out.read(), lse.read(), {}});
+    const OnDevice dq = like(c.q), dk = like(c.k), dv = like(c.v);
+    const Guarded dsink(c.options.sinks.size(), ElementType::float32);
+    program_.backward(
+        {dout.array(), q.array(), k.array(), v.array(), out.array(), lse.array(), dq.array(),
+         dk.array(), dv.array(), sink_data(), static_cast<float*>(dsink.data()), options(),
+         deterministic_, workspace_.data()},
+        nullptr);
+    RINGSIDE_CUDA(cudaDeviceSynchronize());
+    expect_close("dq", type_, want.dq.data, dq.read().data);
+    expect_close("dk", type_, want.dk.data, dk.read().data);
+    expect_close("dv", type_, want.dv.data, dv.read().data);
+    expect_close("dsink", type_, want.dsink, dsink.read());
+  }
+
+ private:
+  static CudaProgram program_of(const DeviceCase& x, const TypeInfo& type) {
+    const ProgramOptions options{x.c.q.dim,
+                                 x.c.v.dim,
+                                 type.type,
+                                 has_score_options(x.c.options),
+                                 static_cast<float>(x.c.options.softmax_scale),
+                                 Poison::on,
+                                 !x.c.options.sinks.empty()};
+    return x.capacity ? CudaProgram(*x.capacity, options) : CudaProgram(x.plan, options);
+  }
+
+  void set_lengths() const {
+    const Problem& p = plan_.problem;
+    DeviceTables tables;
+    const auto of_q = tables.add(p.layout_q.cu_seqlens());
+    const auto of_q_padded = tables.add(p.layout_q.cu_seqlens_padded());
+    const auto of_k = tables.add(p.layout_k.cu_seqlens());
+    const auto of_k_padded = tables.add(p.layout_k.cu_seqlens_padded());
+    tables.upload();
+    program_.set_lengths({tables.at(of_q), tables.at(of_q_padded), tables.at(of_k),
+                          tables.at(of_k_padded), p.layout_q.batch()},
+                         nullptr);
+    EXPECT_TRUE(program_.lengths_fitted(nullptr));  // waits, too
+  }
+
+  OnDevice like(const Tensor& x) const { return {x.rows, x.heads, x.dim, type_.type}; }
+  ScoreOptions options() const {
+    return {static_cast<float>(c.options.softcap),
+            c.options.alibi_slopes.empty() ? nullptr : static_cast<float*>(slopes_.data()),
+            c.options.dropout};
+  }
+  const float* sink_data() const {
+    return c.options.sinks.empty() ? nullptr : static_cast<float*>(sinks_.data());
+  }
+
+  const testing::Case& c;
+  const Plan& plan_;
+  TypeInfo type_;
+  bool deterministic_;
+  CudaProgram program_;
+  DeviceMemory workspace_;
+  OnDevice q{c.q, type_.type}, k{c.k, type_.type}, v{c.v, type_.type}, dout{c.dout, type_.type};
+  OnDevice out{c.q.rows, c.q.heads, c.v.dim, type_.type};
+  OnDevice lse{c.q.rows, c.q.heads, 1, ElementType::float32};
+  Guarded max_logit_{static_cast<size_t>(c.q.heads), ElementType::float32};
+  Guarded sinks_{c.options.sinks, ElementType::float32};
+  Guarded slopes_{c.options.alibi_slopes, ElementType::float32};
+};
+
+struct Seed {
+  TypeInfo type;
+  unsigned seed;
+};
+void PrintTo(const Seed& s, std::ostream* out) { *out << s.type.name << ", seed " << s.seed; }
+
+class EveryPlanOnTheDevice : public ::testing::TestWithParam<Seed> {};
+
+TEST_P(EveryPlanOnTheDevice, AgreesWithTheCpu) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto& [type, seed] = GetParam();
+  Random random(seed);
+  const int cases = std::getenv("RINGSIDE_FEW_CASES") != nullptr ? 8 : 25;  // under sanitizers
+  for (int i = 0; i < cases; ++i) {
+    const DeviceCase device_case(random, type);
+    const DeviceRun run(device_case, type);
+    const Plan& plan = device_case.plan;
+    SCOPED_TRACE("case " + std::to_string(i) + " by " + run.family() + ": " + plan.partition +
+                 " over " + plan.comm + ", cp_size " + std::to_string(plan.cp_size()) +
+                 (device_case.capacity ? ", lengths on the device" : ""));
+    run.expect_forward();
+    if (!HasFailure()) run.expect_backward();
+    if (HasFailure()) return;
+  }
+}
+
+std::vector<Seed> seeds(const TypeInfo& type) {
+  std::vector<Seed> all;
+  for (unsigned seed = 0; seed < 8; ++seed) all.push_back({type, seed});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Float32, EveryPlanOnTheDevice,
+                         ::testing::ValuesIn(seeds(testing::kFloat32)));
+INSTANTIATE_TEST_SUITE_P(Float16, EveryPlanOnTheDevice,
+                         ::testing::ValuesIn(seeds(testing::kFloat16)));
+INSTANTIATE_TEST_SUITE_P(BFloat16, EveryPlanOnTheDevice,
+                         ::testing::ValuesIn(seeds(testing::kBFloat16)));
+
+TEST(KernelFamilies, HaveNamesAndSayWhatTheyTake) {
+  ASSERT_FALSE(kernel_families().empty());
+  for (const KernelFamily& family : kernel_families()) {
+    EXPECT_NE(family.name, nullptr);
+    AttentionShape shape{.head_dim_qk = 257, .head_dim_v = 257};
+    EXPECT_FALSE(family.supports(shape)) << family.name;
+  }
+}
+
+TEST(KernelFamilies, TensorCoresTakeSixteenBits) {
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16}) {
+    const AttentionShape shape{.head_dim_qk = 64, .head_dim_v = 128, .type = type.type};
+    ASSERT_NE(find_family(shape, false), nullptr);
+    EXPECT_STREQ(find_family(shape, false)->name, "mma") << type.name;
+  }
+}
+
+// Refused on the host, before anything is launched.
+TEST(KernelFamilies, RefuseResultsTheyWouldMisplace) {
+  for (const TypeInfo& type : {testing::kFloat32, testing::kBFloat16}) {
+    AttentionShape shape;
+    shape.num_heads = 2, shape.head_dim_qk = shape.head_dim_v = 64, shape.type = type.type;
+    const KernelFamily& family = *find_family(shape, false);
+    const auto refused = [&](int64_t row_stride, bool in_tiles, bool is_final) {
+      ForwardArguments arguments;
+      arguments.shape = shape;
+      arguments.out_in_tiles = in_tiles, arguments.is_final = is_final;
+      arguments.out.row_stride = row_stride;
+      return family.forward(arguments, nullptr) == cudaErrorInvalidValue;
+    };
+    EXPECT_TRUE(refused(128, true, true)) << family.name;
+    EXPECT_TRUE(refused(256, true, false)) << family.name;  // rows with room between them
+    EXPECT_EQ(refused(128, true, false), !family.tiled_results) << family.name;
+    EXPECT_EQ(refused(128, false, true), !family.final_results) << family.name;
+  }
+}
+
+TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
+    EXPECT_STREQ(CudaProgram(plan, {5, 255, type.type}).family(), "mma") << type.name;
+}
+
+}  // namespace
+}  // namespace ringside

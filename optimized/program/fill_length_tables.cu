@@ -1,0 +1,257 @@
+#include <cooperative_groups.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "optimized/device/block_scan.cuh"
+#include "optimized/device/error.h"
+#include "optimized/program/fill_length_tables.h"
+
+namespace ringside {
+namespace {
+
+constexpr int kThreads = LengthTables::kChunk, kWarp = 32;
+constexpr int kRowsOfThread = 4;
+constexpr int kCostOfSlot = 2;  // in rows that are mapped
+
+// Adds 1 for every lane that names the counter, in one atomic; returns a lane's turn.
+__device__ int count_up(int32_t* counters, int counter) {
+  const unsigned active = __activemask(), same = __match_any_sync(active, counter);
+  const unsigned lane = threadIdx.x % kWarp, leader = __ffs(static_cast<int>(same)) - 1;
+  int begin = 0;
+  if (lane == leader) begin = atomicAdd(&counters[counter], __popc(same));
+  return __shfl_sync(same, begin, static_cast<int>(leader)) + __popc(same & ((1u << lane) - 1));
+}
+
+// Stores a value for each lane of a warp at to[place], of none where place < 0. The warp writes all
+// of their words in turn: values side by side make full sectors.
+template <typename T>
+__device__ void store_together(T* to, int place, const T& value) {
+  constexpr int kWords = sizeof(T) / sizeof(int32_t);
+  static_assert(kWords % 2 == 1, "no bank conflicts");
+  __shared__ int32_t staged[kThreads / kWarp][kWarp * kWords];
+  int32_t* words = staged[threadIdx.x / kWarp];
+  const int lane = threadIdx.x % kWarp;
+  std::memcpy(words + lane * kWords, &value, sizeof(T));
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    const int word = i * kWarp + lane, at = __shfl_sync(~0u, place, word / kWords);
+    if (at >= 0) reinterpret_cast<int32_t*>(to + at)[word % kWords] = words[word];
+  }
+  __syncwarp();
+}
+
+// Some blocks of the grid that share work.
+struct Team {
+  int block, blocks;
+
+  template <typename Visit>
+  __device__ void for_each(int count, Visit visit) const {
+    for (int64_t i = int64_t{block} * kThreads + threadIdx.x; i < count;
+         i += int64_t{blocks} * kThreads)
+      visit(static_cast<int>(i));
+  }
+
+  // The same with whole warps: those behind the last are told -1.
+  template <typename Visit>
+  __device__ void for_each_of_warps(int count, Visit visit) const {
+    for (int64_t begin = int64_t{block} * kThreads; begin < count;
+         begin += int64_t{blocks} * kThreads) {
+      const int64_t i = begin + threadIdx.x;
+      visit(i < count ? static_cast<int>(i) : -1);
+    }
+  }
+
+  // A part of one list each where blocks abound, else some whole lists.
+  template <typename Visit>
+  __device__ void for_each_list(const LengthTables& t, Visit visit) const {
+    const int of_list = max(1, blocks / max(1, t.num_lists)), teams = blocks / of_list;
+    if (block / of_list >= teams) return;
+    for (int i = block / of_list; i < t.num_lists; i += teams)
+      visit(t.lists[i], Team{block % of_list, of_list});
+  }
+};
+
+struct GivenSide {  // the caller's arrays; sequences behind the last are empty ones at its end
+  const int32_t *cu_seqlens = nullptr, *padded = nullptr;
+  int batch = 0;
+
+  __device__ int32_t at(const int32_t* offsets, int s) const {
+    return batch == 0 ? 0 : __ldg(&offsets[s < batch ? s : batch]);
+  }
+  __device__ LengthTables::Offsets of(int s) const {
+    return {at(cu_seqlens, s), at(cu_seqlens, s + 1), at(padded, s), at(padded, s + 1)};
+  }
+};
+
+// Prefix sums of a rank's rows over a chunk of sequences, by one block; copies the lengths, too.
+__device__ void add_up_chunk(const LengthTables& t, const LengthTables::Side& x,
+                             const GivenSide& given, int rank, int chunk) {
+  const int s = chunk * kThreads + static_cast<int>(threadIdx.x);
+  thd::Sums<int, 1> rows;
+  if (s < t.max_batch) {
+    const LengthTables::Offsets o = given.of(s);
+    if (!t.fits(x, s, o)) *t.unfit = 1;
+    rows.of[0] =
+        t.rows_of_sequence(rank, s, o.row_begin, o.row_end, given.at(given.padded, given.batch));
+    if (rank == 0) {
+      x.cu_seqlens[s] = o.begin, x.cu_seqlens_padded[s] = o.row_begin;
+      if (s + 1 == t.max_batch) x.cu_seqlens[s + 1] = o.end, x.cu_seqlens_padded[s + 1] = o.row_end;
+    }
+  }
+  const auto sums = thd::block_sums<kThreads>(rows);
+  if (s < t.max_batch) x.row_in_chunk[int64_t{rank} * t.max_batch + s] = sums.before.of[0];
+  if (threadIdx.x == 0) x.rows_of_chunk[int64_t{rank} * t.num_chunks() + chunk] = sums.total.of[0];
+}
+
+__device__ void add_up_chunks(const LengthTables& t, const GivenSide& q, const GivenSide& k) {
+  const int of_side = t.partition.cp_size * t.num_chunks();
+  for (int i = blockIdx.x; i < 2 * of_side; i += gridDim.x) {
+    const int rank = i % of_side / t.num_chunks(), chunk = i % t.num_chunks();
+    if (i < of_side)
+      add_up_chunk(t, t.q, q, rank, chunk);
+    else
+      add_up_chunk(t, t.k, k, rank, chunk);
+  }
+}
+
+__device__ void clear(const LengthTables& t, const Team& team) {
+  for (const LengthTables::Side* x : {&t.q, &t.k}) {
+    team.for_each(x->home_rows, [&](int i) { x->global_of_home[i] = kNobody; });
+    team.for_each(x->max_rows, [&](int i) { x->home_of_global[i] = kNobody; });
+  }
+  team.for_each(t.num_lists * LengthTables::kBuckets, [&](int i) {
+    const LengthTables::List& list = t.lists[i / LengthTables::kBuckets];
+    list.counts[i % LengthTables::kBuckets] = 0;
+    list.cursors[i % LengthTables::kBuckets] = 0;
+  });
+}
+
+__device__ void fill_segments(const LengthTables& t, const Team& team) {
+  const int of_rank = t.segments_of_rank();
+  for (const LengthTables::Side* x : {&t.q, &t.k})
+    team.for_each_of_warps(t.partition.cp_size * of_rank, [&](int i) {
+      const Segment own = i < 0 ? Segment{} : t.home_segment(*x, i / of_rank, i % of_rank);
+      store_together(x->segments, i, own);
+    });
+}
+
+__device__ void fill_buffers(const LengthTables& t, const Team& team) {
+  for (const LengthTables::Side* x : {&t.q, &t.k}) {
+    const int of_rank = (x->rank_rows + kRowsOfThread - 1) / kRowsOfThread;
+    team.for_each(t.partition.cp_size * of_rank,
+                  [&](int i) { t.map_rows<kRowsOfThread>(*x, i / of_rank, i % of_rank, of_rank); });
+  }
+  for (int number = 0; number < t.num_buffers; ++number) {
+    const LengthTables::Buffer& buffer = t.buffers[number];
+    team.for_each_of_warps(t.num_partners_of(buffer), [&](int i) {
+      store_together(t.partners + buffer.first_partner, i,
+                     i < 0 ? Segment{} : t.partner(buffer, i));
+    });
+  }
+}
+
+__device__ void weigh(const LengthTables& t, const LengthTables::List& list, const Team& team) {
+  team.for_each(list.num_slots(), [&](int slot) {
+    WorkItem item;
+    int bucket = LengthTables::kNoItem;
+    const int segment = t.segment_of(list, slot);
+    if (t.item_of(list, slot, segment, item)) bucket = t.bucket_of(t.weight_of(list, slot, item));
+    list.segment_of_slot[slot] = segment;
+    list.bucket_of_slot[slot] = static_cast<uint8_t>(bucket);
+    if (bucket != LengthTables::kNoItem) count_up(list.counts, bucket);
+  });
+}
+
+// Where each bucket of a list begins, in shared memory.
+__device__ void add_up(const LengthTables::List& list, int (&begins)[LengthTables::kBuckets]) {
+  constexpr int kOwn = LengthTables::kBuckets / kWarp;
+  __syncthreads();  // the list before is done with
+  if (threadIdx.x < kWarp) {
+    int own[kOwn], sum = 0;
+    for (int i = 0; i < kOwn; ++i) own[i] = list.counts[threadIdx.x * kOwn + i], sum += own[i];
+    int end = sum;
+    for (int lanes = 1; lanes < kWarp; lanes *= 2) {
+      const int left = __shfl_up_sync(~0u, end, lanes);
+      if (threadIdx.x >= lanes) end += left;
+    }
+    int begin = end - sum;
+    for (int i = 0; i < kOwn; ++i) begins[threadIdx.x * kOwn + i] = begin, begin += own[i];
+    if (threadIdx.x == kWarp - 1) *list.num_items = end;
+  }
+  __syncthreads();
+}
+
+__device__ void place(const LengthTables& t, const LengthTables::List& list, const Team& team) {
+  __shared__ int begins[LengthTables::kBuckets];
+  add_up(list, begins);
+  team.for_each_of_warps(list.num_slots(), [&](int slot) {
+    WorkItem item;
+    int at = -1;
+    const int bucket = slot < 0 ? LengthTables::kNoItem : list.bucket_of_slot[slot];
+    if (bucket != LengthTables::kNoItem) {
+      t.item_of(list, slot, list.segment_of_slot[slot], item);
+      at = begins[bucket] + count_up(list.cursors, bucket);
+    }
+    store_together(list.items, at, item);
+  });
+}
+
+// Blocks for the lists, of a grid that has others to fill the buffers.
+__device__ int blocks_of_lists(const LengthTables& t, int blocks) {
+  const float slots = static_cast<float>(t.num_slots) * kCostOfSlot;
+  const float rows = static_cast<float>(t.partition.cp_size) * (t.q.rank_rows + t.k.rank_rows) +
+                     static_cast<float>(t.num_partners);
+  return min(max(static_cast<int>(blocks * (slots / (slots + rows))), 1), blocks - 1);
+}
+
+__global__ void __launch_bounds__(kThreads, 1)
+    fill_kernel(const __grid_constant__ LengthTables t,
+                const __grid_constant__ DeviceLengths given) {
+  const auto grid = cooperative_groups::this_grid();
+  const int blocks = gridDim.x, block = blockIdx.x;
+  const bool first = block == 0 && threadIdx.x == 0;
+  add_up_chunks(t, {given.cu_seqlens_q, given.cu_seqlens_q_padded, given.batch},
+                {given.cu_seqlens_k, given.cu_seqlens_k_padded, given.batch});
+  clear(t, {block, blocks});
+  grid.sync();
+  if (*t.unfit != 0) {  // the same in every block
+    add_up_chunks(t, {}, {});
+    if (first) *t.status = 1;
+    grid.sync();
+  }
+  fill_segments(t, {block, blocks});
+  grid.sync();
+  if (first) *t.unfit = 0;  // everybody has read it
+  const int of_lists = blocks_of_lists(t, blocks);
+  if (block < of_lists)
+    Team{block, of_lists}.for_each_list(
+        t, [&](const auto& list, const Team& team) { weigh(t, list, team); });
+  else
+    fill_buffers(t, {block - of_lists, blocks - of_lists});
+  grid.sync();
+  Team{block, blocks}.for_each_list(
+      t, [&](const auto& list, const Team& team) { place(t, list, team); });
+}
+
+}  // namespace
+
+void fill_length_tables(const LengthTables& tables, const DeviceLengths& lengths,
+                        cudaStream_t stream) {
+  int device = 0, processors = 0;
+  RINGSIDE_CUDA(cudaGetDevice(&device));
+  RINGSIDE_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  cudaLaunchAttribute cooperative{};
+  cooperative.id = cudaLaunchAttributeCooperative;
+  cooperative.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = processors;
+  config.blockDim = kThreads;
+  config.stream = stream;
+  config.attrs = &cooperative;
+  config.numAttrs = 1;
+  RINGSIDE_CUDA(cudaLaunchKernelEx(&config, fill_kernel, tables, lengths));
+}
+
+}  // namespace ringside

@@ -1,0 +1,110 @@
+// One rank that owns every row in order: kernels work on the caller's arrays, and rows that they do
+// not write are zeroed apart. Only lse, delta and, where several items of keys add to dq, its sums
+// pass through the workspace.
+#include "optimized/program/parts.h"
+
+namespace ringside {
+namespace {
+
+// As the work list counts rows: the stack of home buffers may begin with a gap.
+DeviceMatrix as_home(const move::GlobalArray& x, const RankStack& home) {
+  DeviceMatrix matrix = x.matrix;
+  const int64_t gap = home.of_rank[0].row * matrix.row_stride * move::bytes_of(x.type);
+  matrix.data = static_cast<std::byte*>(matrix.data) - gap;
+  return matrix;
+}
+
+void check_aligned(const move::GlobalArray& x, const char* name) {
+  const int64_t element = move::bytes_of(x.type);
+  require(reinterpret_cast<uintptr_t>(x.matrix.data) % 16 == 0 &&
+              x.matrix.row_stride * element % 16 == 0 && x.matrix.head_stride * element % 16 == 0,
+          name, " has rows or heads that do not begin at multiples of 16 bytes. Copy it");
+}
+
+// Rows of dk, dv and, if given, dq.
+void clear_unseen(const ProgramTables& tables, const BackwardCall& call,
+                  const move::GlobalArray* dq, cudaStream_t stream) {
+  if (tables.every_row_is_seen) return;
+  const UnseenRows unseen = tables.unseen_rows();
+  const int rows_k = tables.row_map(tables.kv_rows).home_of_global.size;
+  move::clear_unseen_keys(unseen, call.dk, call.dv, rows_k, stream);
+  if (dq == nullptr) return;
+  const int rows_q = tables.row_map(tables.q_rows).home_of_global.size;
+  move::clear_unseen_queries(unseen, *dq, rows_q, stream);
+}
+
+}  // namespace
+
+void CudaProgram::Parts::forward_in_place(const ForwardCall& call, cudaStream_t stream) const {
+  require(call.sinks == nullptr, "sinks, which the program was not made for");
+  check_aligned(call.q, "q"), check_aligned(call.k, "k"), check_aligned(call.v, "v");
+  check_aligned(call.out, "out");
+  const Run run(tables, options, call.workspace, forward.arena.bytes(), stream);
+  const RankStack &q = tables.q[0].stack, &kv = tables.kv[0].stack;
+  float* lse = run.floats(forward.lse[0]);
+  if (call.max_logit != nullptr)
+    move::start_max_logit(call.max_logit, tables.problem.num_heads, stream);
+  for (const Launch& launch : tables.steps[0].launches)
+    RINGSIDE_CUDA(family.forward({.shape = shape_of(launch),
+                                  .q = as_home(call.q, q),
+                                  .k = as_home(call.k, kv),
+                                  .v = as_home(call.v, kv),
+                                  .out = as_home(call.out, q),
+                                  .lse = lse,
+                                  .work = tables.work_list(launch.forward),
+                                  .options = call.options,
+                                  .max_logit = reinterpret_cast<int32_t*>(call.max_logit),
+                                  .is_final = true},
+                                 stream));
+  if (call.max_logit != nullptr)
+    move::finish_max_logit(call.max_logit, tables.problem.num_heads, stream);
+  const move::RowMap rows = tables.row_map(tables.q_rows);
+  if (tables.every_row_is_seen)
+    move::unshard_lse(rows, lse, call.lse, stream);
+  else
+    move::unshard_lse(rows, tables.unseen_rows(), lse, call.lse, call.out, stream);
+}
+
+void CudaProgram::Parts::backward_in_place(const BackwardCall& call, cudaStream_t stream) const {
+  require(call.sinks == nullptr, "sinks, which the program was not made for");
+  check_aligned(call.q, "q"), check_aligned(call.k, "k"), check_aligned(call.v, "v");
+  check_aligned(call.dout, "dout"), check_aligned(call.dq, "dq");
+  check_aligned(call.dk, "dk"), check_aligned(call.dv, "dv");
+  const Run run(tables, options, call.workspace, backward.arena.bytes(), stream);
+  const RankStack &q = tables.q[0].stack, &kv = tables.kv[0].stack;
+  const move::RowMap q_rows = tables.row_map(tables.q_rows);
+  float *lse = run.floats(backward.lse[0]), *delta = run.floats(backward.delta[0]);
+  move::shard_softmax(q_rows, call.dout, call.out, call.lse, {delta, lse}, stream);
+
+  const int64_t width = int64_t{shape.head_dim_qk} * tables.problem.num_heads;
+  const auto& launches = tables.steps[0].launches;
+  const bool alone = keys_in_one_item();
+  const bool summed = !call.deterministic && !alone;  // dq, in float32
+  DeviceMatrix dq = as_home(call.dq, q);
+  if (summed) {
+    run.zero(backward.dq[0], q.cells * shape.head_dim_qk * int64_t{sizeof(float)});
+    dq = {run.at(backward.dq[0]), width, shape.head_dim_qk};
+  }
+  for (const Launch& launch : launches)
+    RINGSIDE_CUDA(family.backward({.shape = shape_of(launch),
+                                   .q = as_home(call.q, q),
+                                   .k = as_home(call.k, kv),
+                                   .v = as_home(call.v, kv),
+                                   .dout = as_home(call.dout, q),
+                                   .lse = lse,
+                                   .delta = delta,
+                                   .dq = dq,
+                                   .dk = as_home(call.dk, kv),
+                                   .dv = as_home(call.dv, kv),
+                                   .queries = tables.work_list(launch.backward_queries),
+                                   .keys = tables.work_list(launch.backward_keys),
+                                   .deterministic = call.deterministic && !alone,
+                                   .options = call.options,
+                                   .is_final = true,
+                                   .is_alone = alone},
+                                  stream));
+  if (summed) move::unshard(q_rows, run.floats(backward.dq[0]), call.dq, stream);
+  clear_unseen(tables, call, summed ? nullptr : &call.dq, stream);
+}
+
+}  // namespace ringside

@@ -1,0 +1,135 @@
+#include "optimized/program/program.h"
+
+#include <algorithm>
+
+#include "optimized/program/fill_length_tables.h"
+#include "optimized/program/parts.h"
+
+namespace ringside {
+namespace {
+
+constexpr int kGapRows = 8;
+
+const KernelFamily& choose_family(AttentionShape& shape, bool score_options) {
+  const KernelFamily* family = find_family(shape, score_options);
+  if (family == nullptr && shape.type != ElementType::float32) {  // columns of zeros at home
+    AttentionShape padded = shape;
+    for (int* dim : {&padded.head_dim_qk, &padded.head_dim_v}) *dim = (*dim + 7) / 8 * 8;
+    family = find_family(padded, score_options);
+    if (family != nullptr) shape = padded;
+  }
+  if (family == nullptr) {  // float32 takes everything else, converted where rows come home
+    shape.type = ElementType::float32;
+    family = find_family(shape, score_options);
+  }
+  if (family == nullptr)
+    throw Unsupported(concat("backend=\"cuda\" with head_dim_qk=", shape.head_dim_qk,
+                             ", head_dim_v=", shape.head_dim_v,
+                             "; head dimensions up to 256 are supported. Nearest supported: "
+                             "backend=\"reference\""));
+  return *family;
+}
+
+Places place_each(Arena& arena, const std::vector<Epoch>& epochs, int64_t bytes_of_cell) {
+  Places places;
+  for (const Epoch& epoch : epochs) places.push_back(arena.take(epoch.stack.cells * bytes_of_cell));
+  return places;
+}
+
+// Two buffers in turn, for what is needed until the next exchange only.
+Places place_in_turn(Arena& arena, const std::vector<Epoch>& epochs, int64_t bytes_of_cell) {
+  int64_t cells = 0;
+  for (const Epoch& epoch : epochs) cells = std::max(cells, epoch.stack.cells);
+  const size_t buffers = std::min<size_t>(epochs.size(), 2);
+  Places places;
+  for (size_t i = 0; i < epochs.size(); ++i)
+    places.push_back(i < buffers ? arena.take(cells * bytes_of_cell) : places[i - 2]);
+  return places;
+}
+
+}  // namespace
+
+template <typename Source>
+CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOptions& o)
+    : options(o),
+      shape{.group_size = group_size,
+            .head_dim_qk = o.head_dim_qk,
+            .head_dim_v = o.head_dim_v,
+            .softmax_scale = o.softmax_scale,
+            .type = o.type},
+      family(choose_family(shape, o.score_options)),
+      tables(source,
+             {family.forward_rows(shape), family.backward_query_rows(shape),
+              family.backward_key_rows(shape)},
+             o.poison == Poison::on ? kGapRows : 0),
+      in_place(family.final_results && !o.sinks && tables.rows_stay && tables.q.size() == 1 &&
+               tables.kv.size() == 1 && tables.steps.size() == 1 &&
+               shape.head_dim_qk == o.head_dim_qk && shape.head_dim_v == o.head_dim_v),
+      // Moves of results from rank to rank know rows only.
+      out_in_tiles(family.tiled_results && !in_place && tables.q.size() == 1 &&
+                   tables.q[0].stack.matrices.size() == 1) {
+  if (in_place)
+    place_buffers_in_place();
+  else
+    place_buffers();
+}
+
+void CudaProgram::Parts::place_buffers() {
+  const int64_t element = move::bytes_of(shape.type);
+  const int64_t qk = shape.head_dim_qk, v = shape.head_dim_v, f32 = sizeof(float);
+  forward.q = place_in_turn(forward.arena, tables.q, qk * element);
+  forward.k = place_in_turn(forward.arena, tables.kv, qk * element);
+  forward.v = place_in_turn(forward.arena, tables.kv, v * element);
+  for (const Epoch& epoch : tables.q)
+    forward.out.push_back(forward.arena.take(cells_of_results(epoch.stack) * v * f32));
+  forward.lse = place_each(forward.arena, tables.q, f32);
+
+  backward.q = place_each(backward.arena, tables.q, qk * element);
+  backward.dout = place_each(backward.arena, tables.q, v * element);
+  backward.lse = place_each(backward.arena, tables.q, f32);
+  backward.delta = place_each(backward.arena, tables.q, f32);
+  backward.dq = place_in_turn(backward.arena, tables.q, qk * f32);
+  backward.k = place_each(backward.arena, tables.kv, qk * element);
+  backward.v = place_each(backward.arena, tables.kv, v * element);
+  backward.dk = place_in_turn(backward.arena, tables.kv, qk * f32);
+  backward.dv = place_in_turn(backward.arena, tables.kv, v * f32);
+}
+
+void CudaProgram::Parts::place_buffers_in_place() {
+  const int64_t f32 = sizeof(float);
+  forward.lse = place_each(forward.arena, tables.q, f32);
+  backward.lse = place_each(backward.arena, tables.q, f32);
+  backward.delta = place_each(backward.arena, tables.q, f32);
+  if (!keys_in_one_item())
+    backward.dq = place_each(backward.arena, tables.q, shape.head_dim_qk * f32);
+}
+
+CudaProgram::CudaProgram(const Plan& plan, const ProgramOptions& options)
+    : parts_(std::make_unique<Parts>(plan, plan.problem.group_size(), options)) {}
+CudaProgram::CudaProgram(const Capacity& capacity, const ProgramOptions& options)
+    : parts_(std::make_unique<Parts>(
+          capacity, capacity.num_heads / std::max(1, capacity.num_kv_heads), options)) {}
+CudaProgram::~CudaProgram() = default;
+
+const char* CudaProgram::family() const { return parts_->family.name; }
+void CudaProgram::set_lengths(const DeviceLengths& lengths, cudaStream_t stream) const {
+  const LengthTables& tables = parts_->tables.lengths;
+  require(lengths.batch <= tables.max_batch, lengths.batch, " sequences; the program has room for ",
+          tables.max_batch, ". Make one with a larger max_sequences");
+  fill_length_tables(tables, lengths, stream);
+}
+
+bool CudaProgram::lengths_fitted(cudaStream_t stream) const {
+  int32_t status = 0, *on_device = parts_->tables.lengths.status;
+  RINGSIDE_CUDA(
+      cudaMemcpyAsync(&status, on_device, sizeof(status), cudaMemcpyDeviceToHost, stream));
+  RINGSIDE_CUDA(cudaMemsetAsync(on_device, 0, sizeof(status), stream));
+  RINGSIDE_CUDA(cudaStreamSynchronize(stream));
+  return status == 0;
+}
+
+bool CudaProgram::in_place() const { return parts_->in_place; }
+int64_t CudaProgram::forward_bytes() const { return parts_->forward.arena.bytes(); }
+int64_t CudaProgram::backward_bytes() const { return parts_->backward.arena.bytes(); }
+
+}  // namespace ringside

@@ -1,0 +1,123 @@
+#include "optimized/tables/build_work_list.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "reference/errors.h"
+
+namespace ringside {
+namespace {
+
+enum class Side { query, key };
+
+Segment part_of(const Segment& s, int begin, int len) {
+  return {s.seq, s.position(begin), s.stride, s.row + begin, len};
+}
+
+Segment shifted(Segment s, int rows) {
+  s.row += rows;
+  return s;
+}
+
+struct Piece {  // rows that every tile names together or not at all
+  Segment own;
+  std::vector<Segment> partners;
+};
+
+// Cuts the own segments of all tiles at each other's ends.
+std::vector<Piece> pieces_of(const RankTiles& rank, Side side) {
+  std::set<int> cuts;
+  for (const Tile& tile : *rank.tiles) {
+    const Segment& own = side == Side::query ? tile.q : tile.k;
+    cuts.insert({own.row, own.row_end()});
+  }
+  std::map<int, Piece> by_row;
+  for (const Tile& tile : *rank.tiles) {
+    const auto& [own, partner] =
+        side == Side::query ? std::tie(tile.q, tile.k) : std::tie(tile.k, tile.q);
+    const int own_row = side == Side::query ? rank.q_row : rank.k_row;
+    const int partner_row = side == Side::query ? rank.k_row : rank.q_row;
+    for (auto cut = cuts.find(own.row); *cut < own.row_end();) {
+      const int begin = *cut, end = *++cut;
+      Piece& piece = by_row[begin];
+      piece.own = shifted(part_of(own, begin - own.row, end - begin), own_row);
+      piece.partners.push_back(shifted(partner, partner_row));
+    }
+  }
+  std::vector<Piece> pieces;
+  for (auto& [row, piece] : by_row) pieces.push_back(std::move(piece));
+  return pieces;
+}
+
+// Rows of partners that the block meets.
+int64_t length_of(const SequenceMask& mask, Side side, const Piece& piece, const WorkItem& item) {
+  int64_t rows = 0;
+  for (const Segment& partner : piece.partners)
+    rows += (side == Side::query ? mask.visible_keys(partner, item.own, item.begin, item.end)
+                                 : mask.seeing_queries(partner, item.own, item.begin, item.end))
+                .size();
+  return rows;
+}
+
+struct WeighedItem {
+  int64_t weight = 0;
+  WorkItem item;
+};
+
+void add_items(const Problem& problem, Side side, const Piece& piece, int rows_of_item,
+               HostWorkList& list, std::vector<WeighedItem>& items) {
+  const int seq = piece.own.seq;
+  const SequenceMask mask{problem.mask, problem.layout_q.len(seq), problem.layout_k.len(seq)};
+  const int valid = piece.own.rows_below(side == Side::query ? mask.len_q : mask.len_k);
+  const int first = static_cast<int>(list.partners.size());
+  const int last = first + static_cast<int>(piece.partners.size());
+  bool any = false;
+  for (int begin = 0; begin < valid; begin += rows_of_item) {
+    const WorkItem item{piece.own,  begin,     std::min(begin + rows_of_item, valid), first, last,
+                        mask.len_q, mask.len_k};
+    const int64_t length = length_of(mask, side, piece, item);
+    if (length == 0) continue;
+    const Segment& own = item.own;  // kernels leave out what is not sound
+    require(side == Side::key || is_sound(item), "a tile's query segment has seq=", own.seq,
+            ", pos=", own.pos, ", stride=", own.stride, ", row=", own.row, ", len=", own.len,
+            "; expected stride and len of at least 1, the others not negative. verify() the plan");
+    items.push_back({length * (item.end - item.begin), item});
+    any = true;
+  }
+  if (any) list.partners.insert(list.partners.end(), piece.partners.begin(), piece.partners.end());
+}
+
+HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, int rows_of_item,
+                   Side side) {
+  HostWorkList list;
+  std::vector<WeighedItem> items;
+  for (const RankTiles& rank : ranks)
+    for (const Piece& piece : pieces_of(rank, side))
+      add_items(problem, side, piece, rows_of_item, list, items);
+  std::ranges::stable_sort(items, std::greater{}, &WeighedItem::weight);
+  for (const WeighedItem& weighed : items) list.items.push_back(weighed.item);
+  return list;
+}
+
+}  // namespace
+
+bool one_item_a_sequence(const HostWorkList& list) {
+  std::set<int> sequences;
+  for (const WorkItem& item : list.items)
+    if (!sequences.insert(item.own.seq).second) return false;
+  return true;
+}
+
+HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& ranks,
+                         int rows_of_item) {
+  return build(problem, ranks, rows_of_item, Side::query);
+}
+
+HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ranks,
+                       int rows_of_item) {
+  return build(problem, ranks, rows_of_item, Side::key);
+}
+
+}  // namespace ringside

@@ -1,0 +1,43 @@
+// Work lists from the tiles of a plan's step, on the host.
+//
+// Works for the tiles of any plan, a user's own too: where two tiles name overlapping rows of a
+// buffer, the rows are cut so that every row belongs to one item, which is then the only one to
+// write it. Items are sorted longest first (a GPU starts them in order), items that see nothing are
+// left out.
+//
+// Plans whose lengths live on the device only (a captured graph replayed with other cu_seqlens)
+// need the same lists made there: one kernel over the segment tables of the resident buffers that
+// fills WorkItem and Segment arrays of fixed capacity and num_items. It takes the place of
+// query_items/key_items and nothing else changes: kernels read num_items and cu_seqlens from device
+// memory already.
+#pragma once
+
+#include <vector>
+
+#include "optimized/tables/work_list.h"
+#include "reference/plan.h"
+
+namespace ringside {
+
+struct RankTiles {  // what one rank computes, and where its buffers begin in the launch's matrices
+  const std::vector<Tile>* tiles = nullptr;
+  int q_row = 0, k_row = 0;
+};
+
+struct HostWorkList {
+  std::vector<WorkItem> items;
+  std::vector<Segment> partners;
+};
+
+// Items are blocks of query rows, partners key segments.
+HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& ranks,
+                         int rows_of_item);
+
+// Items are blocks of key rows, partners query segments.
+HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ranks,
+                       int rows_of_item);
+
+// Whether no two items are of one sequence: of key items, each query then meets one at most.
+bool one_item_a_sequence(const HostWorkList& list);
+
+}  // namespace ringside

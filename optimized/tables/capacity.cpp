@@ -1,0 +1,79 @@
+#include "optimized/tables/capacity.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "reference/errors.h"
+#include "reference/partition/partition.h"
+
+namespace ringside {
+namespace {
+
+void check(const Capacity& c) {
+  require(c.cp_size >= 1, "cp_size=", c.cp_size, "; expected at least 1 rank");
+  require(c.max_sequences >= 1 && c.max_sequences <= 1 << 20, "max_sequences=", c.max_sequences,
+          "; expected 1 to ", 1 << 20);
+  require(c.max_rows_q >= 0 && c.max_rows_k >= 0, "max_rows_q=", c.max_rows_q,
+          ", max_rows_k=", c.max_rows_k, "; expected at least 0");
+  require(c.pad_to_multiple_of >= 1, "pad_to_multiple_of=", c.pad_to_multiple_of,
+          "; expected at least 1");
+}
+
+int position_of_row(const Shard& shard, int row) {
+  const auto holds = [row](const Segment& s) { return row < s.row_end(); };
+  const Segment& s = *std::ranges::find_if(shard, holds);
+  return s.position(row - s.row);
+}
+
+}  // namespace
+
+PartitionKind partition_kind(const std::string& name) {
+  constexpr std::pair<PartitionFunction, PartitionKind> kKinds[] = {
+      {contiguous, PartitionKind::contiguous},
+      {zigzag, PartitionKind::zigzag},
+      {striped, PartitionKind::striped},
+      {whole_pack, PartitionKind::whole_pack},
+      {whole_pack_zigzag, PartitionKind::whole_pack_zigzag},
+  };
+  const PartitionFunction function = find_partition(name).shard;
+  for (const auto& [known, kind] : kKinds)
+    if (known == function) return kind;
+  throw Unsupported(concat("partition=\"", name,
+                           "\" with lengths on the device. Nearest supported: "
+                           "\"zigzag\""));
+}
+
+int rank_rows(const Capacity& c, int max_rows) {
+  const PartitionRows partition{partition_kind(c.partition), c.cp_size};
+  const int64_t chunks = int64_t{c.cp_size} * partition.parts();
+  const int64_t even = (max_rows + chunks - 1) / chunks * partition.parts();
+  const bool divides = partition.of_stream() || c.pad_to_multiple_of % chunks == 0;
+  const int64_t ragged = divides ? 0 : int64_t{partition.parts()} * c.max_sequences;
+  const int64_t rows = std::min<int64_t>(even + ragged, max_rows);
+  return static_cast<int>(std::max<int64_t>(rows + rows % 2, 2));  // both chunks of a rank alike
+}
+
+Plan stand_in_plan(const Capacity& c) {
+  check(c);
+  const auto layout = [&](int max_rows) {
+    const int64_t rows = int64_t{rank_rows(c, max_rows)} * c.cp_size;
+    require(rows < INT32_MAX, "buffers of ", rows, " rows; expected below 2^31. Lower max_rows");
+    return PackedLayout({0, static_cast<int32_t>(rows)});
+  };
+  const Problem problem{layout(c.max_rows_q), layout(c.max_rows_k), Mask::full(), c.num_heads,
+                        c.num_kv_heads};
+  return build_plan(problem, place(problem, c.partition, c.cp_size), c.comm);
+}
+
+std::vector<int> owners_of(const Plan& stand_in, const Buffer& buffer, Operand operand) {
+  const auto& homes = operand == Operand::q ? stand_in.home_q : stand_in.home_kv;
+  const Shard& shard = stand_in.shard(buffer);
+  const int rows = stand_in.rows(homes[0]);
+  std::vector<int> owners;
+  for (int row = 0; row < num_rows(shard); row += rows)
+    for (int rank = 0; rank < stand_in.cp_size(); ++rank)
+      if (stand_in.shard(homes[rank])[0].pos == position_of_row(shard, row)) owners.push_back(rank);
+  return owners;
+}
+
+}  // namespace ringside

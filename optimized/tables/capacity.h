@@ -1,0 +1,36 @@
+// A plan for lengths that only the device knows: its structure is fixed by capacities.
+//
+// Whatever the lengths, ranks trade whole home buffers of fixed capacity, so steps, exchanges and
+// places in memory are those of a stand-in plan whose single sequence fills every buffer. Only who
+// owns which rows and the work lists depend on lengths: length_tables.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "optimized/tables/partition_rows.h"
+#include "reference/transport/transport.h"
+
+namespace ringside {
+
+struct Capacity {
+  std::string partition = "zigzag";  // a name of the table in reference/partition
+  Comm comm;
+  Mask mask;
+  int cp_size = 1;
+  int num_heads = 1, num_kv_heads = 1;
+  int max_sequences = 1, max_rows_q = 0, max_rows_k = 0;
+  int pad_to_multiple_of = 1;  // padded lengths are multiples of this; 2*cp_size saves memory
+};
+
+PartitionKind partition_kind(const std::string& name);
+
+// Rows that a rank's home buffer needs, whatever the lengths.
+int rank_rows(const Capacity& capacity, int max_rows);
+
+Plan stand_in_plan(const Capacity& capacity);
+
+// The ranks whose home buffers a resident buffer of a stand-in plan is made of, in their order.
+std::vector<int> owners_of(const Plan& stand_in, const Buffer& buffer, Operand operand);
+
+}  // namespace ringside

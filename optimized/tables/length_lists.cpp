@@ -1,0 +1,51 @@
+#include "optimized/tables/length_lists.h"
+
+#include "reference/errors.h"
+
+namespace ringside {
+
+LengthLists::LengthLists(const Capacity& capacity, const Plan& stand_in, LengthTables& tables)
+    : plan_(stand_in), tables_(tables) {
+  tables.partition = {partition_kind(capacity.partition), capacity.cp_size};
+  tables.max_batch = capacity.max_sequences;
+  tables.multiple_of = capacity.pad_to_multiple_of;
+  tables.mask = capacity.mask;
+  tables.q.max_rows = capacity.max_rows_q, tables.k.max_rows = capacity.max_rows_k;
+  tables.q.rank_rows = rank_rows(capacity, capacity.max_rows_q);
+  tables.k.rank_rows = rank_rows(capacity, capacity.max_rows_k);
+}
+
+int LengthLists::add_buffer(WorkSide side, const Buffer& buffer, int row) {
+  const auto ranks = owners_of(plan_, buffer, side == WorkSide::queries ? Operand::q : Operand::kv);
+  const auto partners = static_cast<int64_t>(ranks.size()) * tables_.segments_of_rank();
+  require(num_partners + partners < INT32_MAX,
+          "tables of 2^31 segments; lower max_sequences or cp_size");
+  buffers.push_back({side, static_cast<int>(owners.size()), static_cast<int>(ranks.size()),
+                     static_cast<int>(num_partners)});
+  num_partners += partners;
+  for (const int rank : ranks) {
+    owners.push_back({rank, row});
+    row += tables_.side(side).rank_rows;
+  }
+  return static_cast<int>(buffers.size()) - 1;
+}
+
+int LengthLists::add_list(WorkSide side, const std::vector<int>& own,
+                          const std::vector<int>& partners, int rows_of_item) {
+  LengthTables::List list;
+  list.side = side;
+  list.rows_of_item = rows_of_item;
+  list.slots_of_run =
+      LengthTables::slots(tables_.side(side).rank_rows, tables_.segments_of_rank(), rows_of_item);
+  list.first_run = static_cast<int>(runs.size());
+  for (size_t i = 0; i < own.size(); ++i)
+    for (int owner = 0; owner < buffers[own[i]].num_owners; ++owner)
+      runs.push_back({owners[buffers[own[i]].first_owner + owner], partners[i]});
+  list.num_runs = static_cast<int>(runs.size()) - list.first_run;
+  require(int64_t{list.num_runs} * list.slots_of_run < INT32_MAX,
+          "a work list of 2^31 slots; lower max_sequences or cp_size");
+  lists.push_back(list);
+  return static_cast<int>(lists.size()) - 1;
+}
+
+}  // namespace ringside

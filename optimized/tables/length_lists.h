@@ -1,0 +1,35 @@
+// Which lists a program of capacities has, and what they are made of: the shape of LengthTables,
+// made once on the host.
+#pragma once
+
+#include <vector>
+
+#include "optimized/tables/capacity.h"
+#include "optimized/tables/length_tables.h"
+
+namespace ringside {
+
+class LengthLists {
+ public:
+  // Sets what of `tables` follows from the capacity alone.
+  LengthLists(const Capacity& capacity, const Plan& stand_in, LengthTables& tables);
+
+  std::vector<LengthTables::Owner> owners;
+  std::vector<LengthTables::Buffer> buffers;
+  std::vector<LengthTables::Run> runs;
+  std::vector<LengthTables::List> lists;  // their memory is the caller's to fill in
+  int64_t num_partners = 0;
+
+  // A resident buffer of the stand-in plan that begins in a row of a matrix.
+  int add_buffer(WorkSide side, const Buffer& buffer, int row);
+
+  // Items over the rows of some buffers; the i-th meets the i-th of the partners.
+  int add_list(WorkSide side, const std::vector<int>& own, const std::vector<int>& partners,
+               int rows_of_item);
+
+ private:
+  const Plan& plan_;
+  const LengthTables& tables_;
+};
+
+}  // namespace ringside

@@ -1,0 +1,134 @@
+#include "optimized/tables/move_tables.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace ringside {
+namespace {
+
+constexpr int kCellsOfBlock = 512;  // what one thread block moves at a time
+
+bool is_replaced(const Plan& plan, int rank, int step, Operand operand) {
+  return plan.steps_of_rank[rank][step].before.moves(operand) ||
+         !(resident_before(plan, rank, step, operand) ==
+           resident_before(plan, rank, step + 1, operand));
+}
+
+int rows_of_piece(int cells_of_row) {
+  return std::max(1, kCellsOfBlock / std::max(1, cells_of_row));
+}
+
+void add_in_pieces(const CellBlock& block, std::vector<CellBlock>& pieces) {
+  const int rows = rows_of_piece(block.heads);
+  for (int begin = 0; begin < block.rows; begin += rows)
+    pieces.push_back({block.from + int64_t{begin} * block.from_pitch,
+                      block.to + int64_t{begin} * block.to_pitch, block.from_pitch, block.to_pitch,
+                      std::min(rows, block.rows - begin), block.heads});
+}
+
+// Everything an exchange copies, whole; messages first, then what stays.
+std::vector<std::pair<CellBlock, Transfer>> whole_blocks(const Plan& plan, int step,
+                                                         Operand operand, const RankStack& from,
+                                                         const RankStack& to) {
+  std::vector<Transfer> all = transfers(plan, step, operand);
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const Buffer& buffer = resident_before(plan, rank, step, operand);
+    const Message whole{rank, operand, 0, plan.rows(buffer), buffer.heads};
+    if (!is_replaced(plan, rank, step, operand)) all.push_back({rank, rank, whole, whole});
+  }
+  std::vector<std::pair<CellBlock, Transfer>> blocks;
+  for (const Transfer& t : all)
+    if (t.sent.rows > 0 && t.sent.heads.size() > 0)
+      blocks.emplace_back(
+          CellBlock{from.cell(t.from, t.sent.row, t.sent.heads.begin),
+                    to.cell(t.to, t.received.row, t.received.heads.begin), from.heads(t.from),
+                    to.heads(t.to), t.sent.rows, t.sent.heads.size()},
+          t);
+  return blocks;
+}
+
+bool overlap(const Transfer& a, const Transfer& b) {  // where they come from
+  const auto meet = [](int begin_a, int end_a, int begin_b, int end_b) {
+    return begin_a < end_b && begin_b < end_a;
+  };
+  return a.from == b.from && meet(a.sent.row, a.sent.row_end(), b.sent.row, b.sent.row_end()) &&
+         meet(a.sent.heads.begin, a.sent.heads.end, b.sent.heads.begin, b.sent.heads.end);
+}
+
+}  // namespace
+
+RankStack stack_ranks(const Plan& plan, int step, Operand operand, int gap) {
+  std::map<std::pair<int, int>, std::vector<int>> ranks_of_heads;
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const Range heads = resident_before(plan, rank, step, operand).heads;
+    ranks_of_heads[{heads.begin, heads.end}].push_back(rank);
+  }
+  RankStack stack;
+  stack.of_rank.resize(plan.cp_size());
+  for (const auto& [heads, ranks] : ranks_of_heads) {
+    RankStack::Matrix matrix{stack.cells, gap, {heads.first, heads.second}};
+    for (const int rank : ranks) {
+      const int rows = plan.rows(resident_before(plan, rank, step, operand));
+      stack.of_rank[rank] = {static_cast<int>(stack.matrices.size()), matrix.rows, rows};
+      matrix.rows += rows + gap;
+    }
+    stack.cells += int64_t{matrix.rows} * matrix.heads.size();
+    stack.matrices.push_back(matrix);
+  }
+  return stack;
+}
+
+std::vector<CellBlock> carry_blocks(const Plan& plan, int step, Operand operand,
+                                    const RankStack& from, const RankStack& to) {
+  std::vector<CellBlock> pieces;
+  for (const auto& [block, transfer] : whole_blocks(plan, step, operand, from, to))
+    add_in_pieces(block, pieces);
+  return pieces;
+}
+
+std::vector<std::vector<CellBlock>> carry_back_rounds(const Plan& plan, int step, Operand operand,
+                                                      const RankStack& before,
+                                                      const RankStack& after) {
+  const auto blocks = whole_blocks(plan, step, operand, before, after);
+  std::vector<size_t> round_of;
+  std::vector<std::vector<CellBlock>> rounds;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    size_t round = 0;
+    for (size_t j = 0; j < i; ++j)
+      if (overlap(blocks[j].second, blocks[i].second)) round = std::max(round, round_of[j] + 1);
+    round_of.push_back(round);
+    if (round == rounds.size()) rounds.emplace_back();
+    CellBlock back = blocks[i].first;
+    std::swap(back.from, back.to);
+    std::swap(back.from_pitch, back.to_pitch);
+    add_in_pieces(back, rounds[round]);
+  }
+  return rounds;
+}
+
+bool any_rank_moves(const Plan& plan, int step, Operand operand) {
+  for (int rank = 0; rank < plan.cp_size(); ++rank)
+    if (is_replaced(plan, rank, step, operand)) return true;
+  return false;
+}
+
+HostRowMap home_rows(const Plan& plan, Operand operand, const RankStack& home) {
+  const bool is_q = operand == Operand::q;
+  const PackedLayout& layout = is_q ? plan.problem.layout_q : plan.problem.layout_k;
+  const auto& homes = is_q ? plan.home_q : plan.home_kv;
+  HostRowMap map;
+  map.global_of_home.resize(home.matrices.empty() ? 0 : home.matrices[0].rows, kNobody);
+  map.home_of_global.resize(layout.num_rows(), kNobody);
+  for (int rank = 0; rank < plan.cp_size(); ++rank)
+    for (const Segment& s : plan.shard(homes[rank]))
+      for (int i = 0; i < s.len; ++i) {
+        const int global = layout.row_begin(s.seq) + s.position(i);
+        const int row = home.of_rank[rank].row + s.row + i;
+        map.global_of_home[row] = s.position(i) < layout.len(s.seq) ? global : ~global;
+        map.home_of_global[global] = row;
+      }
+  return map;
+}
+
+}  // namespace ringside

@@ -1,0 +1,252 @@
+// Ranges of rows by bisection against counting, and work lists against the tiles they come from.
+#include "optimized/tables/work_list.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "optimized/tables/build_work_list.h"
+#include "reference/errors.h"
+#include "reference/test_random_case.h"
+
+namespace ringside {
+namespace {
+
+using testing::Random;
+
+constexpr int kCases = 200'000;
+
+Segment random_segment(Random& random) {
+  return {0, random.integer(0, 12), random.choice<int>({1, 1, 1, 2, 3, 7}), random.integer(0, 99),
+          random.integer(1, 24)};
+}
+
+struct Scene {
+  SequenceMask mask;
+  Segment q, k;
+
+  explicit Scene(Random& random)
+      : mask{testing::random_mask(random), random.integer(0, 40), random.integer(0, 40)},
+        q(random_segment(random)),
+        k(random_segment(random)) {}
+
+  bool sees(int i, int j) const {
+    return mask.mask.allows(q.position(i), k.position(j), mask.len_q, mask.len_k);
+  }
+};
+
+// The interval from the first to the last index in [0, n) for which `needed` holds.
+template <typename Needed>
+Interval hull(int n, Needed needed) {
+  Interval all;
+  for (int i = 0; i < n; ++i)
+    if (needed(i)) all = {all.size() == 0 ? i : all.begin, i + 1};
+  return all;
+}
+
+void expect_same(Interval want, Interval got, int number) {
+  if (want.size() == 0) {
+    ASSERT_EQ(got.size(), 0) << "case " << number;
+  } else {
+    ASSERT_EQ(want, got) << "case " << number << ": [" << want.begin << ", " << want.end
+                         << "), got [" << got.begin << ", " << got.end << ")";
+  }
+}
+
+// A list made on the host has a block an item; one with room, few turns of the processors.
+TEST(WorkList, RoomForItemsIsNotLaunched) {
+  WorkList work;
+  work.max_items = 135'000 / 16;
+  EXPECT_EQ(blocks_of_list(work, 16, 132), work.max_items);
+  work.is_full = false;
+  const int blocks = blocks_of_list(work, 16, 132) * 16;
+  EXPECT_GE(blocks, 2 * 132);
+  EXPECT_LE(blocks, 16 * 132 + 16);
+  EXPECT_EQ(blocks_of_list(work, 1'000'000, 132), 1);
+  work.max_items = 3;
+  EXPECT_EQ(blocks_of_list(work, 16, 132), 3);
+  work.max_items = 0;
+  EXPECT_EQ(blocks_of_list(work, 16, 132), 0);
+}
+
+TEST(WorkList, KnowsWhetherEachQueryMeetsOneItemOfKeys) {
+  for (const auto& [length, alone] : {std::pair{128, true}, {129, false}}) {
+    const PackedLayout layout(std::vector<int32_t>{0, 5, 5, 5 + length, 6 + length});
+    const Problem problem{layout, layout, Mask::causal()};
+    const Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});
+    const std::vector<RankTiles> tiles{{&plan.tiles(plan.steps_of_rank[0][0]), 0, 0}};
+    EXPECT_EQ(one_item_a_sequence(key_items(problem, tiles, 128)), alone) << length;
+  }
+}
+
+TEST(WorkList, VisibleKeysAreTheHullOfWhatIsSeen) {
+  Random random(1);
+  for (int number = 0; number < kCases; ++number) {
+    const Scene x(random);
+    const int valid = x.q.rows_below(x.mask.len_q);
+    if (valid == 0) continue;
+    const int begin = random.integer(0, valid - 1), end = random.integer(begin + 1, valid);
+    const Interval want = hull(x.k.len, [&](int j) {
+      for (int i = begin; i < end; ++i)
+        if (x.sees(i, j)) return true;
+      return false;
+    });
+    expect_same(want, x.mask.visible_keys(x.k, x.q, begin, end), number);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(WorkList, SeeingQueriesAreTheHullOfWhoSees) {
+  Random random(2);
+  for (int number = 0; number < kCases; ++number) {
+    const Scene x(random);
+    const int valid = x.k.rows_below(x.mask.len_k);
+    if (valid == 0) continue;
+    const int begin = random.integer(0, valid - 1), end = random.integer(begin + 1, valid);
+    const Interval want = hull(x.q.len, [&](int i) {
+      for (int j = begin; j < end; ++j)
+        if (x.sees(i, j)) return true;
+      return false;
+    });
+    expect_same(want, x.mask.seeing_queries(x.q, x.k, begin, end), number);
+    if (HasFatalFailure()) return;
+  }
+}
+
+using Pairs = std::multiset<std::pair<int, int>>;  // (query row, key row) of the buffers
+
+void add_pairs(const Problem& problem, const Segment& q, Interval q_rows, const Segment& k,
+               Interval k_rows, Pairs& pairs) {
+  const int len_q = problem.layout_q.len(q.seq), len_k = problem.layout_k.len(q.seq);
+  for (int i = q_rows.begin; i < q_rows.end; ++i)
+    for (int j = k_rows.begin; j < k_rows.end; ++j)
+      if (problem.mask.allows(q.position(i), k.position(j), len_q, len_k))
+        pairs.insert({q.row + i, k.row + j});
+}
+
+Pairs pairs_of_tiles(const Problem& problem, const std::vector<RankTiles>& ranks) {
+  Pairs pairs;
+  for (const RankTiles& rank : ranks)
+    for (Tile tile : *rank.tiles) {
+      tile.q.row += rank.q_row;
+      tile.k.row += rank.k_row;
+      add_pairs(problem, tile.q, {0, tile.q.len}, tile.k, {0, tile.k.len}, pairs);
+    }
+  return pairs;
+}
+
+// What a kernel would compute; every own row belongs to one item.
+Pairs pairs_of_items(const Problem& problem, const HostWorkList& list, bool items_are_queries) {
+  Pairs pairs;
+  std::set<int> owned;
+  for (const WorkItem& item : list.items) {
+    const Segment& own = item.own;
+    const SequenceMask mask{problem.mask, problem.layout_q.len(own.seq),
+                            problem.layout_k.len(own.seq)};
+    EXPECT_TRUE(!items_are_queries || is_sound(item));
+    for (int i = item.begin; i < item.end; ++i) EXPECT_TRUE(owned.insert(own.row + i).second);
+    for (int p = item.partner_begin; p < item.partner_end; ++p) {
+      const Segment& partner = list.partners[p];
+      const Interval own_rows{item.begin, item.end};
+      if (items_are_queries)
+        add_pairs(problem, own, own_rows, partner,
+                  mask.visible_keys(partner, own, item.begin, item.end), pairs);
+      else
+        add_pairs(problem, partner, mask.seeing_queries(partner, own, item.begin, item.end), own,
+                  own_rows, pairs);
+    }
+  }
+  return pairs;
+}
+
+// Cuts tiles at random rows, as a user's own plan may.
+std::vector<Tile> cut_at_random(Random& random, const std::vector<Tile>& tiles) {
+  std::vector<Tile> cut;
+  const auto part = [](const Segment& s, int begin, int end) {
+    return Segment{s.seq, s.position(begin), s.stride, s.row + begin, end - begin};
+  };
+  for (const Tile& tile : tiles) {
+    const int q = random.integer(0, tile.q.len), k = random.integer(0, tile.k.len);
+    for (const Interval rows : {Interval{0, q}, Interval{q, tile.q.len}})
+      for (const Interval keys : {Interval{0, k}, Interval{k, tile.k.len}})
+        if (rows.size() > 0 && keys.size() > 0)
+          cut.push_back({part(tile.q, rows.begin, rows.end), part(tile.k, keys.begin, keys.end)});
+  }
+  return cut;
+}
+
+TEST(WorkList, ItemsComputeWhatTheTilesSay) {
+  Random random(3);
+  for (int number = 0; number < 400; ++number) {
+    const Problem problem = testing::random_problem(random);
+    const Plan plan = testing::random_plan(random, problem);
+    for (int step = 0; step < plan.num_steps(); ++step) {
+      std::vector<std::vector<Tile>> tiles;
+      std::vector<RankTiles> ranks;
+      for (const auto& steps : plan.steps_of_rank)
+        tiles.push_back(random.coin() ? plan.tiles(steps[step])
+                                      : cut_at_random(random, plan.tiles(steps[step])));
+      for (const auto& of_rank : tiles)
+        ranks.push_back({&of_rank, 1000 * static_cast<int>(ranks.size()),
+                         2000 * static_cast<int>(ranks.size())});
+      const int rows = random.choice<int>({1, 4, 32, 64});
+      const Pairs want = pairs_of_tiles(problem, ranks);
+      ASSERT_EQ(want, pairs_of_items(problem, query_items(problem, ranks, rows), true))
+          << "case " << number << " step " << step;
+      ASSERT_EQ(want, pairs_of_items(problem, key_items(problem, ranks, rows), false))
+          << "case " << number << " step " << step;
+    }
+  }
+}
+
+// Documents and items about the sizes that kernels use: a whole block, a row more, several.
+TEST(WorkList, ItemsOfHundredsOfRowsComputeWhatTheTilesSay) {
+  const PackedLayout layout_q({0, 256, 513, 1025}, {0, 256, 520, 1040});
+  const PackedLayout layout_k({0, 512, 769, 1070});
+  for (const Mask& mask : {Mask::sliding_window(60, 3), Mask::chunked(90, Align::bottom_right)}) {
+    const Problem problem{layout_q, layout_k, mask};
+    const Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});
+    const std::vector<RankTiles> ranks{{&plan.tiles(plan.steps_of_rank[0][0]), 5, 7}};
+    const Pairs want = pairs_of_tiles(problem, ranks);
+    for (const int rows : {128, 192, 255, 256, 257, 511, 512, 513}) {
+      EXPECT_EQ(want, pairs_of_items(problem, query_items(problem, ranks, rows), true)) << rows;
+      EXPECT_EQ(want, pairs_of_items(problem, key_items(problem, ranks, rows), false)) << rows;
+    }
+  }
+}
+
+TEST(WorkList, NoItemIsLongerThanAskedAndAllButTheLastAreAsLong) {
+  const PackedLayout layout({0, 1100});
+  const Problem problem{layout, layout, Mask::full()};
+  const Segment all{.len = 1100};
+  const std::vector<Tile> tiles{{all, all}};
+  for (const int rows : {64, 256, 257, 512, 1100, 2000})
+    for (const HostWorkList& list :
+         {query_items(problem, {{&tiles}}, rows), key_items(problem, {{&tiles}}, rows)}) {
+      EXPECT_EQ(list.items.size(), (1100 + rows - 1) / rows) << rows;
+      for (const WorkItem& item : list.items) {
+        EXPECT_EQ(item.begin % rows, 0) << rows;
+        EXPECT_EQ(item.end, std::min(item.begin + rows, 1100)) << rows;
+      }
+    }
+}
+
+TEST(WorkList, RefusesTilesThatNoKernelWouldCompute) {
+  const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::full()};
+  const Segment sound{.pos = 0, .stride = 1, .row = 0, .len = 3};
+  Segment before = sound, above = sound;
+  before.pos = -1, above.row = -1;
+  for (const Segment& q : {before, above, sound}) {
+    const std::vector<Tile> tiles{{q, sound}};
+    const std::vector<RankTiles> ranks{{&tiles}};
+    if (q == sound)
+      EXPECT_EQ(query_items(problem, ranks, 64).items.size(), 1);
+    else
+      EXPECT_THROW(query_items(problem, ranks, 64), InvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace ringside

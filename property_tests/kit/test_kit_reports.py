@@ -1,0 +1,179 @@
+"""Reports on long documents come soon, and their scripts run."""
+
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import ringside as rs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ringside.testing import Case, Demands, Disagreement, adapters, check_attention, trace
+
+HERE = Path(__file__).parent
+IMPORTABLE = [str(HERE.parent / "helpers"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+CASE = Case(rs.PackedLayout([0, 3, 5], [0, 4, 7]), dtype="float32")
+
+
+def wrong(q, k, v, *, mask, **keywords):
+    return rs.attention(q, k, v, mask=rs.Mask.full(), **keywords)
+
+
+def wrong_in_part(q, k, v, *, window, mask, **keywords):
+    return rs.attention(q, k, v, mask=rs.Mask.sliding_window(*window), **keywords)
+
+
+class Wrong:
+    def method(self, q, k, v, **keywords):
+        return wrong(q, k, v, **keywords)
+
+    def __call__(self, q, k, v, **keywords):
+        return wrong(q, k, v, **keywords)
+
+    def __repr__(self):
+        return "Wrong()"
+
+
+class Unwritable(Wrong):
+    def __repr__(self):
+        return "<nothing to\npaste>"
+
+
+LAMBDA = lambda q, k, v, **keywords: wrong(q, k, v, **keywords)  # noqa: E731
+OBJECT = Unwritable()
+
+
+def of_jax(q, k, v, *, layout_q, layout_k, mask, softmax_scale):
+    import jax
+
+    return jax.numpy.asarray(q) * 0 + 1
+
+
+def wrong_backward(*arguments, **keywords):
+    return [x + 1 for x in rs.attention_backward(*arguments, **keywords)]
+
+
+def failure_of(fn, case=CASE, **how):
+    with pytest.raises(Disagreement) as failure:
+        check_attention(fn, case, **how)
+    return failure.value
+
+
+def outcome_of(script):
+    """What a fresh interpreter says to it."""
+    command = [sys.executable, "-c", script]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(IMPORTABLE)}
+    done = subprocess.run(command, cwd=HERE, env=environment, text=True, capture_output=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stderr
+
+
+WRITABLE = [
+    wrong,
+    LAMBDA,
+    OBJECT,
+    Wrong(),
+    Wrong().method,
+    OBJECT.method,
+    functools.partial(wrong_in_part, window=(-1, -1)),
+    functools.partial(Wrong(), softmax_scale=0.5),
+    adapters.JaxFunction(of_jax),
+    adapters.JaxFunction(of_jax, "my name for it"),
+]
+
+
+@pytest.mark.parametrize("fn", WRITABLE, ids=range(len(WRITABLE)))
+def test_the_script_runs_and_disagrees_again(fn):
+    if isinstance(fn, adapters.JaxFunction):
+        pytest.importorskip("jax")
+    failure = failure_of(fn)
+    assert "put your function here" not in failure.script
+    said = outcome_of(failure.script)
+    assert str(failure.finding) in said
+    assert "Disagreement" in said
+
+
+def test_the_script_has_the_gradients_and_the_demands():
+    failure = failure_of(rs.attention, backward=wrong_backward, demands=Demands(runs=2))
+    assert "backward=wrong_backward, demands=Demands(" in failure.script
+    assert "dq is wrong" in outcome_of(failure.script)
+
+
+def test_functions_of_one_name_are_told_apart():
+    text = "attention = __import__('test_kit_reports').wrong_backward\n"
+    module = type(sys)("twin")
+    exec(text, vars(module))
+    module.attention.__module__, sys.modules["twin"] = "twin", module
+    try:
+        script = failure_of(rs.attention, backward=module.attention).script
+    finally:
+        module.attention.__module__ = __name__
+        del sys.modules["twin"]
+    assert "from ringside._attention.definition import attention\n" in script
+    assert "from twin import attention as attention_of_twin\n" in script
+    assert "(attention, case, backward=attention_of_twin)" in script
+
+
+def unwritable():
+    def inner(q, k, v, **keywords):
+        return wrong(q, k, v, **keywords)
+
+    yield inner
+    yield lambda q, k, v, **keywords: wrong(q, k, v, **keywords)
+    yield functools.partial(inner)
+    yield Unwritable()
+    yield Unwritable().method
+    yield adapters.JaxFunction(lambda *a, **kw: of_jax(*a, **kw))
+
+
+@pytest.mark.parametrize("fn", unwritable())
+def test_what_cannot_be_written_down_leaves_its_place_free(fn):
+    if isinstance(fn, adapters.JaxFunction):
+        pytest.importorskip("jax")
+    script = failure_of(fn).script
+    (line,) = [x for x in script.splitlines() if x.startswith("fn = ...  # put your function here")]
+    assert "fn=Ellipsis; expected a function" in outcome_of(script)
+    given = "from test_kit_reports import wrong; fn = wrong"
+    assert "Disagreement" in outcome_of(script.replace(line, given))
+
+
+def test_a_long_document_is_reported_soon(monkeypatch):
+    """The number at once; then few runs of the function, and no run of the definition."""
+    calls = []
+
+    def fn(q, k, v, **keywords):
+        calls.append(1)
+        return wrong(q, k, v, **keywords)
+
+    case = Case(rs.PackedLayout([0, 2048]), dtype="float32", head_dim_v=16, num_heads=2)
+    failure = failure_of(fn, case)
+    monkeypatch.setattr(trace, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(Case, "by_definition", lambda *_: pytest.fail("the definition ran"))
+    calls.clear()
+    assert "out is wrong at row 0 of document 0, head 0:\n  got " in failure.headline
+    assert not calls
+    assert "this row read key 1 (weight " in str(failure)
+    assert len(calls) == trace.MIN_RUNS
+    assert "this row was traced no further" in str(failure)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 59), st.booleans())
+def test_one_query_among_many_is_found_in_dv(row, dropped):
+    """The right answer for one row of dv agrees with the definition's."""
+    case = Case(
+        rs.PackedLayout([0, 60]), mask=rs.Mask.full(), num_heads=4, num_kv_heads=2, head_dim_v=3,
+        dropout_p=0.25 if dropped else 0.0, softcap=5.0, sink=1.0, alibi_slopes=0.25,
+    )  # fmt: skip
+
+    def forgetful(dout, *rest, **keywords):
+        dout = dout.copy()
+        dq, dk, _, dsink = rs.attention_backward(dout, *rest, **keywords)
+        dout[row] = 0
+        return dq, dk, rs.attention_backward(dout, *rest, **keywords)[2], dsink
+
+    finding = failure_of(rs.attention, case, backward=forgetful).finding
+    assert finding.tensor == "dv"
+    assert len(finding.reads) == 1 and f"query {row} (weight" in finding.reads[0]

@@ -1,0 +1,312 @@
+"""Plants one-line faults in the kernels; the GPU tests must notice each: ./dev gpu-mutants.
+
+The faults are data (mutants_of_kernels.py). Each gets a copy of the sources; only the objects that
+its file goes into are compiled again, by the commands of the healthy build, and linked in front of
+the others. All are compiled at once and tested one by one, until the first red test: the C++
+conformance test, then some property tests, then compute-sanitizer's racecheck, as a race need not
+show in results. A fault that no test notices has survived: exit 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import NamedTuple
+
+from mutants import ROOT, Failure, ending, run
+from mutants import check_list as check
+from mutants_list import Mutant
+from mutants_of_kernels import MUTANTS_OF_KERNELS
+
+SOURCES = ("reference", "optimized", "bindings")
+TEST = "optimized/ringside_optimized_test"
+# Quick ones first; the many cells of the last find little that the others do not.
+PROPERTIES = (
+    "test_cuda_attention.py::test_options_agree_with_the_cpu",
+    "test_cuda_attention.py::test_a_sink_enters_rows_that_see_nothing",
+    "test_cuda_attention.py::test_steps_that_exchange_nothing_go_on_where_the_one_before_ended",
+    "test_cuda_attention.py::test_the_largest_of_negative_logits_is_negative",
+    "test_cuda_attention.py::test_blocks_that_see_nothing_and_blocks_that_nobody_sees_hold_zeros",
+    "test_cuda_attention.py::test_a_key_among_a_hundred_thousand_keeps_its_digits",
+    "test_cuda_arrays.py::test_strided_arrays_need_no_copy",
+    "test_cuda_device_plan.py::test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so",
+    "test_cuda_device_plan.py::test_a_captured_graph_replays_other_lengths_without_a_synchronization",
+    "test_cuda_device_plan.py::test_many_sequences[2500]",
+    "test_cuda_attention.py::test_lengths_around_the_tiles_agree_for_every_head_dimension",
+    "test_cuda_attention.py::test_any_plan_agrees_with_the_cpu",
+    "test_cuda_arrays.py::test_results_are_the_same_bits_from_run_to_run",
+    "test_cuda_device_plan.py::test_every_cell_of_documents_longer_than_a_block",
+    "test_cuda_attention.py::test_every_cell_agrees_on_documents_longer_than_a_block",
+)
+TIMEOUT = 300  # seconds for one suite; a kernel may hang
+TESTED_AT_ONCE = 1  # what shares a GPU waits for its turn at every launch
+
+
+class Verdict(NamedTuple):
+    """What became of a mutant."""
+
+    killed_by: str = ""  # empty: it survived, or there is a problem
+    built: float = 0  # seconds
+    tested: float = 0
+    problem: str = ""
+    tried: bool = True  # False: time was up
+
+
+class Healthy:
+    """The build without a fault: ./dev gpu-test's, with its test and its Python package."""
+
+    def __init__(self, build: Path):
+        self.build = build
+        (module,) = (build / "bindings").glob("_cuda_core*.so")
+        self.module = str(module.relative_to(build))
+        self.objects = self._objects_by_source()
+
+    def ninja(self, *tool: str) -> str:
+        """The output of one of ninja's tools."""
+        return subprocess.check_output(["ninja", "-C", str(self.build), "-t", *tool], text=True)
+
+    def _objects_by_source(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        target = ""
+        for line in self.ninja("deps").splitlines():
+            if match := re.match(r"(\S+): #deps", line):
+                target = match[1]
+            elif (name := line.strip()) and re.search(
+                r"ringside_(optimized|work_lists)\.dir", target
+            ):
+                path = (self.build / name).resolve()
+                if path.is_relative_to(ROOT):
+                    found.setdefault(str(path.relative_to(ROOT)), []).append(target)
+        return found
+
+    def command(self, target: str) -> str:
+        """The one that makes a target: compiles it, or links it."""
+        last = self.ninja("commands", target).splitlines()[-1]
+        (made,) = (part for part in last.split(" && ") if f"-o {target}" in part)
+        return made
+
+
+class Copy:
+    """A tree with one fault, its objects, its test program and its Python package."""
+
+    def __init__(self, mutant: Mutant, healthy: Healthy, folder: Path):
+        self.mutant, self.healthy = mutant, healthy
+        self.folder = folder / re.sub(r"\W+", "_", mutant.name)
+        self.source, self.package = self.folder / "source", self.folder / "python"
+        self.test = self.folder / "test"
+
+    def plant(self) -> list[str]:
+        """Copies the sources with the fault; the objects to compile."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for name in SOURCES:
+            shutil.copytree(ROOT / name, self.source / name, ignore=shutil.ignore_patterns("*.so"))
+        path = self.source / self.mutant.file
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(self.mutant.old, self.mutant.new), encoding="utf-8")
+        objects = self.healthy.objects.get(self.mutant.file, [])
+        if not objects:
+            raise Failure(f"{self.mutant.file} goes into no object of {self.healthy.build}")
+        return objects
+
+    def compile(self, target: str) -> Path:
+        """One object, from the sources with the fault."""
+        made = self.folder / Path(target).name
+        command = self.healthy.command(target).replace(f"-I{ROOT} ", f"-I{self.source} ")
+        for name in SOURCES:
+            command = command.replace(f"{ROOT}/{name}/", f"{self.source}/{name}/")
+        self._shell(command.replace(target, str(made)))
+        return made
+
+    def link(self, objects: list[Path]) -> None:
+        """The test and the module: an object that is named replaces the archive's."""
+        shutil.copytree(self.healthy.build / "python", self.package)
+        module = self.package / "ringside" / Path(self.healthy.module).name
+        named = " ".join(map(str, objects))
+        for target, made in ((TEST, self.test), (self.healthy.module, module)):
+            made.unlink(missing_ok=True)
+            command = self.healthy.command(target)
+            self._shell(command.replace(f"-o {target}", f"-o {made} {named}"))
+
+    def _shell(self, command: str) -> None:
+        code, output = run(["/bin/sh", "-c", command], self.healthy.build)
+        if code:
+            raise Failure(f"'{self.mutant.name}' does not build\n{output[-2000:]}")
+
+
+def red_test(test: Path, package: Path) -> str:
+    """The first failing test of a build; empty if none fails."""
+    return red_conformance(test) or red_property(package) or red_race(test)
+
+
+def red_conformance(test: Path) -> str:
+    code, output = run([str(test), "--gtest_fail_fast"], ROOT, TIMEOUT, lambda: None)
+    if not code and "[  SKIPPED ]" in output:  # after a red test the others are skipped, too
+        raise Failure(f"the conformance test was skipped, nothing was tested\n{output[:600]}")
+    if not code:
+        return ""
+    failed = re.search(r"\[  FAILED  \] ([\w/.]+)", output)
+    started = re.findall(r"\[ RUN      \] (\S+)", output)
+    return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+
+
+def red_property(package: Path) -> str:
+    options = ["-x", "-v", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
+    tests = [f"property_tests/cuda/{name}" for name in PROPERTIES]
+    code, output = run(
+        [sys.executable, "-m", "pytest", *options, *tests],
+        ROOT,
+        TIMEOUT,
+        lambda: None,
+        PYTHONPATH=str(package),
+        PYTHONDONTWRITEBYTECODE="1",
+        RINGSIDE_GPU_RESULTS="",
+    )
+    if not re.search(r"\d+ (passed|failed|error)", output) and code != 124 and code >= 0:
+        raise Failure(f"no property test ran\n{output[-600:]}")
+    if not code:
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) property_tests/(.+?)(?: - .*)?$", output, re.MULTILINE)
+    started = re.findall(r"^property_tests/(\S+)", output, re.MULTILINE)
+    return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+
+
+def red_race(test: Path) -> str:
+    """What ./dev gpu-test runs under racecheck; nothing where there is no compute-sanitizer."""
+    sanitizer = shutil.which("compute-sanitizer")
+    if sanitizer is None:
+        return ""
+    options = ["--tool", "racecheck", "--error-exitcode", "1"]
+    code, output = run(
+        [sanitizer, *options, str(test), "--gtest_brief=1", "--gtest_filter=*AgreesWithTheCpu/0"],
+        ROOT,
+        TIMEOUT,
+        lambda: None,
+        RINGSIDE_FEW_CASES="1",
+    )
+    if "RACECHECK SUMMARY" not in output:
+        raise Failure(f"racecheck did not end\n{output[-600:]}")
+    return "racecheck" if code else ""
+
+
+class Trial:
+    """Builds and tests mutants: compiling waits for a core, testing for a place on the GPU."""
+
+    def __init__(self, healthy: Healthy, folder: Path, jobs: int, until: float):
+        self.healthy, self.folder = healthy, folder
+        self.compilers = ThreadPoolExecutor(jobs)
+        self.places = threading.Semaphore(0)  # none until the healthy build has been tested
+        self.stopped = False
+        self.until = until  # of time.monotonic()
+
+    def verdict_on(self, mutant: Mutant) -> Verdict:
+        begin, copy = time.monotonic(), Copy(mutant, self.healthy, self.folder)
+        try:
+            waiting = [self.compilers.submit(copy.compile, target) for target in copy.plant()]
+            objects = [compiled.result() for compiled in waiting]
+            self.compilers.submit(copy.link, objects).result()
+            built = time.monotonic() - begin
+            with self.places:
+                begin = time.monotonic()
+                if begin > self.until:
+                    return Verdict(built=built, tried=False)
+                killed_by = (
+                    "built, not tested" if self.stopped else red_test(copy.test, copy.package)
+                )
+            return Verdict(killed_by, built, time.monotonic() - begin)
+        except Failure as failure:
+            return Verdict(problem=str(failure))
+        finally:
+            shutil.rmtree(copy.folder, ignore_errors=True)
+
+    def open(self, *, test: bool) -> None:
+        """Lets the mutants be tested, or go."""
+        self.stopped = not test
+        self.places.release(TESTED_AT_ONCE)
+
+
+def prove_healthy(healthy: Healthy) -> None:
+    """Without a fault everything is green, or no red would mean anything."""
+    begin = time.monotonic()
+    if red := red_test(healthy.build / TEST, healthy.build / "python"):
+        raise Failure(f"{red} is red without any fault. Mend it first: ./dev gpu-test")
+    print(f"healthy: all green without a fault in {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./dev gpu-mutants", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="print the faults and stop")
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", help="only faults whose name has NAME in it"
+    )
+    parser.add_argument("--build-only", action="store_true", help="see that they build; no GPU")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin no test after so many"
+    )
+    parser.add_argument("--build", default=ROOT / "build/gpu", type=Path, help="the healthy build")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at once")
+    return parser.parse_args(arguments)
+
+
+def print_line(mutant: Mutant, verdict: Verdict) -> None:
+    untried = "" if verdict.tried else "not tried, time was up"
+    outcome = untried or verdict.problem or verdict.killed_by or "SURVIVED"
+    times = f"{verdict.built:4.0f} s {verdict.tested:4.0f} s"
+    print(f"{times}  {mutant.name}: {outcome}", flush=True)
+
+
+def try_all(mutants: list[Mutant], trial: Trial, test: bool) -> list[Verdict]:
+    """All are built while the healthy build is tested; then they are, and each is reported."""
+    print(f"{'build':>6} {'test':>6}  fault: killed by", flush=True)
+    with trial.compilers, ThreadPoolExecutor(len(mutants)) as all_at_once:
+        running = [all_at_once.submit(trial.verdict_on, mutant) for mutant in mutants]
+        try:
+            if test:
+                prove_healthy(trial.healthy)
+        except Failure:
+            test = False
+            raise
+        finally:
+            trial.open(test=test)
+        for future in as_completed(running):
+            print_line(mutants[running.index(future)], future.result())
+        return [future.result() for future in running]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options, begin = parse(arguments), time.monotonic()
+    mutants = [
+        m
+        for m in MUTANTS_OF_KERNELS
+        if not options.only or any(part in m.name for part in options.only)
+    ]
+    if not mutants:
+        raise Failure(f"no fault is called {options.only}; --list prints all names")
+    check(mutants)
+    if options.list:
+        print("\n".join(f"{mutant.name}  [{mutant.file}]" for mutant in mutants))
+        return 0
+    folder, until = ROOT / "build" / "gpu_mutants", begin + 60 * options.minutes
+    trial = Trial(Healthy(options.build.resolve()), folder, options.jobs, until)
+    verdicts = try_all(mutants, trial, test=not options.build_only)
+    done = sum(bool(verdict.killed_by) for verdict in verdicts)
+    word, seconds = "built" if options.build_only else "killed", time.monotonic() - begin
+    untried = sum(not verdict.tried for verdict in verdicts)
+    left = f", {untried} not tried" if untried else ""
+    print(f"{done} of {len(mutants)} {word}{left}, in {seconds:.0f} s")
+    return 0 if done == len(mutants) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        sys.exit(f"gpu_mutants: {failure}")

@@ -1,0 +1,302 @@
+"""Plants one-line faults and expects the tests to notice each: ./dev mutants.
+
+The faults are data (mutants_list.py). Each is planted in a scratch copy, build/mutants/source,
+never in the checkout; what it touches is rebuilt there, and the C++ tests, then the property tests
+with few examples, run until the first red one. A fault that no test notices has survived: exit 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import filecmp
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from mutants_list import MUTANTS, Mutant
+from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
+from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
+from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = (
+    "CMakeLists.txt",
+    "pyproject.toml",
+    "LICENSE",
+    "reference",
+    "optimized",
+    "bindings",
+    "property_tests",
+    "data",
+)
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", ".hypothesis")
+# The concepts a fault can touch, those that notice most first.
+PROPERTIES = (
+    *("plan_independence", "plans", "broken_plans", "partitions", "layouts", "masks", "exchanges"),
+    *("padding", "packing", "rows_that_see_nothing", "merge", "cost", "gradients", "options"),
+    *("shared_paths", "not_finite"),
+    *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
+    *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
+    *("micro_sequences", "flash", "formats", "docs"),
+)
+CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
+TIMEOUT = 300  # seconds for one suite; a fault may hang
+MEMORY = 8 << 30  # bytes of address space for one suite; a fault may allocate without end
+
+
+class Verdict(NamedTuple):
+    """What became of a mutant."""
+
+    killed_by: str  # empty: it survived
+    seconds: float
+
+
+class Failure(Exception):
+    """Something is wrong with the mutants or the machine, not with the tests."""
+
+
+def limit_memory() -> None:
+    """An allocation beyond the limit fails in the test instead of starving the machine."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def run(
+    command: list[str],
+    cwd: Path,
+    timeout: int | None = None,
+    limit: Callable[[], None] = limit_memory,
+    **env: str,
+) -> tuple[int, str]:
+    """Exit code and output; a command that takes too long is killed with its children."""
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        preexec_fn=limit if timeout else None,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return 124, process.communicate()[0]
+    return process.returncode, output
+
+
+class Scratch:
+    """A copy of the tree with a build folder of its own."""
+
+    def __init__(self, folder: Path):
+        self.source, self.build = folder / "source", folder / "build"
+
+    def refresh(self) -> None:
+        """Makes the copy equal to the checkout; what is equal keeps its time and is not rebuilt."""
+        fresh = self.source.with_name("fresh")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        for name in COPIED:
+            path = ROOT / name
+            if path.is_dir():
+                shutil.copytree(path, fresh / name, ignore=LEFT_OUT)
+            else:
+                shutil.copy2(path, fresh / name)
+        for path in [p for p in fresh.rglob("*") if p.is_file()]:
+            old = self.source / path.relative_to(fresh)
+            if old.is_file() and filecmp.cmp(path, old, shallow=False):
+                shutil.copystat(old, path)
+            else:
+                path.touch()
+        shutil.rmtree(self.source, ignore_errors=True)
+        fresh.rename(self.source)
+
+    def configure(self) -> None:
+        """Optimised a little: faster to build than a release, and tests still run fast."""
+        pybind11 = subprocess.check_output(
+            [sys.executable, "-m", "pybind11", "--cmakedir"], text=True
+        )
+        settings = {
+            "CMAKE_BUILD_TYPE": "Release",
+            "CMAKE_CXX_FLAGS_RELEASE": "-O1",
+            "RINGSIDE_CPU": "",
+            "CMAKE_INTERPROCEDURAL_OPTIMIZATION": "OFF",
+            "RINGSIDE_BUILD_PYTHON": "ON",
+            "RINGSIDE_BUILD_TESTS": "ON",
+            "Python_EXECUTABLE": sys.executable,
+            "pybind11_DIR": pybind11.strip(),
+        }
+        command = ["cmake", "-S", str(self.source), "-B", str(self.build), "-G", "Ninja"]
+        code, output = run(command + [f"-D{k}={v}" for k, v in settings.items()], ROOT)
+        if code:
+            raise Failure(f"cmake failed\n{output[-2000:]}")
+
+    def make(self, target: str) -> None:
+        """Builds one target."""
+        jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
+        code, output = run(
+            ["cmake", "--build", str(self.build), "--target", target, "-j", jobs], ROOT
+        )
+        if code:
+            raise Failure(f"{target} does not build\n{output[-2000:]}")
+
+    @contextlib.contextmanager
+    def planted(self, mutant: Mutant) -> Iterator[None]:
+        """The fault is in the copy, and afterwards it is not."""
+        path = self.source / mutant.file
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        try:
+            yield
+        finally:
+            path.write_text(text, encoding="utf-8")
+
+
+def run_cpp_tests(scratch: Scratch) -> str:
+    """The first failing C++ test; empty if none fails."""
+    for room, target in CPP_TESTS.items():
+        scratch.make(target)
+        program = scratch.build / room / target
+        code, output = run([str(program), "--gtest_fail_fast"], scratch.source, TIMEOUT)
+        if code:
+            failed = re.search(r"\[  FAILED  \] (\S+)", output)
+            started = re.findall(r"\[ RUN      \] (\S+)", output)
+            return (
+                failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+            )
+    return ""
+
+
+def run_property_tests(scratch: Scratch) -> str:
+    """The first failing property; empty if none fails."""
+    scratch.make("ringside_core")
+    package = scratch.source / "bindings" / "ringside"
+    for module in (scratch.build / "bindings").glob("_core*.so"):
+        shutil.copy2(module, package)
+    folder = scratch.source / "property_tests"
+    tests = [str(path) for name in PROPERTIES for path in folder.rglob(f"test_{name}.py")]
+    options = ["-x", "-v", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
+    code, output = run(
+        [sys.executable, "-m", "pytest", *options, *tests],
+        scratch.source,
+        TIMEOUT,
+        PYTHONPATH=str(package.parent),
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    if not code:
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) property_tests/(.+?)(?: - .*)?$", output, re.MULTILINE)
+    started = re.findall(r"^property_tests/(\S+)", output, re.MULTILINE)
+    return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+
+
+def ending(code: int) -> str:
+    return "takes too long" if code == 124 else f"crash, exit code {code}"
+
+
+SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
+    "all": (run_cpp_tests, run_property_tests),
+    "cpp": (run_cpp_tests,),
+    "python": (run_property_tests,),
+}
+
+
+def check_list(mutants: list[Mutant]) -> None:
+    """Every fault still has exactly one place; names are unique."""
+    stale = []
+    for mutant in mutants:
+        text = (ROOT / mutant.file).read_text(encoding="utf-8")
+        count = text.count(mutant.old)
+        if count != 1 or mutant.old == mutant.new:
+            stale.append(f"{mutant.name}: {mutant.old!r} occurs {count} times in {mutant.file}")
+    if len({mutant.name for mutant in mutants}) != len(mutants):
+        stale.append("two mutants have the same name")
+    if stale:
+        raise Failure(
+            "expected every old text exactly once; bring mutants_list.py up to date\n"
+            + "\n".join(stale)
+        )
+
+
+def verdict_on(mutant: Mutant, scratch: Scratch, suite: str) -> Verdict:
+    begin = time.monotonic()
+    with scratch.planted(mutant):
+        killed_by = next((test for tests in SUITES[suite] if (test := tests(scratch))), "")
+    return Verdict(killed_by, time.monotonic() - begin)
+
+
+def prove_healthy(scratch: Scratch, suite: str) -> None:
+    """Without a fault everything is green, or no red would mean anything."""
+    begin = time.monotonic()
+    for tests in SUITES[suite]:
+        if red := tests(scratch):
+            raise Failure(
+                f"{red} is red without any fault; expected green. Mend it first: ./dev test"
+            )
+    print(
+        f"healthy: all green without a fault, built and tested in {time.monotonic() - begin:.0f} s"
+    )
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./dev mutants", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="print the faults and stop")
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", help="only faults whose name has NAME in it"
+    )
+    parser.add_argument(
+        "--suite", choices=SUITES, default="all", help="which tests must notice; default all"
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
+    everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS + MUTANTS_OF_OUTSIDERS
+    only = options.only or [""]
+    mutants = [m for m in everything if any(part in m.name for part in only)]
+    if not mutants:
+        raise Failure(f"no fault is called {options.only}; --list prints all names")
+    check_list(mutants)
+    if options.list:
+        for mutant in mutants:
+            print(
+                f"{mutant.name}  [{mutant.file}]" + (f"  like {mutant.like}" if mutant.like else "")
+            )
+        return 0
+    scratch = Scratch(ROOT / "build" / "mutants")
+    scratch.refresh()
+    scratch.configure()
+    prove_healthy(scratch, options.suite)
+    survivors, begin = [], time.monotonic()
+    for number, mutant in enumerate(mutants, 1):
+        verdict = verdict_on(mutant, scratch, options.suite)
+        outcome = f"killed by {verdict.killed_by}" if verdict.killed_by else "SURVIVED"
+        print(
+            f"[{number:2}/{len(mutants)}] {verdict.seconds:4.0f} s  {mutant.name}: {outcome}",
+            flush=True,
+        )
+        if not verdict.killed_by:
+            survivors.append(mutant.name)
+    killed = len(mutants) - len(survivors)
+    seconds = time.monotonic() - begin
+    print(f"{killed} of {len(mutants)} killed ({killed / len(mutants):.0%}) in {seconds:.0f} s")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        sys.exit(f"mutants: {failure}")

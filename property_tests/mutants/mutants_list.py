@@ -1,0 +1,374 @@
+"""One-line faults, as data. Each must turn the tests red; mutants.py plants them.
+
+old occurs exactly once in its file. like names the public issue whose fault this resembles, where
+there is one: what went wrong once, in somebody's code, must not go unnoticed here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """A fault: in file, old becomes new."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    like: str = ""
+
+
+MASK = "reference/mask.h"
+SEGMENT = "reference/segment.h"
+PARTIAL = "reference/partial.h"
+TILE = "reference/tile_attention.cpp"
+EXECUTE = "reference/execute.cpp"
+CARRY = "reference/carry.cpp"
+RING = "reference/transport/a2a_p2p.cpp"
+ORACLE = "reference/oracle.cpp"
+LAYOUT = "bindings/core/layout.cpp"
+PLAN = "bindings/core/plan.cpp"
+
+MUTANTS = [
+    # --- which keys a query sees
+    Mutant(
+        "left window hides its last key",
+        MASK,
+        "p - left > lo) lo = p - left;",
+        "p - left >= lo) lo = p - left + 1;",
+        "ring-flash-attention #35: windows ignored or off by one",
+    ),
+    Mutant(
+        "right window hides its last key",
+        MASK,
+        "p + right + 1 < hi) hi = p + right + 1;",
+        "p + right < hi) hi = p + right;",
+        "TransformerEngine AG right window: rows lose right keys",
+    ),
+    Mutant(
+        "chunk of a negative place rounds towards zero",
+        MASK,
+        "const int64_t begin = floor_div(p, chunk) * chunk;",
+        "const int64_t begin = p / chunk * chunk;",
+    ),
+    Mutant(
+        "chunk is a token too long",
+        MASK,
+        "if (begin + chunk < hi) hi = begin + chunk;",
+        "if (begin + chunk + 1 < hi) hi = begin + chunk + 1;",
+        "TransformerEngine #1887: chunk borders under context parallelism",
+    ),
+    Mutant(
+        "bottom-right shift has the wrong sign, in definition and interval alike",
+        MASK,
+        "int64_t{q} + len_k - len_q",
+        "int64_t{q} + len_q - len_k",
+        "flash-attention #436: alignment when lengths differ",
+    ),
+    Mutant(
+        "the definition's window is exclusive",
+        MASK,
+        "if (left != kUnbounded && k < p - left) return false;",
+        "if (left != kUnbounded && k <= p - left) return false;",
+    ),
+    # --- padding and positions
+    Mutant(
+        "strided rows are counted rounding down",
+        SEGMENT,
+        "(position - pos - 1) / stride + 1;",
+        "(position - pos) / stride;",
+    ),
+    Mutant(
+        "padding rows are computed",
+        SEGMENT,
+        "return first_at_or_after(length); }",
+        "return first_at_or_after(length) * 0 + len; }",
+        "TransformerEngine #3331: tail padding taken for tokens",
+    ),
+    Mutant(
+        "padding keys are seen",
+        "reference/plan.h",
+        "problem.layout_k.len(s)",
+        "problem.layout_k.padded_len(s)",
+        "Automodel #3640: where padding lies was assumed",
+    ),
+    Mutant(
+        "position ids ignore the stride",
+        PLAN,
+        "positions.push_back(s.position(i));",
+        "positions.push_back(s.pos + i);",
+        "Megatron-LM #5243: RoPE positions after sharding",
+    ),
+    Mutant(
+        "rolling runs through padding",
+        LAYOUT,
+        "kept = layout.len(s) - std::abs(shift);",
+        "kept = layout.padded_len(s) - std::abs(shift);",
+        "Megatron-LM #4495: roll at the wrong boundaries",
+    ),
+    Mutant(
+        "packing starts rows at the valid prefix sums",
+        LAYOUT,
+        "packed[rows(layout.row_begin(s), layout.len(s))]",
+        "packed[rows(layout.cu_seqlens()[s], layout.len(s))]",
+        "Megatron-LM #5541: real against padded lengths",
+    ),
+    Mutant(
+        "sharding keys takes the rows of queries",
+        PLAN,
+        "return array[row_indices(plan, rank, side)];",
+        'return array[row_indices(plan, rank, "q")];',
+    ),
+    Mutant(
+        "a multiple is padded once more",
+        "reference/packed_layout.cpp",
+        "(n + m - 1) / m * m",
+        "(n / m + 1) * m",
+    ),
+    Mutant(
+        "more tokens than rows are accepted",
+        "reference/packed_layout.cpp",
+        "require(len(s) <= padded_len(s),",
+        "require(len(s) >= 0,",
+    ),
+    # --- who owns what
+    Mutant(
+        "zigzag does not mirror its second chunk",
+        "reference/partition/zigzag.cpp",
+        "{rank, chunks - 1 - rank}",
+        "{rank, cp_size + rank}",
+    ),
+    Mutant(
+        "stripes begin one rank late",
+        "reference/partition/striped.cpp",
+        "append(shard, s, rank, cp_size,",
+        "append(shard, s, (rank + 1) % cp_size, cp_size,",
+    ),
+    Mutant(
+        "whole_pack forgets the last row",
+        "reference/partition/whole_pack.cpp",
+        "cut(layout.num_rows(), cp_size, rank + 1));",
+        "cut(layout.num_rows(), cp_size, rank + 1) - rank / (cp_size - 1 + !rank));",
+    ),
+    Mutant(
+        "lengths are divided by cp_size rounding down",
+        "reference/partition/contiguous.cpp",
+        "cut(layout.padded_len(s), cp_size, rank + 1);",
+        "begin + layout.padded_len(s) / cp_size;",
+        "TransformerEngine #1930, #1929, Megatron-LM #1669",
+    ),
+    Mutant(
+        "a row may be owned twice",
+        "reference/validate.cpp",
+        "require(previous < 0,",
+        "require(previous < 99,",
+    ),
+    # --- what moves
+    Mutant(
+        "the ring turns the other way",
+        RING,
+        "(group - step % groups_ + groups_) % groups_",
+        "(group + step) % groups_",
+        "Megatron-LM #1151: orders of peers that do not match",
+    ),
+    Mutant(
+        "the ring stops a hop too early",
+        RING,
+        "[owner] != kEmpty) last = hop;",
+        "[owner] != kEmpty) last = hop - 1;",
+        "lm-engine #455: hops skipped under a window",
+    ),
+    Mutant(
+        "the ring never drops a hop",
+        RING,
+        "[owner] != kEmpty) last = hop;",
+        "[owner] >= kEmpty) last = hop;",
+        "lm-engine #455: hops that nobody needs",
+    ),
+    Mutant(
+        "all-to-all cuts uneven heads elsewhere at the end",
+        RING,
+        "cut(n, a2a_size_, member + 1)};",
+        "n - cut(n, a2a_size_, a2a_size_ - 1 - member)};",
+        "verl #1226, vLLM-omni #5716: heads that do not divide",
+    ),
+    Mutant(
+        "gradients of replicated kv heads are not summed",
+        CARRY,
+        "sum[d] += g[d];",
+        "sum[d] = g[d];",
+        "prime-rl #3042: fewer kv heads than ranks",
+    ),
+    # --- softmax and merging
+    Mutant(
+        "two empty partials merge to NaN",
+        PARTIAL,
+        "if (top == -INFINITY) return",
+        "if (top != top) return",
+        "FlashInfer #2113, TransformerEngine: -inf minus -inf",
+    ),
+    Mutant(
+        "lse is merged in base 2",
+        PARTIAL,
+        "top + std::log(sum)}",
+        "top + std::log2(sum)}",
+        "vLLM #28840: base 2 against base e",
+    ),
+    Mutant(
+        "a tile overwrites what was there",
+        TILE,
+        "out[d] = w.a * out[d] + b * softmax.out(i, d);",
+        "out[d] = b * softmax.out(i, d);",
+    ),
+    Mutant(
+        "online softmax forgets to rescale",
+        TILE,
+        "top(i) == new_top ? 1 : std::max(",
+        "top(i) <= new_top ? 1 : std::max(",
+    ),
+    Mutant(
+        "scores are exponentiated without their maximum",
+        TILE,
+        "const double new_top = larger(top(i), scores.maxCoeff<Eigen::PropagateNaN>());",
+        "const double new_top = 0;",
+        "EasyContext #14: exp overflows",
+    ),
+    # --- backward
+    Mutant(
+        "backward uses the keys of the first step",
+        EXECUTE,
+        "{queries.back(), keys[step + 1], inputs.options}",
+        "{queries.back(), keys[1], inputs.options}",
+        "diffusers #14265: stale K/V, training looks healthy",
+    ),
+    Mutant(
+        "backward uses a tile's own lse",
+        TILE,
+        "to_weights(p, lse);",
+        "to_weights(p, lse * 0 + std::log(p.array().exp().sum()));",
+        "tt-metal #53205: dV exact, dQ off by 9.6 %",
+    ),
+    Mutant(
+        "backward uses a tile's own delta",
+        TILE,
+        "(ds.array() - delta) *",
+        "(ds.array() - (delta * 0 + (p.array() * ds.array()).sum())) *",
+        "tt-metal #53205",
+    ),
+    Mutant(
+        "dk lacks the softmax scale",
+        TILE,
+        "add_over_queries(sum, ds, q, seen)",
+        "add_over_queries(sum, ds, (q / task.options.softmax_scale).eval(), seen)",
+    ),
+    Mutant(
+        "query heads of a group overwrite each other's gradient",
+        EXECUTE,
+        "sum.at(row, head)[d] += term.at(row, 0)[d];",
+        "sum.at(row, head)[d] = term.at(row, 0)[d];",
+    ),
+    Mutant(
+        "query heads use kv heads in turn",
+        EXECUTE,
+        "(step.q.heads.begin + head) / plan.problem.group_size() -",
+        "(step.q.heads.begin + head) % plan.problem.num_kv_heads -",
+    ),
+    # --- options of attention
+    Mutant(
+        "a sink is counted twice",
+        EXECUTE,
+        "home[rank].merge(row, head, no_value.data(), options.sinks[head]);",
+        "home[rank].merge(row, head, no_value.data(), options.sinks[head] + std::log(2));",
+        "SGLang #40903: a sink counted with every part",
+    ),
+    Mutant(
+        "dropout and ALiBi count rows instead of positions",
+        TILE,
+        "q_(task.tile.q.position(i)),",
+        "q_(task.tile.q.row + i),",
+        "TransformerEngine: dropout differs with the number of ranks",
+    ),
+    Mutant(
+        "softcap has no derivative",
+        TILE,
+        "slope = slope.cwiseProduct(tanh_slope);",
+        "tanh_slope = slope;",
+    ),
+    # --- the definition itself
+    Mutant(
+        "the definition's gradient lacks the scale",
+        ORACLE,
+        "a.options.softmax_scale * p.cwiseProduct",
+        "p.cwiseProduct",
+    ),
+    Mutant(
+        "the definition's dv ignores dout",
+        ORACLE,
+        "head.out(dout));",
+        "head.out(saved.out.data()));",
+        "mindone #1438: dout ignored, hidden by loss = sum()",
+    ),
+    Mutant(
+        "the definition uses kv heads in turn",
+        ORACLE,
+        "int kv_head = head / (a.num_heads / a.num_kv_heads);",
+        "int kv_head = head % a.num_kv_heads;",
+    ),
+    Mutant(
+        "the definition overwrites the gradient of a group",
+        ORACLE,
+        "if (allowed(i, j)) into.row(i) += w(i, j) * x.row(j);",
+        "if (allowed(i, j)) into.row(i) = (j == 0 ? 0.0 : 1.0) * into.row(i) + w(i, j) * x.row(j);",
+    ),
+    # --- tiles, proof, cost, files
+    Mutant(
+        "a tile is judged by its first row alone",
+        "reference/tiles.cpp",
+        "tile.q.position(rows - 1)",
+        "tile.q.position(0)",
+    ),
+    Mutant(
+        "the proof does not count what is computed",
+        "reference/verify_coverage.cpp",
+        "if (computed != visible.size() || !keys_distinct(q))",
+        "if (computed < 0 || !keys_distinct(q))",
+    ),
+    Mutant(
+        "the proof accepts pairs computed twice",
+        "reference/verify_coverage.cpp",
+        "plan_require(times == 1,",
+        "plan_require(times >= 1,",
+    ),
+    Mutant(
+        "the proof does not look at what arrives",
+        "reference/verify_exchanges.cpp",
+        "plan_require(got[sent.message.row + i] == claimed[m.row + i],",
+        "plan_require(m.rows >= 1,",
+    ),
+    Mutant(
+        "the proof completes messages whose other end is missing",
+        "reference/verify_exchanges.cpp",
+        "if (!r.posted || first_unmet(rank)) return false;",
+        "if (!r.posted || (first_unmet(rank) && r.step == 0)) return false;",
+        "NCCL #2024, Megatron-LM #1025: hangs",
+    ),
+    Mutant(
+        "cost counts all heads on every rank",
+        "reference/cost.cpp",
+        "* step.q.heads.size();",
+        "* plan.problem.num_heads;",
+    ),
+    Mutant(
+        "JSON swaps the two sides of the window",
+        "bindings/ringside/_plan/json_format.py",
+        "list(plan.mask.window_size)",
+        "list(plan.mask.window_size)[::-1]",
+    ),
+    Mutant(
+        "an infinite scale is accepted",
+        "bindings/core/options.cpp",
+        "require(std::isfinite(options.softmax_scale),",
+        "require(!std::isnan(options.softmax_scale),",
+    ),
+]

@@ -1,0 +1,409 @@
+"""One-line faults in what runs on a GPU; see mutants_list.py. ./dev gpu-mutants plants them."""
+
+from mutants_list import Mutant
+
+F32 = "optimized/attention/f32/common.cuh"
+F32_FORWARD = "optimized/attention/f32/forward.cu"
+F32_BACKWARD = "optimized/attention/f32/backward.cu"
+MMA = "optimized/attention/mma/common.cuh"
+MMA_FORWARD = "optimized/attention/mma/forward.cu"
+SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
+RESULTS = "optimized/attention/mma/results.cuh"
+MMA_BACKWARD = "optimized/attention/mma/backward.cu"
+MMA_QUERIES = "optimized/attention/mma/backward_queries.cu"
+TILE = "optimized/attention/mma/shared_tile.h"
+WALK = "optimized/tables/block_walk.h"
+MOVE = "optimized/exchange/move.cu"
+HOME = "optimized/exchange/move_home.cu"
+SOFTMAX_MOVES = "optimized/exchange/move_softmax.cu"
+FORWARD = "optimized/program/forward.cpp"
+BACKWARD = "optimized/program/backward.cpp"
+PARTS = "optimized/program/parts.h"
+IN_PLACE = "optimized/program/in_place.cpp"
+UNSEEN = "optimized/tables/unseen_rows.h"
+LENGTHS = "optimized/program/fill_length_tables.cu"
+
+MUTANTS_OF_KERNELS = [
+    # --- float32
+    Mutant(
+        "float32: a last block of keys that is not full is skipped",
+        F32_FORWARD,
+        "for (int begin = keys.begin; begin < keys.end; begin += S::rows) {",
+        "for (int begin = keys.begin; begin + S::rows <= keys.end; begin += S::rows) {",
+    ),
+    Mutant(
+        "float32: the key behind a row's last is seen",
+        F32,
+        "return seen_begin <= key && key < seen_end;",
+        "return seen_begin <= key && key <= seen_end;",
+    ),
+    Mutant(
+        "float32: output is not rescaled when the maximum grows",
+        F32_FORWARD,
+        "out[i][c][x] *= rescale;",
+        "out[i][c][x] *= 1;",
+    ),
+    Mutant(
+        "float32: a later step is merged without its weight",
+        F32_FORWARD,
+        "weight[i] = w.b / softmax.sum[i];",
+        "weight[i] = 1 / softmax.sum[i];",
+    ),
+    Mutant(
+        "float32: keys are used before all of them are there",
+        F32_FORWARD,
+        "count, a.shape.head_dim_v);\n      __syncthreads();",
+        "count, a.shape.head_dim_v);",
+    ),
+    Mutant(
+        "float32: dk and dv take one query head of a group",
+        F32_BACKWARD,
+        "for (int head = head_begin; head < head_end; ++head) {",
+        "for (int head = head_begin; head < head_begin + 1; ++head) {",
+    ),
+    Mutant(
+        "float32: the gradient of scores is not scaled",
+        F32_BACKWARD,
+        "ds[i][j] = slope * weight *",
+        "ds[i][j] = weight *",
+    ),
+    Mutant(
+        "float32: the first resident head counts as head 0",
+        F32,
+        "return (shape.first_head + head) / shape.group_size - shape.first_kv_head;",
+        "return head / shape.group_size;",
+        "TransformerEngine a2a: kv heads of ranks that share a group",
+    ),
+    Mutant(
+        "ALiBi's distance ignores the alignment",
+        F32,
+        "mask.mask.aligned(q, mask.len_q, mask.len_k) - k",
+        "int64_t{q} - k",
+    ),
+    Mutant(
+        "dropout is the same for every second head",
+        F32,
+        "options.dropout.keeps(seq, head, q, k)",
+        "options.dropout.keeps(seq, head % 2, q, k)",
+    ),
+    Mutant(
+        "float32: dropout forgets to scale what stays",
+        F32,
+        "? weight / static_cast<float>(1 - options.dropout.p)",
+        "? weight",
+    ),
+    # --- tensor cores
+    Mutant(
+        "mma: the key behind a row's last is seen",
+        MMA,
+        "if (unsigned(8 * n + i - begin) >= size)",
+        "if (unsigned(8 * n + i - begin) > size)",
+    ),
+    Mutant(
+        "mma: a block that some rows see is taken for one that all see",
+        WALK,
+        "all = {last.begin, first.end > last.begin ? first.end : last.begin};",
+        "all = some;",
+    ),
+    Mutant(
+        "mma: keys are used before their copy has landed",
+        MMA_FORWARD,
+        "wait_for_copies();\n    __syncthreads();  // K is there, V is used up",
+        "__syncthreads();  // K is there, V is used up",
+    ),
+    Mutant(
+        "mma: the next keys overwrite those in use",
+        MMA_FORWARD,
+        "__syncthreads();  // V is there, K is used up\n    if (next.valid()) load_k();",
+        "if (next.valid()) load_k();\n    __syncthreads();",
+    ),
+    Mutant(
+        "mma: the sum is not rescaled when the maximum grows",
+        SOFTMAX,
+        "sum[m][half] *= factor;",
+        "sum[m][half] *= 1;",
+    ),
+    Mutant(
+        "mma: a row that saw nothing yet is shifted by infinity",
+        SOFTMAX,
+        "top[m][half] == -INFINITY ? 0 : top[m][half] * scale_log2;",
+        "top[m][half] * scale_log2;",
+    ),
+    Mutant(
+        "mma: lse is off by the softmax scale",
+        RESULTS,
+        "softmax.top[i / 2][i % 2] * folded_scale(shape) + logf(sum);",
+        "softmax.top[i / 2][i % 2] + logf(sum);",
+    ),
+    Mutant(
+        "mma: one row behind the last is read",
+        TILE,
+        "const bool valid = row < rows &&",
+        "const bool valid = row <= rows &&",
+    ),
+    Mutant(
+        "mma: columns behind the head dimension are read",
+        TILE,
+        "(first_chunk + chunk) * 8 < dim;",
+        "(first_chunk + chunk) * 8 <= dim;",
+    ),
+    Mutant(
+        "mma: dk is not scaled",
+        MMA_BACKWARD,
+        "shape.softmax_scale, dk);",
+        "1, dk);",
+    ),
+    Mutant(
+        "mma: dk and dv leave out the last head of a group",
+        MMA,
+        "const int end = begin + shape.group_size;",
+        "const int end = begin + (shape.group_size > 1 ? shape.group_size - 1 : 1);",
+    ),
+    Mutant(
+        "mma: a query's last key gets no gradient",
+        MMA_BACKWARD,
+        "lane / 4 - seen.x) >= unsigned(seen.y))",
+        "lane / 4 - seen.x) + 1 >= unsigned(seen.y))",
+    ),
+    Mutant(
+        "mma: warps that share keys do not wait for each other's scores",
+        MMA_BACKWARD,
+        "if (C::kSplit > 1) synchronize(1 + warp / C::kSplit, 32 * C::kSplit);",
+        "",
+    ),
+    Mutant(
+        "mma: delta has the wrong sign",
+        MMA_QUERIES,
+        "(grads[0][n][i] - delta[i / 2]);",
+        "(grads[0][n][i] + delta[i / 2]);",
+    ),
+    Mutant(
+        "mma: dq by atomics reads the dS of the block in work",
+        MMA_BACKWARD,
+        "base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base);",
+        "base + C::kAtDs + stage * C::kScoreBytes, base);",
+    ),
+    Mutant(
+        "mma: a row goes on from its output as if it had seen nothing",
+        RESULTS,
+        "= lse[i] != -INFINITY && threadIdx.x % 4 == 0 ? kWeight : 0;",
+        "= 0;",
+    ),
+    Mutant(
+        "mma: a row goes on from its output without the softmax scale",
+        RESULTS,
+        "= (lse[i] - kPower / kLog2E) * unfolded;",
+        "= lse[i] - kPower / kLog2E;",
+    ),
+    Mutant(
+        "mma: in float16 a row goes on with the weight of one key",
+        RESULTS,
+        "is_same_v<typename C::T, __half> ? OnlineSoftmax<C>::kSlack : 0;",
+        "is_same_v<typename C::T, float> ? OnlineSoftmax<C>::kSlack : 0;",
+    ),
+    Mutant(
+        "mma: the row behind an item's last is written",
+        SOFTMAX,
+        "return 8 * index < left;",
+        "return 8 * index <= left;",
+    ),
+    Mutant(
+        "mma: columns are written that a head does not have",
+        RESULTS,
+        "if (dim == C::kV) {",
+        "if (dim <= C::kV) {",
+    ),
+    Mutant(
+        "mma: tiles of accumulators overlap from head to head",
+        "optimized/tables/accumulator_tiles.h",
+        "(row / kTileSide * heads + head) * kTileSide * dim",
+        "(row / kTileSide * heads + head) * dim",
+    ),
+    Mutant(
+        "a launch into gradients that are not empty overwrites them",
+        BACKWARD,
+        "    is_first_ = false;\n",
+        "",
+    ),
+    Mutant(
+        "gradients that come home late are forgotten",
+        BACKWARD,
+        "      late_ = true;\n",
+        "",
+    ),
+    Mutant(
+        "a launch after the first starts its results again",
+        FORWARD,
+        "    is_first_ = false;\n",
+        "",
+    ),
+    Mutant(
+        "mma: rows that are not there have a largest score",
+        SOFTMAX,
+        "if (16 * m + 8 * half < rows) highest",
+        "if (rows > -999) highest",
+    ),
+    Mutant(
+        "float32: max_logit by resident head",
+        F32_FORWARD,
+        "a.max_logit + model.head",
+        "a.max_logit + head",
+    ),
+    # --- exchanges, and what the executor does around the kernels
+    Mutant(
+        "arrays are read as if heads were dense",
+        HOME,
+        "move_pack<N>(x + offset_of(from.matrix, global, head) + d, place);",
+        "move_pack<N>(x + global * from.matrix.row_stride + head * from.dim + d, place);",
+    ),
+    Mutant(
+        "columns that pad a head dimension are not emptied",
+        HOME,
+        "for (int i = 0; i < N; ++i) assign(place[i], 0);",
+        "for (int i = 0; i < N; ++i) assign(place[i], 1);",
+    ),
+    Mutant(
+        "partial results that come home are merged with each other's weights",
+        MOVE,
+        "merge_weights(to.lse[target], from.lse[source])",
+        "merge_weights(from.lse[source], to.lse[target])",
+    ),
+    Mutant(
+        "gradients that come home overwrite",
+        MOVE,
+        "to[(b.to + row * b.to_pitch) * dim + at] +=",
+        "to[(b.to + row * b.to_pitch) * dim + at] =",
+    ),
+    Mutant(
+        "a sink takes nothing from the output",
+        HOME,
+        "sinks.heads, dim, in_tiles)] *= w.a;",
+        "sinks.heads, dim, in_tiles)] *= 1;",
+    ),
+    Mutant(
+        "delta is that of the first row of a block",
+        SOFTMAX_MOVES,
+        "const int64_t at = int64_t{cell.row} * heads + cell.head;",
+        "const int64_t at = int64_t{first} * heads + cell.head;",
+    ),
+    Mutant(
+        "delta leaves out what a thread reads after its first pack",
+        SOFTMAX_MOVES,
+        "d < out.dim; d += Team * N) {",
+        "d < Team * N; d += Team * N) {",
+    ),
+    Mutant(
+        "in place: lse of rows that see nothing is what lay there",
+        SOFTMAX_MOVES,
+        "row != kNobody && (hidden >> lane & 1) == 0;",
+        "row != kNobody;",
+    ),
+    Mutant(
+        "mma: a block of threads leaves out the items after its first",
+        MMA,
+        "index < *work.num_items; index += gridDim.x) {",
+        "index < min(*work.num_items, int(gridDim.x)); index += gridDim.x) {",
+    ),
+    Mutant(
+        "float32: a block of threads leaves out the items after its first",
+        F32,
+        "at < count; at += gridDim.x) {",
+        "at < min(count, int64_t{gridDim.x}); at += gridDim.x) {",
+    ),
+    Mutant(
+        "rows of nobody keep what lay there",
+        HOME,
+        "      move_pack<N>(y.of, place);\n",
+        "",
+    ),
+    Mutant(
+        "in place: rows of out that see nothing keep what lay there",
+        UNSEEN,
+        "return mask.visible(position, q.len(seq), k.len(seq)).size() == 0;",
+        "return position >= q.len(seq);",
+    ),
+    Mutant(
+        "in place: rows of dk that nobody sees keep what lay there",
+        UNSEEN,
+        "return in_sequence.seeing_queries(queries, own, 0, 1).size() == 0;",
+        "return in_sequence.seeing_queries(queries, own, 0, 1).size() < 0;",
+    ),
+    Mutant(
+        "in place: delta is taken from rows before the gap",
+        IN_PLACE,
+        "const int64_t gap = home.of_rank[0].row *",
+        "const int64_t gap = 0 * home.of_rank[0].row *",
+    ),
+    Mutant(
+        "in place: dq of short documents is added to what lay there",
+        MMA_BACKWARD,
+        "kAlone ? Put::store_final : Put::add",
+        "Put::add",
+    ),
+    Mutant(
+        "in place: dq of documents of several items of keys is that of one of them",
+        "optimized/tables/build_work_list.cpp",
+        "if (!sequences.insert(item.own.seq).second) return false;",
+        "sequences.insert(item.own.seq);",
+    ),
+    Mutant(
+        "in place: dq is not emptied before it is summed",
+        IN_PLACE,
+        "run.zero(backward.dq[0],",
+        "run.zero(backward.dq[0], 0 *",
+    ),
+    Mutant(
+        "lengths on the device: buckets begin where the one before begins",
+        LENGTHS,
+        "int begin = end - sum;",
+        "int begin = end - 2 * sum;",
+    ),
+    Mutant(
+        "lengths on the device: a second chunk of sequences starts at row 0",
+        "optimized/tables/length_tables.h",
+        "for (int chunk = 0; chunk < seq / kChunk; ++chunk)",
+        "for (int chunk = 0; chunk < 0; ++chunk)",
+    ),
+    Mutant(
+        "lengths on the device: those that do not fit are used",
+        LENGTHS,
+        "if (*t.unfit != 0) {",
+        "if (*t.unfit > 1) {",
+    ),
+    Mutant(
+        "lengths on the device: after some that do not fit, none do",
+        LENGTHS,
+        "if (first) *t.unfit = 0;",
+        "",
+    ),
+    Mutant(
+        "lengths on the device: items of a warp are stored at the first one's place",
+        LENGTHS,
+        "__shfl_sync(~0u, place, word / kWords)",
+        "__shfl_sync(~0u, place, 0)",
+    ),
+    Mutant(
+        "lengths on the device: rows of the lengths before stay mapped",
+        LENGTHS,
+        "x->home_of_global[i] = kNobody;",
+        "if (i < 0) x->home_of_global[i] = kNobody;",
+    ),
+    Mutant(
+        "results that have come home are not emptied for the next step",
+        FORWARD,
+        "run_.carry(p.q, t.q, q_epoch_, qk * bytes);\n      start_results();",
+        "run_.carry(p.q, t.q, q_epoch_, qk * bytes);",
+    ),
+    Mutant(
+        "lse does not travel with its queries",
+        BACKWARD,
+        "run_.carry(p.lse, t.q, q_epoch_, sizeof(float));",
+        "",
+    ),
+    Mutant(
+        "every rank's heads are numbered from 0",
+        PARTS,
+        "s.first_head = launch.q_heads.begin;",
+        "s.first_head = 0;",
+    ),
+]

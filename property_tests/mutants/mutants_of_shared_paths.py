@@ -1,0 +1,98 @@
+"""One-line faults in what definition and plan share, and in what keeps NaN from spreading."""
+
+from __future__ import annotations
+
+from mutants_list import EXECUTE, ORACLE, PARTIAL, Mutant
+
+OPTIONS = "bindings/core/options.cpp"
+PHILOX = "reference/philox.h"
+VERIFY = "reference/verify.cpp"
+OF_HEAD = "values[head] = x->data()[x->ndim() == 0 ? 0 : head];"
+
+MUTANTS_OF_SHARED_PATHS = [
+    Mutant("every head has the option of head 0", OPTIONS, OF_HEAD, "values[head] = x->data()[0];"),
+    Mutant(
+        "options per head are reversed",
+        OPTIONS,
+        OF_HEAD,
+        "values[head] = x->data()[x->ndim() == 0 ? 0 : num_heads - 1 - head];",
+    ),
+    Mutant(
+        "four neighbouring keys share one random word",
+        PHILOX,
+        "(random.word[k % 4] + 0.5)",
+        "(random.word[0] + 0.5)",
+    ),
+    Mutant(
+        "dropout keeps what it should drop",
+        PHILOX,
+        "(1.0 / 4294967296.0) >= p;",
+        "(1.0 / 4294967296.0) < 1 - p;",
+    ),
+    Mutant(
+        "eight neighbouring keys share a counter",
+        PHILOX,
+        "static_cast<uint32_t>(k / 4)",
+        "static_cast<uint32_t>(k / 8)",
+    ),
+    Mutant(
+        "slopes are those of head 0",
+        "reference/attention_options.h",
+        "alibi_slopes[head]",
+        "alibi_slopes[0 * head]",
+    ),
+    Mutant(
+        "an item of 256 rows loses its last",
+        "optimized/tables/build_work_list.cpp",
+        "std::min(begin + rows_of_item, valid)",
+        "std::min(begin + std::min(rows_of_item, 255), valid)",
+    ),
+    Mutant(
+        "the 256th row that a rank computes is left out",
+        EXECUTE,
+        "std::min(begin + kRowsOfItem, rows)",
+        "std::min(begin + kRowsOfItem - 1, rows)",
+    ),
+    Mutant(
+        "tiles proved for one buffer of keys count as proved for every other",
+        VERIFY,
+        "{step.tiles, step.q.shard, step.kv.shard}",
+        "{step.tiles, step.q.shard, 0}",
+    ),
+    Mutant(
+        "tiles proved for one buffer of queries count as proved for every other",
+        VERIFY,
+        "{step.tiles, step.q.shard, step.kv.shard}",
+        "{step.tiles, 0, step.kv.shard}",
+    ),
+    Mutant(
+        "what a row does not see reaches it as 0 times infinity",
+        "reference/seen_product.h",
+        "return (x.array() * 0.0).sum() == 0;",
+        "return x.size() >= 0;",
+    ),
+    Mutant(
+        "the definition multiplies what is hidden by 0",
+        ORACLE,
+        "if (allowed(i, j)) into.row(i) += w(i, j) * x.row(j);",
+        "into.row(i) += (allowed(i, j) ? w(i, j) : 0.0) * x.row(j);",
+    ),
+    Mutant(
+        "merging infinite sums gives NaN",
+        PARTIAL,
+        "lse_a == top ? T(1) : std::exp(lse_a - top);",
+        "std::exp(lse_a - top);",
+    ),
+    Mutant(
+        "a row that sees nothing has a part in the gradient of a sink",
+        EXECUTE,
+        "if (visible.size() == 0) return;",
+        "if (visible.size() < 0) return;",
+    ),
+    Mutant(
+        "every piece of a sequence repeats one pattern of dropout",
+        "bindings/ringside/micro_sequences.py",
+        "plan._dropout_origin = self._origin(i)",
+        "plan._dropout_origin = (0, 0)",
+    ),
+]
