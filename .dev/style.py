@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import rooms
+
 ROOT = Path(__file__).resolve().parent.parent
 TOP_LEVEL = {
     *("reference", "optimized", "bindings", "notebooks", "property_tests", "data", "README.md"),
@@ -51,23 +53,15 @@ def large_files(files: list[Path]) -> Iterator[str]:
             yield f"{path}: {size} bytes; files over {MAX_BYTES} belong in data/"
 
 
-def includes(path: Path) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(read(path).splitlines(), 1):
-        if match := re.match(r'\s*#\s*include\s*"([^"]+)"', line):
-            yield number, match[1]
-
-
 def forbidden_includes(files: list[Path]) -> Iterator[str]:
-    """The oracle must share nothing with what it judges; no room reaches upwards."""
+    """The oracle must share nothing with what it judges; leaves include leaves only."""
     for path in files:
         if path.parts[0] != "reference" or path.suffix not in {".h", ".cpp"}:
             continue
-        for number, name in includes(path):
+        for number, name in rooms.includes(read(path)):
             if path.stem == "oracle" and name not in ORACLE_MAY_INCLUDE:
                 allowed = ", ".join(sorted(ORACLE_MAY_INCLUDE))
                 yield f'{path}:{number}: the oracle includes "{name}"; expected only {allowed}'
-            if name.startswith(("optimized/", "bindings/")):
-                yield f'{path}:{number}: includes "{name}"; the reference depends on no other room'
             if path.name in LEAVES and Path(name).name not in LEAVES:
                 yield f'{path}:{number}: a leaf, shared with device code, includes "{name}"'
 
@@ -108,11 +102,18 @@ def long_code(files: list[Path]) -> Iterator[str]:
                 yield f"{path}:{begin}: a function of {count} lines; aim at {limit} or fewer"
 
 
+def wrong_arrows(files: list[Path]) -> Iterator[str]:
+    """Includes and imports that .dev/rooms.py does not know."""
+    yield from rooms.climbing_rows()
+    yield from rooms.wrong_includes(files, read)
+    yield from rooms.wrong_imports(files, read)
+
+
 def main() -> int:
     files = own_files()
-    for warning in long_code(files):
+    for warning in (*long_code(files), *rooms.crowded_folders(files)):
         print(f"warning: {warning}")
-    checks = (wrong_places, large_files, forbidden_includes)
+    checks = (wrong_places, large_files, forbidden_includes, wrong_arrows)
     errors = [error for check in checks for error in check(files)]
     for error in errors:
         print(f"error: {error}", file=sys.stderr)

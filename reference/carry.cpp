@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "reference/errors.h"
 #include "reference/interrupt.h"
-#include "reference/verify_error.h"
 
 namespace ringside {
 namespace {

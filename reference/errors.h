@@ -1,4 +1,4 @@
-// The two ways to say no. Messages say what was got, what was expected and how to fix it.
+// The ways to say no. Messages say what was got, what was expected and how to fix it.
 #pragma once
 
 #include <sstream>
@@ -16,6 +16,11 @@ struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A plan that does not say what attention means.
+struct PlanError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 template <typename... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream text;
@@ -26,6 +31,11 @@ std::string concat(const Parts&... parts) {
 template <typename... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) throw InvalidArgument(concat(parts...));
+}
+
+template <typename... Parts>
+void plan_require(bool condition, const Parts&... parts) {
+  if (!condition) throw PlanError(concat(parts...));
 }
 
 }  // namespace ringside

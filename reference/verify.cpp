@@ -9,7 +9,6 @@
 #include "reference/interrupt.h"
 #include "reference/tiles.h"
 #include "reference/validate.h"
-#include "reference/verify_error.h"
 
 namespace ringside {
 namespace {

@@ -17,10 +17,6 @@
 
 namespace ringside {
 
-struct PlanError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 struct PlanProof {  // what was checked
   int64_t rows = 0, messages = 0, tiles = 0;
   int64_t pairs = 0;  // visible pairs of one head

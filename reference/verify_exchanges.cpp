@@ -7,7 +7,6 @@
 #include "reference/errors.h"
 #include "reference/interrupt.h"
 #include "reference/verify.h"
-#include "reference/verify_error.h"
 
 namespace ringside {
 namespace {

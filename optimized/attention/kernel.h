@@ -18,18 +18,11 @@
 #include <cstdint>
 #include <span>
 
+#include "optimized/device/types.h"
 #include "optimized/tables/work_list.h"
 #include "reference/philox.h"
 
 namespace ringside {
-
-enum class ElementType : int8_t { float32, float16, bfloat16 };
-
-struct DeviceMatrix {  // one operand, [rows, heads, dim], dim contiguous
-  void* data = nullptr;
-  int64_t row_stride = 0;  // in elements; may exceed 2^31 bytes in total
-  int64_t head_stride = 0;
-};
 
 struct AttentionShape {
   int num_heads = 1, num_kv_heads = 1;    // resident ones

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "optimized/attention/kernel.h"
+#include "optimized/device/types.h"
 #include "optimized/tables/move_tables.h"
 #include "optimized/tables/unseen_rows.h"
 

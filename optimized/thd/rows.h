@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "optimized/attention/kernel.h"
+#include "optimized/device/types.h"
 #include "optimized/tables/thd/row_maps.h"
 
 namespace ringside::thd {

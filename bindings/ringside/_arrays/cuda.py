@@ -8,18 +8,24 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ringside import _core
 from ringside._attention.definition import Options
 
-if TYPE_CHECKING:
-    from ringside._plan.device_plan import DevicePlan
-    from ringside._plan.plan import Plan
 
-    AnyPlan = Plan | DevicePlan
+class Source(Protocol):
+    """What a call asks of whoever holds the programs: a Plan or a DevicePlan."""
+
+    num_heads: int
+    num_rows_q: int
+    _programs: dict[Any, Any]  # those uploaded so far, by what they were made for
+    _source: Any  # what cuda_core().Program is made from
+
+    def _prepare(self, program: Any, library: Library, device: int) -> None:
+        """Whatever a program needs besides its tables before it runs."""
 
 
 class Torch:
@@ -193,7 +199,7 @@ def _plain_options(*numbers: float | None) -> Any:
 class Call:
     """What one call of a plan's needs besides its arrays."""
 
-    def __init__(self, plan: AnyPlan, arrays: dict[str, Any], options: Options, *, poison: bool):
+    def __init__(self, plan: Source, arrays: dict[str, Any], options: Options, *, poison: bool):
         require_cuda()
         self.plan, self.options = plan, options
         q = arrays["q"]
@@ -261,7 +267,7 @@ def pointer(x: Any) -> int:
 
 
 def attention(
-    plan: AnyPlan,
+    plan: Source,
     q: Any,
     k: Any,
     v: Any,
@@ -285,7 +291,7 @@ def attention(
 
 
 def attention_backward(
-    plan: AnyPlan,
+    plan: Source,
     arrays: dict[str, Any],
     options: Options,
     *,

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ringside import _core
-    from ringside._plan.plan import Plan
 
 EXACT, PIXELS = 2048, 800
 MAX_PANELS, PANELS_A_LINE = 16, 4
@@ -47,7 +46,7 @@ HATCHED: dict[str, Any] = {
 }
 
 
-def draw(plan: Plan, path: str | os.PathLike[str] | None) -> Figure:
+def draw(plan: _core.Plan, path: str | os.PathLike[str] | None) -> Figure:
     """See Plan.draw."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -87,7 +86,7 @@ def step_colours(num_steps: int) -> npt.NDArray[np.float64]:
     return colormaps["viridis"](np.linspace(0, 1, num_steps))[:, :3]
 
 
-def _title(plan: Plan) -> str:
+def _title(plan: _core.Plan) -> str:
     layout = plan.layout_q
     title = (
         f"{plan.partition} over {plan.comm}, cp_size {plan.cp_size}, {mask_words(plan.mask)}: "
@@ -101,7 +100,7 @@ def _title(plan: Plan) -> str:
 class _Painter:
     """What all panels share: the pairs, the colours, and what lies behind them."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: _core.Plan) -> None:
         self.plan, self.pairs = plan, Pairs(plan)
         self.colours = step_colours(plan.num_steps)
         self.pairs_of_rank = plan.cost().pairs.sum(axis=1)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ringside import _core
-
-if TYPE_CHECKING:
-    from ringside._plan.plan import Plan
 
 FEW = (
     4  # up to so many ranks and steps are told one by one, and of more than twice so many the ends
@@ -16,7 +12,7 @@ FEW = (
 BALANCED = ("zigzag", "striped", "whole_pack_zigzag")
 
 
-def explain(plan: Plan) -> str:
+def explain(plan: _core.Plan) -> str:
     """See Plan.explain."""
     return "\n".join(_lines(plan))
 
@@ -47,7 +43,7 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _lines(plan: _core.Plan) -> Iterator[str]:
     layout, cost = plan.layout_q, plan.cost()
     yield (
         f"{plan.partition} over {plan.comm}, {plan.cp_size} ranks: "
@@ -71,7 +67,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield "after the last step: out and lse travel home the way the queries came"
 
 
-def _hint(plan: Plan, cost: _core.PlanCost) -> Iterator[str]:
+def _hint(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
     causal = plan.mask.window_size[1] != -1 or plan.mask.chunk_size
     if cost.imbalance > 1.25 and plan.partition not in BALANCED and causal:
         busiest = int(cost.pairs.sum(axis=1).argmax())
@@ -94,7 +90,7 @@ def _span(numbers: object) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _rank(plan: Plan, rank: int, cost: _core.PlanCost) -> Iterator[str]:
+def _rank(plan: _core.Plan, rank: int, cost: _core.PlanCost) -> Iterator[str]:
     layout, segments = plan.layout_q, plan.shards_q(rank)
     rows = sum(segment.len for segment in segments)
     tokens = sum(_valid(segment, int(layout.lengths[segment.seq])) for segment in segments)
@@ -148,7 +144,7 @@ def _peers(messages: list[_core.Message]) -> str:
     return f"{len(peers)} ranks"
 
 
-def _computed(plan: Plan, step: _core.Step, pairs: int) -> str:
+def _computed(plan: _core.Plan, step: _core.Step, pairs: int) -> str:
     if not step.tiles:
         return "nothing to compute"
     begin, end = step.heads

@@ -6,14 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Collection
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ringside import _core
-
-if TYPE_CHECKING:
-    from ringside._plan.plan import Plan
 
 FORMAT = "ringside.plan"
 VERSION = 1
@@ -23,7 +20,7 @@ FIELDS = (
 )
 
 
-def to_json(plan: Plan) -> str:
+def to_json(plan: _core.Plan) -> str:
     """Everything a plan is; see Plan.to_json."""
     return json.dumps(
         {

@@ -17,7 +17,6 @@ from ringside._plan.rows import valid_rows
 
 if TYPE_CHECKING:
     from ringside import _core
-    from ringside._plan.plan import Plan
 
 Image = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -46,7 +45,7 @@ class _Block:
 class Pairs:
     """The visible pairs of a plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: _core.Plan) -> None:
         self.plan = plan
         self.rows_q, self.rows_k = plan.layout_q.num_rows, plan.layout_k.num_rows
         self._starts_q = plan.layout_q.cu_seqlens_padded.astype(np.int64)

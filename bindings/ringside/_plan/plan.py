@@ -15,7 +15,6 @@ from ringside._arrays import kinds as _cuda_kinds
 from ringside._attention.definition import Options, gradients, results
 from ringside._attention.formats import QkvFormat, check_format, lse_to_thd, to_thd
 from ringside._core import arguments
-from ringside._plan import draw as _draw
 from ringside._plan import explain as _explain
 from ringside._plan import json_format as _plan_json
 from ringside._plan import pickling as _plan_pickle
@@ -70,7 +69,7 @@ class Plan(_core.Plan):
 
     @property
     def _programs(self) -> dict[Any, Any]:
-        """What was uploaded to a device for this plan (ringside/_cuda.py)."""
+        """What was uploaded to a device for this plan (ringside/_arrays/cuda.py)."""
         if not hasattr(self, "_cuda_programs"):
             self._cuda_programs: dict[Any, Any] = {}
         return self._cuda_programs
@@ -370,7 +369,9 @@ class Plan(_core.Plan):
         """
         if path is not None and not isinstance(path, str | os.PathLike):
             raise TypeError(f"path is a {type(path).__name__}; expected a path, or None for none")
-        return _draw.draw(self, path)
+        from ringside._plan.draw import draw
+
+        return draw(self, path)
 
     def to_json(self) -> str:
         """The whole plan as JSON: layouts, mask, and its tables with named columns.

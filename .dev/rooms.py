@@ -1,0 +1,158 @@
+"""Which folder may use which: one table for C++ includes and one for Python imports.
+
+A folder not in the table, an arrow not in its row and an arrow of tests from below are errors of
+.dev/style.py. A new arrow is a decision: it is made here, where all can see that it points down.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+MAX_FILES = 24  # of one folder; more hide the structure
+
+# Leaves first: a folder stands below all that it may include.
+MAY_INCLUDE = {
+    "reference": set(),
+    "reference/partition": {"reference"},
+    "reference/transport": {"reference", "reference/partition"},
+    "reference/thd": {"reference"},
+    "optimized/device": {"reference"},
+    "optimized/tables": {"reference", "reference/partition", "reference/transport"},
+    "optimized/tables/thd": {"reference", "reference/thd"},
+    "optimized/attention": {"reference", "optimized/device", "optimized/tables"},
+    "optimized/attention/f32": {"reference", "optimized/attention", "optimized/tables"},
+    "optimized/attention/mma": {"reference", "optimized/attention", "optimized/tables"},
+    "optimized/exchange": {"reference", "optimized/device", "optimized/tables"},
+    "optimized/thd": {"reference", "optimized/device", "optimized/tables/thd"},
+    "optimized/program": {
+        *("reference", "optimized/device", "optimized/tables"),
+        *("optimized/attention", "optimized/exchange"),
+    },
+    "bindings/core": {
+        *("reference", "reference/partition", "reference/transport", "reference/thd"),
+    },
+    "bindings/cuda": {
+        *("reference", "reference/thd", "bindings/core", "optimized/attention"),
+        *("optimized/device", "optimized/program", "optimized/tables/thd", "optimized/thd"),
+    },
+}
+# Tests of a folder may also make random cases and plans.
+TESTS_MAY_INCLUDE = {"reference", "reference/partition", "reference/transport", "reference/thd"}
+
+# Of the package; "" is its face (ringside/__init__.py), which re-exports what users call.
+MAY_IMPORT = {
+    "_core": set(),
+    "_arguments": {"_core"},
+    "_attention": {"_core"},
+    "_arrays": {"_core", "_attention"},
+    "_plan": {"_core", "_attention", "_arrays"},
+    "thd": {"_core", "_arguments", "_arrays"},
+    "lengths": {"_core"},
+    "flash": {"_core", "_attention"},
+    "micro_sequences": {"_core", "_plan"},
+    "": {"_core", "_attention", "_plan", "thd", "lengths", "flash", "micro_sequences"},
+    "torch": {"_attention", "_arrays", "_plan"},
+    "testing": {"", "_core", "_attention", "_plan"},
+    "testing/faults": {"", "testing"},
+    "_bench": {"", "_core", "_plan", "lengths", "thd", "testing"},
+    "_bench/gpu": {"", "_core", "_plan", "_arrays", "thd", "torch", "testing", "_bench"},
+    "cli": {"", "_core", "_plan", "lengths", "testing", "_bench", "_bench/gpu"},
+    "__main__": {"cli"},
+}
+PACKAGE = Path("bindings/ringside")
+
+Read = Callable[[Path], str]
+
+
+def includes(text: str) -> Iterator[tuple[int, str]]:
+    """Line and path of every include of a file of ours."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := re.match(r'\s*#\s*include\s*"([^"]+)"', line):
+            yield number, match[1]
+
+
+def wrong_includes(files: list[Path], read: Read) -> Iterator[str]:
+    """Arrows between C++ folders that the table does not have."""
+    for path in files:
+        if path.suffix not in {".h", ".cpp", ".cu", ".cuh"} or "consumer_test" in path.parts:
+            continue
+        here = str(path.parent)
+        is_test = path.stem.endswith("_test") or path.name.startswith("test_")
+        allowed = MAY_INCLUDE.get(here)
+        if allowed is None:
+            yield f"{path}: .dev/rooms.py has no row for {here}; add one below what uses it"
+            continue
+        allowed = allowed | (TESTS_MAY_INCLUDE if is_test else set()) | {here}
+        for number, name in includes(read(path)):
+            if (there := str(Path(name).parent)) not in allowed:
+                yield f"{path}:{number}: {here} includes {there}; expected {sorted(allowed)}"
+
+
+def room_of(module: str, modules: set[str]) -> str:
+    """The row of MAY_IMPORT for a module of the package: its folder, or itself at the top."""
+    parts = module.split(".")[1:]
+    is_package = any(other.startswith(module + ".") for other in modules)
+    if len(parts) > 1 and not is_package:
+        parts = parts[:-1]
+    return "/".join(parts)
+
+
+def module_of(path: Path) -> str:
+    name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def imports(text: str, modules: set[str]) -> Iterator[tuple[int, str]]:
+    """Line and module of every import of the package's own, at any depth of the code."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            whole = [f"{origin}.{name.name}" for name in node.names]
+            names = [name if name in modules or name in EXTENSIONS else origin for name in whole]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == "ringside":
+                yield node.lineno, name
+
+
+EXTENSIONS = {"ringside._core", "ringside._cuda_core"}
+
+
+def wrong_imports(files: list[Path], read: Read) -> Iterator[str]:
+    """Arrows between folders of the Python package that the table does not have."""
+    sources = [path for path in files if path.suffix == ".py" and PACKAGE in path.parents]
+    modules = {module_of(path) for path in sources}
+    for path in sources:
+        here = room_of(module_of(path), modules)
+        if here not in MAY_IMPORT:
+            yield f"{path}: .dev/rooms.py has no row for {here}; add one below what uses it"
+            continue
+        allowed = MAY_IMPORT[here] | {here}
+        for number, module in imports(read(path), modules):
+            if (there := room_of(module, modules)) not in allowed:
+                yield f"{path}:{number}: {here} imports {there}; expected {sorted(allowed)}"
+
+
+def climbing_rows() -> Iterator[str]:
+    """Rows that may use something below them in the table: all arrows point one way."""
+    for table in (MAY_INCLUDE, MAY_IMPORT):
+        rows = list(table)
+        for place, (row, allowed) in enumerate(table.items()):
+            for name in sorted(allowed):
+                if name not in rows[:place]:
+                    yield f".dev/rooms.py: {row} may use {name}, which does not stand above it"
+
+
+def crowded_folders(files: list[Path]) -> Iterator[str]:
+    """Folders whose listing hides their structure. reference/ keeps a test beside each source."""
+    counts = Counter(path.parent for path in files if not path.stem.endswith("_test"))
+    for folder, count in sorted(counts.items()):
+        if count > MAX_FILES:
+            yield f"{folder}: {count} files; aim at {MAX_FILES} or fewer"
