@@ -24,8 +24,12 @@ MAY_INCLUDE = {
     "optimized/tables": {"reference", "reference/partition", "reference/transport"},
     "optimized/tables/thd": {"reference", "reference/thd"},
     "optimized/attention": {"reference", "optimized/device", "optimized/tables"},
-    "optimized/attention/f32": {"reference", "optimized/attention", "optimized/tables"},
-    "optimized/attention/mma": {"reference", "optimized/attention", "optimized/tables"},
+    "optimized/attention/f32": {
+        *("reference", "optimized/device", "optimized/tables", "optimized/attention"),
+    },
+    "optimized/attention/mma": {
+        *("reference", "optimized/device", "optimized/tables", "optimized/attention"),
+    },
     "optimized/exchange": {"reference", "optimized/device", "optimized/tables"},
     "optimized/thd": {"reference", "optimized/device", "optimized/tables/thd"},
     "optimized/program": {

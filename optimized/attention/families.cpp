@@ -1,15 +1,7 @@
 // The table of kernel families: a new one is its files, and a line here.
 #include "optimized/attention/kernel.h"
-#include "optimized/device/error.h"
 
 namespace ringside {
-
-int processors_of_device() {
-  int device = 0, processors = 0;
-  RINGSIDE_CUDA(cudaGetDevice(&device));
-  RINGSIDE_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
-  return processors;
-}
 
 std::span<const KernelFamily> kernel_families() {
   static const KernelFamily kTable[] = {

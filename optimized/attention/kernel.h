@@ -86,8 +86,6 @@ struct KernelFamily {
   bool tiled_results = false;  // whether it knows `out_in_tiles`, and prefers it
 };
 
-int processors_of_device();  // the current one's
-
 std::span<const KernelFamily> kernel_families();  // the preferred one first
 
 // The preferred family for a shape; nullptr if there is none.

@@ -2,6 +2,7 @@
 // caller.
 #include <type_traits>
 
+#include "optimized/device/processors.h"
 #include "optimized/exchange/move.cuh"
 
 namespace ringside::move {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "optimized/attention/kernel.h"
+#include "optimized/device/processors.h"
 #include "optimized/tables/ordered_float.h"
 
 namespace ringside::f32 {

@@ -6,6 +6,7 @@
 
 #include "optimized/attention/mma/kernels.h"
 #include "optimized/attention/mma/shared_tile.h"
+#include "optimized/device/processors.h"
 #include "optimized/tables/block_walk.h"
 #include "optimized/tables/ordered_float.h"
 
