@@ -12,20 +12,7 @@
 // dq goes to memory by float32 atomic adds. Deterministic mode leaves it out and a second kernel,
 // query blocks outside, computes it again from scratch: 7 products instead of 5, no workspace.
 //
-// What ideas brought, in TFLOP/s of visible pairs (H200, 2026-11-21, bfloat16, 2 x 16k causal with
-// 16 heads at d128 or 32 at d64; "tail": 21 documents of one 32k pack, causal). FlashAttention 2
-// (torch varlen_attn) ran at 305 and 264 beside.
-//
-//   16 keys a warp, weights never in shared memory: its reads took 78 % of their ceiling   d128 263
-//     -> 32 keys a warp, two warps share the columns of dk and dv                          d128 279
-//     -> each uses its own scores from registers before it waits for the other's           d128 288
-//   the same with four warps at d192 and d256                      tail 197 -> 210 and 203 -> 216
-//   the same with two warps at d192/128                                            tail 233 -> 253
-//   d64, nothing shared: 32 keys a warp and 32 queries at a time                            d64 304
-//     with 64 queries at a time; with 16 keys a warp: worse, not kept                 d64 239; 227
-//   dq of the block before computed behind the scores, not in front: worse, not kept       d128 281
-//   query rows in closed form; dk and dv added without reading back    2k x16 full d128 226 -> 251
-//   dk and dv stored by the first launch, not added   a ring of 4, 16 x 4k causal 11.7 -> 11.2 ms
+// LADDER.md says what each idea brought.
 #include "optimized/attention/mma/common.cuh"
 
 namespace ringside::mma {

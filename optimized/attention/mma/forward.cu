@@ -10,36 +10,8 @@
 // Heads are the slow axis of the grid: what runs at one time shares keys and values in L2, and the
 // heads of a group follow each other.
 //
-// What ideas brought, in TFLOP/s of visible pairs (H200, 2026-11-21, bfloat16, 2 x 16k causal with
-// 16 heads at d128 or 32 at d64; "tail": 21 documents of one 32k pack, causal). FlashAttention 2
-// (torch varlen_attn) ran at 338 and 297 beside.
-//
-//   32 rows a warp, not 16: K and V fragments serve twice      d128 292 -> 378, d64 277 -> 308
-//   128 keys a block, not 64, where registers hold the scores                   d64 308 -> 333
-//   the old maximum serves until outgrown by 2^8 (kSlack)      d128 368 -> 378
-//   items longest first, not in order of rows                  d128 355 -> 370, d64 325 -> 331
-//   d192: two blocks of 64 rows a multiprocessor, not one of 128              tail 281 -> 315
-//   the same at d256: worse, not kept                                         tail 297 -> 291
-//   two stages of K and V: not worth its code, not kept        d128 366 -> 370, d64 334 -> 336
-//   V and the next K called into L2 at once, not kept: 256 documents of 128 tokens 218.6 -> 217.0
-//   microseconds, the long tail                                1.889 -> 1.913 ms
-//
-// A ring of 4 under zigzag, all ranks, in milliseconds (16 x 4k causal, 16 heads, d128; one
-// rank 3.1 without a ring, 3.3 if nothing is accumulated):
-//
-//   merged in the end, read and written by turns                                          5.2
-//     -> all reads of a row first                                                         3.9
-//     -> read in the beginning, beside the first keys, and gone on from                   3.9
-//     -> in tiles of 8 x 8; first launches read nothing; items loaded at once             3.8
-//     -> row after row, past L1, and little kept over the loop                            3.5
-//   not kept, merged in the end, and: called into L2 beforehand; through shared memory, a
-//   row an access; there by cp.async beside the keys; added to without being read
-//                                                                     3.9, 4.0, 3.9, 3.8
-//   not kept, read in the beginning: 16 bytes a lane, in registers, where they wait,
-//   neighbours lie apart; by swaps with neighbours, in any order of columns      5.1, 4.6
-//   not kept: called into L2 an item ahead; every second block of threads begins later; a
-//   block goes on with further heads, whose first keys come early (the loop loses registers)
-//                                                                     3.8, 3.8, 3.9
+// LADDER.md says what each idea brought, those that were not kept too. The hot loop is fickle: time
+// it after every edit.
 #include "optimized/attention/mma/common.cuh"
 #include "optimized/attention/mma/online_softmax.cuh"
 #include "optimized/attention/mma/results.cuh"
