@@ -2,14 +2,13 @@
 
 #include <cuda_runtime_api.h>
 
-#include "optimized/device/error.h"
-
 namespace ringside {
 
 int processors_of_device() {
-  int device = 0, processors = 0;
-  RINGSIDE_CUDA(cudaGetDevice(&device));
-  RINGSIDE_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  int device = 0, processors = 1;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+    return 1;
   return processors;
 }
 

@@ -1,8 +1,9 @@
-// How many multiprocessors a device has, asked once.
+// How many multiprocessors a device has.
 #pragma once
 
 namespace ringside {
 
-int processors_of_device();  // the current one's
+// The current device's; 1 where there is none, as a launch says that itself.
+int processors_of_device();
 
 }  // namespace ringside
