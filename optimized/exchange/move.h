@@ -41,7 +41,7 @@ struct RowMap {
 void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
            cudaStream_t stream);
 // Writes every row of the global array: zeros where no rank owns it. `in_tiles`: home lies as
-// tiled_rows.h says.
+// accumulator_tiles.h says.
 void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
              bool in_tiles = false);
 

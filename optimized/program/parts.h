@@ -31,7 +31,7 @@ struct CudaProgram::Parts {
   KernelFamily family;
   ProgramTables tables;
   bool in_place;      // kernels work on the caller's arrays
-  bool out_in_tiles;  // results at home lie as tiled_rows.h says
+  bool out_in_tiles;  // results at home lie as accumulator_tiles.h says
   ForwardPlaces forward;
   BackwardPlaces backward;
 

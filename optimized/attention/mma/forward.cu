@@ -148,7 +148,7 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
     if (!is_aligned(matrix)) return cudaErrorInvalidValue;
   const int64_t cells_of_row = int64_t{arguments.shape.num_heads} * arguments.shape.head_dim_v;
   if (arguments.out_in_tiles &&
-      (arguments.is_final || arguments.out.row_stride != cells_of_row))  // see tiled_rows.h
+      (arguments.is_final || arguments.out.row_stride != cells_of_row))  // see accumulator_tiles.h
     return cudaErrorInvalidValue;
   return with_element_type(arguments.shape.type, [&](auto element) {
     return with_head_dims(arguments.shape, [&](auto dims) {
