@@ -52,9 +52,10 @@ struct ForwardArguments {
   WorkList work;         // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
   int32_t* max_logit = nullptr;  // [num_heads of the problem] raised to ordered_key(score); or none
-  bool out_in_tiles = false;     // out lies as accumulator_tiles.h says: all heads, row_stride their cells
-  bool is_first = false;         // out holds zeros, lse -inf: they need not be read
-  bool is_final = false;         // likewise, and out is written in shape.type
+  bool out_in_tiles =
+      false;              // out lies as accumulator_tiles.h says: all heads, row_stride their cells
+  bool is_first = false;  // out holds zeros, lse -inf: they need not be read
+  bool is_final = false;  // likewise, and out is written in shape.type
 };
 
 struct BackwardArguments {

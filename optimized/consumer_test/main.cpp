@@ -1,7 +1,7 @@
 // Uses the CUDA half of an installed Ringside the way a stranger would, as far as that needs no
 // GPU.
-#include <ringside/optimized/tables/build_work_list.h>
 #include <ringside/optimized/program/program.h>
+#include <ringside/optimized/tables/build_work_list.h>
 #include <ringside/reference/errors.h>
 
 #include <cstdio>
