@@ -26,7 +26,8 @@ __device__ void gradients_of_scores(const ScoreModel& model, const SharedRows<D>
       const int key = keys.begin + tile_x() + kSide * j, k = keys.of.position(key);
       if (key < keys.end && row.sees(key)) {
         float slope;
-        const float weight = expf(model.score(p[i][j], row.position, k, &slope) - row.lse);
+        const float score = model.score(p[i][j], row.position, k, &slope);
+        const float weight = score == -INFINITY ? 0.0f : expf(score - row.lse);  // -inf - -inf
         ds[i][j] = slope * weight * (model.kept(ds[i][j], row.position, k) - row.delta);
         p[i][j] = model.kept(weight, row.position, k);
       } else {
@@ -68,14 +69,14 @@ struct Tiles {  // in dynamic shared memory
   }
 };
 
-template <int D>
-__device__ __forceinline__ void differentiate_queries(const BackwardArguments& a, int index,
-                                                      int head) {
+// One item and head. Weights of 0 hide finite values only. True: a sum is infinite or NaN, perhaps
+// because of values that are not seen; nothing is written then, and the item begins again,
+// `kCareful`.
+template <int D, bool kCareful>
+__device__ __forceinline__ bool differentiate_queries(const BackwardArguments& a, float4* shared,
+                                                      SharedRows<D>& rows, int index, int head) {
   using S = Sizes<D>;
-  extern __shared__ float4 shared[];
   const Tiles tiles = Tiles::in<D>(shared);
-  __shared__ SharedRows<D> rows;
-
   const WorkItem item = a.queries.items[index];
   const int kv_head = kv_head_of(a.shape, head), num_rows = item.end - item.begin;
   const int first_row = item.own.row + item.begin;
@@ -102,20 +103,21 @@ __device__ __forceinline__ void differentiate_queries(const BackwardArguments& a
       gradients_of_scores<D>(model, rows, {k, begin, keys.end}, weights, ds);
       store_scores<D>(ds, tiles.scores);
       __syncthreads();
-      add_weighted_rows<D, Read::straight>(tiles.scores, tiles.k, dq);
+      add_seen_rows<kCareful, D, Read::straight>(
+          tiles.scores, tiles.k, dq, [&](int i, int j) { return rows.row[i].sees(begin + j); });
     }
   }
+  if (!kCareful && __syncthreads_or(is_wild<D>(dq))) return true;
   add_to<D>(a.dq, head, first_row, num_rows, a.shape.head_dim_qk, dq);
+  return false;
 }
 
-template <int D>
-__device__ __forceinline__ void differentiate_keys(const BackwardArguments& a, int index,
-                                                   int kv_head) {
+// The same for keys.
+template <int D, bool kCareful>
+__device__ __forceinline__ bool differentiate_keys(const BackwardArguments& a, float4* shared,
+                                                   SharedRows<D>& rows, int index, int kv_head) {
   using S = Sizes<D>;
-  extern __shared__ float4 shared[];
   const Tiles tiles = Tiles::in<D>(shared);
-  __shared__ SharedRows<D> rows;
-
   const WorkItem item = a.keys.items[index];
   const int num_rows = item.end - item.begin, first_row = item.own.row + item.begin;
   load_tile<D>(tiles.k, a.k, kv_head, first_row, num_rows, a.shape.head_dim_qk);
@@ -138,36 +140,63 @@ __device__ __forceinline__ void differentiate_keys(const BackwardArguments& a, i
         load_tile<D>(tiles.q, a.q, head, q.row + begin, of_q.size(), a.shape.head_dim_qk);
         load_tile<D>(tiles.dout, a.dout, head, q.row + begin, of_q.size(), a.shape.head_dim_v);
         __syncthreads();
+        const auto is_seen = [&](int i, int j) { return rows.row[j].sees(item.begin + i); };
         Scores<D> weights, ds;
         multiply_rows<D>(tiles.q, tiles.k, weights);
         multiply_rows<D>(tiles.dout, tiles.v, ds);
         gradients_of_scores<D>(model, rows, {item.own, item.begin, item.end}, weights, ds);
         store_scores<D>(weights, tiles.scores);
         __syncthreads();
-        add_weighted_rows<D, Read::transposed>(tiles.scores, tiles.dout, dv);
+        add_seen_rows<kCareful, D, Read::transposed>(tiles.scores, tiles.dout, dv, is_seen);
         __syncthreads();
         store_scores<D>(ds, tiles.scores);
         __syncthreads();
-        add_weighted_rows<D, Read::transposed>(tiles.scores, tiles.q, dk);
+        add_seen_rows<kCareful, D, Read::transposed>(tiles.scores, tiles.q, dk, is_seen);
       }
     }
   }
+  if (!kCareful && __syncthreads_or(is_wild<D>(dk) | is_wild<D>(dv))) return true;
   add_to<D>(a.dk, kv_head, first_row, num_rows, a.shape.head_dim_qk, dk);
   add_to<D>(a.dv, kv_head, first_row, num_rows, a.shape.head_dim_v, dv);
+  return false;
+}
+
+template <int D>
+__device__ __noinline__ void differentiate_queries_carefully(const BackwardArguments& a,
+                                                             float4* shared, SharedRows<D>& rows,
+                                                             int index, int head) {
+  __syncthreads();
+  differentiate_queries<D, true>(a, shared, rows, index, head);
+}
+
+template <int D>
+__device__ __noinline__ void differentiate_keys_carefully(const BackwardArguments& a,
+                                                          float4* shared, SharedRows<D>& rows,
+                                                          int index, int kv_head) {
+  __syncthreads();
+  differentiate_keys<D, true>(a, shared, rows, index, kv_head);
 }
 
 template <int D>
 __global__ void __launch_bounds__(kThreads)
     query_gradient_kernel(const __grid_constant__ BackwardArguments a) {
-  for_each_item(a.queries, a.shape.num_heads,
-                [&](int index, int head) { differentiate_queries<D>(a, index, head); });
+  extern __shared__ float4 shared[];
+  __shared__ SharedRows<D> rows;
+  for_each_item(a.queries, a.shape.num_heads, [&](int index, int head) {
+    if (differentiate_queries<D, false>(a, shared, rows, index, head))
+      differentiate_queries_carefully<D>(a, shared, rows, index, head);
+  });
 }
 
 template <int D>
 __global__ void __launch_bounds__(kThreads)
     key_gradient_kernel(const __grid_constant__ BackwardArguments a) {
-  for_each_item(a.keys, a.shape.num_kv_heads,
-                [&](int index, int head) { differentiate_keys<D>(a, index, head); });
+  extern __shared__ float4 shared[];
+  __shared__ SharedRows<D> rows;
+  for_each_item(a.keys, a.shape.num_kv_heads, [&](int index, int head) {
+    if (differentiate_keys<D, false>(a, shared, rows, index, head))
+      differentiate_keys_carefully<D>(a, shared, rows, index, head);
+  });
 }
 
 template <int D>

@@ -73,6 +73,7 @@ struct Config : Shape {
   static constexpr int kWarps = kKeys / Shape::kWarpKeys * kSplit, kThreads = 32 * kWarps;
   static constexpr int kDqM = kQueries * Shape::kDqWarps / kWarps / 16;
   static constexpr int kOwn = kQueries / kSplit;  // queries that a warp scores of a block
+  static_assert(kSplit == 1 || kOwn == kStep);
 
   // Shared memory: K and V, two stages of Q, dout and dS, one of P (split only), then per stage and
   // query lse, delta, and the keys it sees.
@@ -140,10 +141,10 @@ __device__ QueryBlock load_queries(const BackwardArguments& arguments, const Wor
   return block;
 }
 
-// Hides what a query does not see; scores are [keys][queries].
+// Empties what a query does not see; weights and their gradients are [keys][queries].
 template <typename C>
-__device__ void hide_unseen_keys(typename C::Scores& scores, const QueryRows<C::kQueries>& rows,
-                                 int query, int warp_key) {
+__device__ void clear_unseen_keys(typename C::Scores& weights, typename C::Scores& grads,
+                                  const QueryRows<C::kQueries>& rows, int query, int warp_key) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int n = 0; n < C::kStep / 8; ++n)
@@ -155,7 +156,7 @@ __device__ void hide_unseen_keys(typename C::Scores& scores, const QueryRows<C::
 #pragma unroll
         for (int half = 0; half < 2; ++half)
           if (unsigned(warp_key + 16 * m + 8 * half + lane / 4 - seen.x) >= unsigned(seen.y))
-            scores[m][n][2 * half + i] = -INFINITY;
+            weights[m][n][2 * half + i] = grads[m][n][2 * half + i] = 0;
     }
 }
 
@@ -167,9 +168,9 @@ __device__ void weigh(typename C::Scores& scores, const QueryRows<C::kQueries>& 
   for (int n = 0; n < C::kStep / 8; ++n)
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      // Not below: a query that saw nothing has lse -inf, and all its scores are -inf too.
+      // Not below: where lse is -inf, all scores are too, and weights 0.
       const float lse = rows.lse[query + 8 * n + threadIdx.x % 4 * 2 + i];
-      const float shift = fmaxf(lse * kLog2E, -1e30f);
+      const float shift = max_or_nan(lse * kLog2E, -1e30f);
 #pragma unroll
       for (int m = 0; m < C::kM; ++m)
 #pragma unroll
@@ -211,20 +212,38 @@ __device__ void store_scores(uint8_t* tile, const typename C::Weights& values, i
       }
 }
 
-// dq += scale dS^T K for one query block; or dq is that, where the item is the only one it meets.
-template <typename C, bool kAlone>
-__device__ void add_dq(const BackwardArguments& arguments, const QueryBlock& block,
-                       uint32_t ds_tile, uint32_t k_tile) {
+// Which pairs of a block are seen, of keys of a warp or of queries of a warp.
+template <typename C>
+struct SeenPairs {
+  const QueryRows<C::kQueries>& rows;
+
+  __device__ bool operator()(int key, int query) const {
+    const int2 seen = rows.seen[query];
+    return unsigned(key - seen.x) < unsigned(seen.y);
+  }
+};
+
+// dq += scale dS^T K for one query block, or dq is that; given the rows of a block of which some
+// pairs are hidden, for seen pairs only.
+template <typename C>
+__device__ __forceinline__ void add_dq(Put put, const BackwardArguments& arguments,
+                                       const QueryBlock& block, uint32_t ds_tile, uint32_t k_tile,
+                                       const QueryRows<C::kQueries>* hiding = nullptr) {
   const int warp = threadIdx.x / 32, first_row = warp / C::kDqWarps * 16 * C::kDqM;
   const int first_column = Dealt<C::kQk, C::kDqWarps>::first_column(warp % C::kDqWarps);
   Accumulator dq[C::kDqM][C::kQk / 8 / C::kDqWarps];
   clear(dq);
-  multiply_transposed<typename C::T, C::kKeys, C::kQueries, C::kQk, C::kDqWarps>(
-      dq, C::ScoreTile::lane_across(ds_tile, 0, first_row),
-      C::QkTile::lane_down(k_tile, 0, first_column));
+  const uint32_t ds_lane = C::ScoreTile::lane_across(ds_tile, 0, first_row);
+  if (hiding != nullptr)
+    multiply_seen_transposed<typename C::T, C::kKeys, C::kQueries, C::kQk, C::kDqWarps>(
+        dq, ds_lane, {k_tile, 0, first_column},
+        [&](int row, int key) { return SeenPairs<C>{*hiding}(key, first_row + row); });
+  else
+    multiply_transposed<typename C::T, C::kKeys, C::kQueries, C::kQk, C::kDqWarps>(
+        dq, ds_lane, C::QkTile::lane_down(k_tile, 0, first_column));
   put_rows<typename C::T, C::kQk, C::kDqWarps>(
-      kAlone ? Put::store_final : Put::add, arguments.dq, block.row, block.rows, block.head,
-      arguments.shape.head_dim_qk, first_row, first_column, arguments.shape.softmax_scale, dq);
+      put, arguments.dq, block.row, block.rows, block.head, arguments.shape.head_dim_qk, first_row,
+      first_column, arguments.shape.softmax_scale, dq);
 }
 
 // Scores of one warp, its keys against kStep queries: weights and d(scores) as left operands.
@@ -240,25 +259,53 @@ __device__ void score_step(typename C::Weights& p, typename C::Weights& ds, uint
   multiply_rows<T, C::kQk>(scores, C::QkTile::lane_down(shared_base, warp_key),
                            C::QkTile::lane_across(q_tile, query));
   apply_unfolded_scale(scores, shape);
-  if (!clear_block) hide_unseen_keys<C>(scores, rows, query, warp_key);
   weigh<C>(scores, rows, query, scale_log2);
   clear(grads);
   multiply_rows<T, C::kV>(grads, C::VTile::lane_down(shared_base + C::kAtV, warp_key),
                           C::VTile::lane_across(dout_tile, query));
   differentiate<C>(grads, scores, rows, query);
+  if (!clear_block) clear_unseen_keys<C>(scores, grads, rows, query, warp_key);
   as_left_operand<T>(p, scores);
   as_left_operand<T>(ds, grads);
 }
 
-template <typename C, bool kAlone>
-__device__ __forceinline__ void differentiate_keys(const BackwardArguments& arguments, int index) {
+// dv += P dout and dk += dS q of a warp, the pairs that are seen of its keys and of what one warp
+// has scored in a step.
+template <typename C>
+__device__ void add_seen_dv(typename C::Dv& dv, const uint8_t* p_tile, uint32_t dout_tile,
+                            const QueryRows<C::kQueries>& rows, int warp_key, int query, int part) {
+  multiply_seen_tiles<typename C::T, C::kQueries, C::kStep, C::kV, C::kSplit>(
+      dv, C::ScoreTile::lane_down(shared_address(p_tile), warp_key, query),
+      {dout_tile, query, Dealt<C::kV, C::kSplit>::first_column(part)},
+      [&](int key, int i) { return SeenPairs<C>{rows}(warp_key + key, query + i); });
+}
+
+template <typename C>
+__device__ void add_seen_dk(typename C::Dk& dk, const uint8_t* ds_tile, uint32_t q_tile,
+                            const QueryRows<C::kQueries>& rows, int warp_key, int query, int part) {
+  multiply_seen_tiles<typename C::T, C::kQueries, C::kStep, C::kQk, C::kSplit>(
+      dk, C::ScoreTile::lane_down(shared_address(ds_tile), warp_key, query),
+      {q_tile, query, Dealt<C::kQk, C::kSplit>::first_column(part)},
+      [&](int key, int i) { return SeenPairs<C>{rows}(warp_key + key, query + i); });
+}
+
+// What of an item is to be computed again, carefully.
+enum class Again { nothing, dk_and_dv, everything };
+
+// One item. Weights of 0 hide finite values only. Infinite or NaN keys would reach the dq of queries
+// that do not see them, which is added at once: such an item is `kCareful` from the start. Queries
+// and their dout would reach dk and dv, which are looked at before they are written: where one is
+// infinite or NaN, both are computed again.
+template <typename C, bool kAlone, bool kCareful>
+__device__ __forceinline__ Again differentiate_keys(const BackwardArguments& arguments, int index,
+                                                    bool adds_dq) {
   using T = typename C::T;
   using DkColumns = Dealt<C::kQk, C::kSplit>;
   using DvColumns = Dealt<C::kV, C::kSplit>;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.keys;
   const WorkItem& item = work.items[index];
-  if (!is_item(work, item, index)) return;
+  if (!is_item(work, item, index)) return Again::nothing;
   const AttentionShape& shape = arguments.shape;
   const int kv_head = blockIdx.y;
   const uint32_t base = shared_address(shared);
@@ -270,7 +317,7 @@ __device__ __forceinline__ void differentiate_keys(const BackwardArguments& argu
                                           arguments.v.row_stride, item.end - item.begin,
                                           shape.head_dim_v);
   QueryBlocks<C::kQueries> next(work, item, query_heads_of(shape, kv_head));
-  if (!next.valid()) return;
+  if (!next.valid()) return Again::nothing;
   QueryBlock coming = load_queries<C>(arguments, item, next, shared, 0), previous;
 
   const int warp = threadIdx.x / 32, part = warp % C::kSplit;
@@ -279,48 +326,82 @@ __device__ __forceinline__ void differentiate_keys(const BackwardArguments& argu
   typename C::Dk dk;
   typename C::Dv dv;
   clear(dk), clear(dv);
+  const bool is_alone = kCareful ? arguments.is_alone : kAlone;
+  const Put put_of_dq = is_alone ? Put::store_final : Put::add;
+  if (!kCareful && adds_dq) {
+    wait_for_copies();
+    if (__syncthreads_or(copied_wild<T, C::kQk, C::kKeys, C::kThreads>(base)))
+      return Again::everything;
+  }
   for (int stage = 0; next.valid(); stage ^= 1) {
     const QueryBlock block = coming;
     next.advance(work, item);
     wait_for_copies();
     __syncthreads();  // this query block is there; the one before is used up and its dS complete
     if (next.valid()) coming = load_queries<C>(arguments, item, next, shared, stage ^ 1);
-    if (!arguments.deterministic && previous.rows > 0)
-      add_dq<C, kAlone>(arguments, previous, base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base);
+    if (adds_dq && previous.rows > 0)
+      add_dq<C>(put_of_dq, arguments, previous, base + C::kAtDs + (stage ^ 1) * C::kScoreBytes,
+                base);
     previous = block;
 
     const auto& rows = reinterpret_cast<QueryRows<C::kQueries>*>(shared + C::kAtRows)[stage];
     const uint32_t q_tile = base + C::kAtQ + stage * C::kQBytes;
     const uint32_t dout_tile = base + C::kAtDout + stage * C::kDoutBytes;
     uint8_t *ds_tile = shared + C::kAtDs + stage * C::kScoreBytes, *p_tile = shared + C::kAtP;
+    const bool is_careful = kCareful && !block.clear;
 #pragma unroll
     for (int step = 0; step < C::kOwn; step += C::kStep) {
       const int query = part * C::kOwn + step;
       typename C::Weights p, ds;
       score_step<C>(p, ds, base, rows, stage, warp_key, query, block.clear, shape, scale_log2);
+      if (C::kSplit == 1 && is_careful) {  // p lies in the place of ds for a while
+        store_scores<C>(ds_tile, p, warp_key, query);
+        __syncwarp();
+        add_seen_dv<C>(dv, ds_tile, dout_tile, rows, warp_key, query, part);
+        __syncwarp();
+        store_scores<C>(ds_tile, ds, warp_key, query);
+        __syncwarp();
+        add_seen_dk<C>(dk, ds_tile, q_tile, rows, warp_key, query, part);
+        continue;
+      }
       store_scores<C>(ds_tile, ds, warp_key, query);
       if (C::kSplit > 1) store_scores<C>(p_tile, p, warp_key, query);
+      if (is_careful) continue;
       multiply_columns<T, C::kV, C::kSplit>(
           dv, p, C::VTile::lane_down(dout_tile, query, DvColumns::first_column(part)));
       multiply_columns<T, C::kQk, C::kSplit>(
           dk, ds, C::QkTile::lane_down(q_tile, query, DkColumns::first_column(part)));
     }
     if (C::kSplit > 1) synchronize(1 + warp / C::kSplit, 32 * C::kSplit);
+    if (C::kSplit > 1 && is_careful) {
+#pragma unroll 1
+      for (int other = 0; other < C::kSplit; ++other) {
+        const int query = (part + other) % C::kSplit * C::kOwn;
+        add_seen_dv<C>(dv, p_tile, dout_tile, rows, warp_key, query, part);
+        add_seen_dk<C>(dk, ds_tile, q_tile, rows, warp_key, query, part);
+      }
+    } else {
 #pragma unroll
-    for (int other = 1; other < C::kSplit; ++other) {  // what the warps of the same keys scored
-      const int query = (part + other) % C::kSplit * C::kOwn;
-      multiply_tiles<T, C::kQueries, C::kOwn, C::kV, C::kSplit>(
-          dv, C::ScoreTile::lane_down(shared_address(p_tile), warp_key, query),
-          C::VTile::lane_down(dout_tile, query, DvColumns::first_column(part)));
-      multiply_tiles<T, C::kQueries, C::kOwn, C::kQk, C::kSplit>(
-          dk, C::ScoreTile::lane_down(shared_address(ds_tile), warp_key, query),
-          C::QkTile::lane_down(q_tile, query, DkColumns::first_column(part)));
+      for (int other = 1; other < C::kSplit; ++other) {  // what the warps of the same keys scored
+        const int query = (part + other) % C::kSplit * C::kOwn;
+        multiply_tiles<T, C::kQueries, C::kOwn, C::kV, C::kSplit>(
+            dv, C::ScoreTile::lane_down(shared_address(p_tile), warp_key, query),
+            C::VTile::lane_down(dout_tile, query, DvColumns::first_column(part)));
+        multiply_tiles<T, C::kQueries, C::kOwn, C::kQk, C::kSplit>(
+            dk, C::ScoreTile::lane_down(shared_address(ds_tile), warp_key, query),
+            C::QkTile::lane_down(q_tile, query, DkColumns::first_column(part)));
+      }
     }
-    if (!next.valid() && !arguments.deterministic) {  // nobody comes after
+    if (is_careful) {
       __syncthreads();
-      add_dq<C, kAlone>(arguments, block, shared_address(ds_tile), base);
+      if (adds_dq) add_dq<C>(put_of_dq, arguments, block, shared_address(ds_tile), base, &rows);
+      previous.rows = 0;
+    } else if (!next.valid() && adds_dq) {  // nobody comes after
+      __syncthreads();
+      add_dq<C>(put_of_dq, arguments, block, shared_address(ds_tile), base);
     }
   }
+  if (!kCareful && __syncthreads_or(is_wild(dk) | is_wild(dv))) return Again::dk_and_dv;
   const int keys = item.end - item.begin;
   const Put put = arguments.is_final   ? Put::store_final
                   : arguments.is_first ? Put::store
@@ -329,13 +410,26 @@ __device__ __forceinline__ void differentiate_keys(const BackwardArguments& argu
                                  warp_key, DkColumns::first_column(part), shape.softmax_scale, dk);
   put_rows<T, C::kV, C::kSplit>(put, arguments.dv, key_row, keys, kv_head, shape.head_dim_v,
                                 warp_key, DvColumns::first_column(part), 1, dv);
+  return Again::nothing;
+}
+
+// Apart, with registers of its own: what it needs must cost the other nothing.
+template <typename C>
+__device__ __noinline__ void differentiate_carefully(const BackwardArguments& arguments, int index,
+                                                     bool adds_dq) {
+  __syncthreads();  // all that the other way has loaded is used up
+  differentiate_keys<C, false, true>(arguments, index, adds_dq);
 }
 
 template <typename C, Turns turns, bool kAlone>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     attention_backward_keys(const __grid_constant__ BackwardArguments arguments) {
-  for_each_item<turns>(arguments.keys,
-                       [&](int index) { differentiate_keys<C, kAlone>(arguments, index); });
+  for_each_item<turns>(arguments.keys, [&](int index) {
+    const bool adds_dq = !arguments.deterministic;
+    const Again again = differentiate_keys<C, kAlone, false>(arguments, index, adds_dq);
+    if (again != Again::nothing)
+      differentiate_carefully<C>(arguments, index, adds_dq && again == Again::everything);
+  });
 }
 
 template <typename C>

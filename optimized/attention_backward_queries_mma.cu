@@ -35,8 +35,11 @@ __device__ void load_keys(const BackwardArguments& arguments, const KeyBlocks<C:
       arguments.v.row_stride, at.end - at.begin, arguments.shape.head_dim_v);
 }
 
-template <typename C>
-__device__ __forceinline__ void differentiate_queries(const BackwardArguments& arguments,
+// One item and head. Gradients of scores that are 0 hide finite keys only. True: a sum is infinite
+// or NaN, perhaps because of keys that are not seen; nothing is written then, and the item begins
+// again, `kCareful`.
+template <typename C, bool kCareful>
+__device__ __forceinline__ bool differentiate_queries(const BackwardArguments& arguments,
                                                       int index) {
   using T = typename C::T;
   using QkTile = Tile<C::kQk>;
@@ -44,11 +47,11 @@ __device__ __forceinline__ void differentiate_queries(const BackwardArguments& a
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.queries;
   const WorkItem& item = work.items[index];
-  if (!is_item(work, item, index)) return;
+  if (!is_item(work, item, index)) return false;
   const AttentionShape& shape = arguments.shape;
   const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
   KeyBlocks<C::kKeys> next(work, item);
-  if (!next.valid()) return;
+  if (!next.valid()) return false;
 
   const uint32_t base = shared_address(shared);
   const int64_t first_row = int64_t{item.own.row} + item.begin;
@@ -69,7 +72,7 @@ __device__ __forceinline__ void differentiate_queries(const BackwardArguments& a
     if (row >= item.end) continue;
     const int64_t entry = (int64_t{item.own.row} + row) * shape.num_heads + head;
     const float lse = arguments.lse[entry];
-    shift[half] = lse == -INFINITY ? 0 : lse * kLog2E;  // a row that saw nothing: all is hidden
+    shift[half] = max_or_nan(lse * kLog2E, -1e30f);  // -inf - -inf would be NaN
     delta[half] = arguments.delta[entry];
   }
 
@@ -92,27 +95,43 @@ __device__ __forceinline__ void differentiate_queries(const BackwardArguments& a
     multiply_rows<T, C::kV>(grads, VTile::lane_down(base + C::kDoutAt, warp_row),
                             VTile::lane_across(v_tile));
     apply_unfolded_scale(scores, shape);
-    if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
 #pragma unroll
     for (int n = 0; n < C::kKeys / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         grads[0][n][i] = exp2_fast(fmaf(scores[0][n][i], scale_log2, -shift[i / 2])) *
                          (grads[0][n][i] - delta[i / 2]);
+    if (!all_seen) assign_unseen(grads, 0, work, item, partner, begin, warp_row);
     FragmentA ds[C::kKeys / 16][1];
     as_left_operand<T>(ds, grads);
-    multiply_columns<T, C::kQk, 1>(dq, ds, QkTile::lane_down(k_tile));
+    if (kCareful && !all_seen)
+      multiply_seen_columns<T, C::kQk, 1>(dq, ds, {k_tile, 0, 0},
+                                          SeenKeysOfLane<1>(work, item, partner, begin, warp_row));
+    else
+      multiply_columns<T, C::kQk, 1>(dq, ds, QkTile::lane_down(k_tile));
   }
+  if (!kCareful && __syncthreads_or(is_wild(dq))) return true;
   put_rows<T, C::kQk, 1>(arguments.is_final ? Put::store_final : Put::add, arguments.dq, first_row,
                          item.end - item.begin, head, shape.head_dim_qk, warp_row, 0,
                          shape.softmax_scale, dq);
+  return false;
+}
+
+// Apart, with registers of its own: what it needs must cost the other nothing.
+template <typename C>
+__device__ __noinline__ void differentiate_carefully(const BackwardArguments& arguments,
+                                                     int index) {
+  __syncthreads();  // all that the other way has loaded is used up
+  differentiate_queries<C, true>(arguments, index);
 }
 
 template <typename C, Turns turns>
 __global__ void __launch_bounds__(C::kThreads)
     attention_backward_queries(const __grid_constant__ BackwardArguments arguments) {
-  for_each_item<turns>(arguments.queries,
-                       [&](int index) { differentiate_queries<C>(arguments, index); });
+  for_each_item<turns>(arguments.queries, [&](int index) {
+    if (differentiate_queries<C, false>(arguments, index))
+      differentiate_carefully<C>(arguments, index);
+  });
 }
 
 }  // namespace

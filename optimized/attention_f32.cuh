@@ -7,6 +7,7 @@
 #pragma once
 
 #include "optimized/attention_kernel.h"
+#include "optimized/max_or_nan.cuh"
 #include "optimized/ordered_float.h"
 
 namespace ringside::f32 {
@@ -49,16 +50,21 @@ __device__ inline int64_t offset_of(const DeviceMatrix& x, int64_t row, int head
   return row * x.row_stride + head * x.head_stride;
 }
 
-// Rows [row, row+count) of one head; everything else of the tile is 0.
+// Rows [row, row+count) of one head; everything else of the tile is 0. Says whether one of the
+// thread's numbers is infinite or NaN.
 template <int D>
-__device__ void load_tile(float* tile, const DeviceMatrix& x, int head, int row, int count,
+__device__ bool load_tile(float* tile, const DeviceMatrix& x, int head, int row, int count,
                           int dim) {
   const float* from = static_cast<const float*>(x.data);
+  bool wild = false;
   for (int e = threadIdx.x; e < Sizes<D>::rows * D; e += kThreads) {
     const int i = e / D, d = e % D;
-    tile[i * Sizes<D>::pitch + d] =
+    const float value =
         i < count && d < dim ? from[offset_of(x, int64_t{row} + i, head) + d] : 0.0f;
+    tile[i * Sizes<D>::pitch + d] = value;
+    wild |= !isfinite(value);
   }
+  return wild;
 }
 
 // products[i][j] = a_i . b_j over the padded head dimension.
@@ -101,17 +107,24 @@ __device__ void store_scores(const Scores<D>& scores, float* tile) {
 
 enum class Read { straight, transposed };
 
+struct AnyPair {
+  __device__ bool operator()(int, int) const { return true; }
+};
+
 // sum[i] += sum over j of weight(i, j) * row j of `values`; weight(i, j) = weights[i][j], or
-// [j][i].
-template <int D, Read read>
-__device__ void add_weighted_rows(const float* weights, const float* values, Columns<D>& sum) {
+// [j][i]. Pairs (i, j) that are not seen take no part.
+template <int D, Read read, typename Seen>
+__device__ void add_weighted_rows(const float* weights, const float* values, Columns<D>& sum,
+                                  Seen is_seen) {
   constexpr int R = Sizes<D>::R, C = Sizes<D>::C;
 #pragma unroll 4
   for (int j = 0; j < Sizes<D>::rows; ++j) {
     float w[R];
+    bool seen[R];
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       const int own = tile_y() + kSide * i;
+      seen[i] = is_seen(own, j);
       w[i] = read == Read::straight ? weights[own * Sizes<D>::score_pitch + j]
                                     : weights[j * Sizes<D>::score_pitch + own];
     }
@@ -121,6 +134,7 @@ __device__ void add_weighted_rows(const float* weights, const float* values, Col
           *reinterpret_cast<const float4*>(values + j * Sizes<D>::pitch + 64 * c + 4 * tile_x());
 #pragma unroll
       for (int i = 0; i < R; ++i) {
+        if (!seen[i]) continue;
         sum[i][c][0] = fmaf(w[i], v.x, sum[i][c][0]);
         sum[i][c][1] = fmaf(w[i], v.y, sum[i][c][1]);
         sum[i][c][2] = fmaf(w[i], v.z, sum[i][c][2]);
@@ -128,6 +142,30 @@ __device__ void add_weighted_rows(const float* weights, const float* values, Col
       }
     }
   }
+}
+
+// The same, where weights of pairs that are not seen are 0. That hides finite values; 0 times an
+// infinity or NaN is NaN, and a kernel that has met one begins its item again, `kCareful`.
+template <bool kCareful, int D, Read read, typename Seen>
+__device__ void add_seen_rows(const float* weights, const float* values, Columns<D>& sum,
+                              Seen is_seen) {
+  if constexpr (kCareful)
+    add_weighted_rows<D, read>(weights, values, sum, is_seen);
+  else
+    add_weighted_rows<D, read>(weights, values, sum, AnyPair());
+}
+
+// Whether a sum of the thread is infinite or NaN, as a value that a weight of 0 has met leaves it.
+template <int D>
+__device__ bool is_wild(const Columns<D>& sum) {
+  bool wild = false;
+#pragma unroll
+  for (int i = 0; i < Sizes<D>::R; ++i)
+#pragma unroll
+    for (int c = 0; c < Sizes<D>::C; ++c)
+#pragma unroll
+      for (int x = 0; x < 4; ++x) wild |= !isfinite(sum[i][c][x]);
+  return wild;
 }
 
 // visit(i, d, &value) for the elements of `sum` that exist: row i of the item, dimension d.
@@ -188,12 +226,12 @@ struct ScoreModel {
     return x;
   }
 
-  // What dropout leaves of a weight.
+  // What dropout leaves of a weight: a dropped one is multiplied by 0, which leaves NaN of NaN.
   __device__ float kept(float weight, int q, int k) const {
     if (options.dropout.p == 0) return weight;
     return options.dropout.keeps(seq, head, q, k)
                ? weight / static_cast<float>(1 - options.dropout.p)
-               : 0.0f;
+               : weight * 0.0f;
   }
 };
 

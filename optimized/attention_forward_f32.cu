@@ -27,9 +27,9 @@ struct RunningSoftmax {  // of a thread's rows; out and sum are relative to exp(
     for (int i = 0; i < R; ++i) {
       float new_top = top[i];
 #pragma unroll
-      for (int j = 0; j < R; ++j) new_top = fmaxf(new_top, scores[i][j]);
+      for (int j = 0; j < R; ++j) new_top = max_or_nan(new_top, scores[i][j]);
       for (int lanes = kSide / 2; lanes > 0; lanes /= 2)
-        new_top = fmaxf(new_top, __shfl_xor_sync(0xffffffff, new_top, lanes));
+        new_top = max_or_nan(new_top, __shfl_xor_sync(0xffffffff, new_top, lanes));
       const float rescale = new_top == -INFINITY ? 1.0f : expf(top[i] - new_top);
       float row_sum = 0;
 #pragma unroll
@@ -54,20 +54,20 @@ template <int D>
 __device__ void raise_max_logit(int32_t* of_head, const RunningSoftmax<D>& softmax) {
   float highest = -INFINITY;
 #pragma unroll
-  for (int i = 0; i < Sizes<D>::R; ++i) highest = fmaxf(highest, softmax.top[i]);
+  for (int i = 0; i < Sizes<D>::R; ++i) highest = max_or_nan(highest, softmax.top[i]);
   for (int lanes = 16; lanes > 0; lanes /= 2)
-    highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, lanes));
+    highest = max_or_nan(highest, __shfl_xor_sync(0xffffffff, highest, lanes));
   if (threadIdx.x % 32 == 0 && highest != -INFINITY) atomicMax(of_head, ordered_key(highest));
 }
 
-template <int D>
-__device__ __forceinline__ void attend(const ForwardArguments& a, int index, int head) {
+// One item and head. True: it has met a value that weights of 0 do not hide, and written nothing.
+template <int D, bool kCareful>
+__device__ __forceinline__ bool attend(const ForwardArguments& a, float4* shared,
+                                       SharedRows<D>& rows, int index, int head) {
   using S = Sizes<D>;
-  extern __shared__ float4 shared[];
   float* q_tile = reinterpret_cast<float*>(shared);
   float *k_tile = q_tile + S::tile_floats, *v_tile = k_tile + S::tile_floats;
   float* weights = v_tile + S::tile_floats;
-  __shared__ SharedRows<D> rows;
 
   const WorkItem item = a.work.items[index];
   const int kv_head = kv_head_of(a.shape, head), num_rows = item.end - item.begin;
@@ -90,8 +90,9 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
       const int count = min(S::rows, keys.end - begin);
       __syncthreads();
       load_tile<D>(k_tile, a.k, kv_head, k.row + begin, count, a.shape.head_dim_qk);
-      load_tile<D>(v_tile, a.v, kv_head, k.row + begin, count, a.shape.head_dim_v);
-      __syncthreads();
+      const bool wild = __syncthreads_or(
+          load_tile<D>(v_tile, a.v, kv_head, k.row + begin, count, a.shape.head_dim_v));
+      if (!kCareful && wild) return true;
       Scores<D> scores;
       multiply_rows<D>(q_tile, k_tile, scores);
 #pragma unroll
@@ -118,7 +119,8 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
       }
       store_scores<D>(scores, weights);
       __syncthreads();
-      add_weighted_rows<D, Read::straight>(weights, v_tile, softmax.out);
+      add_seen_rows<kCareful, D, Read::straight>(
+          weights, v_tile, softmax.out, [&](int i, int j) { return rows.row[i].sees(begin + j); });
     }
   }
 
@@ -127,9 +129,12 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
 #pragma unroll
   for (int i = 0; i < S::R; ++i) {
     const int row = tile_y() + kSide * i;
+    old_weight[i] = weight[i] = 1;
     if (row >= num_rows || softmax.sum[i] == 0) continue;
     const int64_t at = (int64_t{first_row} + row) * a.shape.num_heads + head;
-    const auto w = merge_weights(a.lse[at], softmax.top[i] + logf(softmax.sum[i]));
+    // A sum is NaN where a score was NaN or +inf, and so is `top`.
+    const float log_sum = isnan(softmax.sum[i]) ? 0 : logf(softmax.sum[i]);
+    const auto w = merge_weights(a.lse[at], softmax.top[i] + log_sum);
     old_weight[i] = w.a;
     weight[i] = w.b / softmax.sum[i];
     lse[i] = w.lse;
@@ -137,7 +142,9 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
   float* out = static_cast<float*>(a.out.data);
   for_each_element<D>(softmax.out, num_rows, a.shape.head_dim_v,
                       [&](int i, int row, int d, float value) {
-                        if (softmax.sum[i] == 0) return;  // saw nothing
+                        // Saw nothing; or scores of -inf, whose weight of 0 makes NaN of wild
+                        // values.
+                        if (softmax.sum[i] == 0 && value == 0) return;
                         float& merged = out[offset_of(a.out, int64_t{first_row} + row, head) + d];
                         merged = old_weight[i] * merged + weight[i] * value;
                       });
@@ -148,12 +155,25 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
     if (tile_x() == 0 && row < num_rows && softmax.sum[i] != 0)
       a.lse[(int64_t{first_row} + row) * a.shape.num_heads + head] = lse[i];
   }
+  return false;
+}
+
+template <int D>
+__device__ __noinline__ void attend_carefully(const ForwardArguments& a, float4* shared,
+                                              SharedRows<D>& rows, int index, int head) {
+  __syncthreads();
+  attend<D, true>(a, shared, rows, index, head);
 }
 
 template <int D>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const __grid_constant__ ForwardArguments a) {
-  for_each_item(a.work, a.shape.num_heads, [&](int index, int head) { attend<D>(a, index, head); });
+  extern __shared__ float4 shared[];
+  __shared__ SharedRows<D> rows;
+  for_each_item(a.work, a.shape.num_heads, [&](int index, int head) {
+    if (attend<D, false>(a, shared, rows, index, head))
+      attend_carefully<D>(a, shared, rows, index, head);
+  });
 }
 
 template <int D>

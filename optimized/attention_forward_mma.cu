@@ -86,19 +86,22 @@ struct Config {
 // With the largest score of a warp's rows.
 __device__ void raise_max_logit(const ForwardArguments& arguments, int head, float highest) {
   for (int lanes = 16; lanes > 0; lanes /= 2)
-    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, lanes));
+    highest = max_or_nan(highest, __shfl_xor_sync(~0u, highest, lanes));
   if (threadIdx.x % 32 == 0 && highest != -INFINITY)
     atomicMax(arguments.max_logit + arguments.shape.first_head + head,
               ordered_key(highest * folded_scale(arguments.shape)));
 }
 
-template <typename C, bool kResumes>
-__device__ __forceinline__ void attend(const ForwardArguments& arguments, int index) {
+// One item and head. Weights of 0 hide values that are not seen; where some of them are infinite or
+// NaN, that is not enough: true says so, and nothing has been written. The item begins again then,
+// in a `kCareful` way.
+template <typename C, bool kResumes, bool kCareful>
+__device__ __forceinline__ bool attend(const ForwardArguments& arguments, uint8_t* shared,
+                                       int index) {
   using T = typename C::T;
-  extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.work;
   const WorkItem& item = work.items[index];
-  if (!(is_item(work, item, index) & is_sound(item))) return;
+  if (!(is_item(work, item, index) & is_sound(item))) return false;
   const AttentionShape& shape = arguments.shape;
   const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
   const int warp_row = threadIdx.x / 32 * 16 * C::kM;
@@ -116,7 +119,7 @@ __device__ __forceinline__ void attend(const ForwardArguments& arguments, int in
   if (next.valid()) load_k();
 
   const float scale_log2 = folded_scale(shape) * kLog2E;
-  OnlineSoftmax<C> softmax(arguments.max_logit != nullptr);
+  OnlineSoftmax<C> softmax(arguments.max_logit != nullptr, scale_log2);
   typename C::Output output;
   if (kResumes) {
     resume<C>(arguments, LaneRows<C>(item), head, softmax, output);
@@ -138,24 +141,45 @@ __device__ __forceinline__ void attend(const ForwardArguments& arguments, int in
     const bool all_seen = next.is_clear();
     next.advance(work, item);
     wait_for_copies();
-    __syncthreads();  // V is there, K is used up
+    if (kCareful || all_seen)
+      __syncthreads();  // V is there, K is used up
+    else if (__syncthreads_or(copied_wild<T, C::kV, C::kKeys, C::kThreads>(v_tile)))
+      return true;
     if (next.valid()) load_k();
     apply_unfolded_scale(scores, shape);
-    if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
+    if (!all_seen) assign_unseen(scores, -INFINITY, work, item, partner, begin, warp_row);
     softmax.update(scores, output, scale_log2, item, warp_row);
     typename C::Weights weights;
     as_left_operand<T>(weights, scores);
-    multiply_columns<T, C::kV, 1>(output, weights, Tile<C::kV>::lane_down(v_tile));
+    if (kCareful && !all_seen)
+      multiply_seen_columns<T, C::kV, 1>(
+          output, weights, {v_tile, 0, 0},
+          SeenKeysOfLane<C::kM>(work, item, partner, begin, warp_row));
+    else
+      multiply_columns<T, C::kV, 1>(output, weights, Tile<C::kV>::lane_down(v_tile));
   }
   wait_for_copies();  // of an item that meets nothing
   finish<C>(arguments, LaneRows<C>(item), head, softmax, output);
   if (arguments.max_logit != nullptr) raise_max_logit(arguments, head, softmax.highest);
+  return false;
+}
+
+// Apart, with registers of its own: what it needs must cost the other nothing.
+template <typename C, bool kResumes>
+__device__ __noinline__ void attend_carefully(const ForwardArguments& arguments, uint8_t* shared,
+                                              int index) {
+  __syncthreads();  // all that the other way has loaded is used up
+  attend<C, kResumes, true>(arguments, shared, index);
 }
 
 template <typename C, bool kResumes, Turns turns>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
     attention_forward(const __grid_constant__ ForwardArguments arguments) {
-  for_each_item<turns>(arguments.work, [&](int index) { attend<C, kResumes>(arguments, index); });
+  extern __shared__ __align__(128) uint8_t shared[];
+  for_each_item<turns>(arguments.work, [&](int index) {
+    if (attend<C, kResumes, false>(arguments, shared, index))
+      attend_carefully<C, kResumes>(arguments, shared, index);
+  });
 }
 
 }  // namespace

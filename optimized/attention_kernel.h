@@ -9,6 +9,11 @@
 //              the rounding of lse
 //   dq, dk, dv added to
 //
+// A pair that the mask hides is not computed, whatever its operands hold; a pair that is seen is
+// IEEE arithmetic, with weights of exactly 0 for scores of -inf, and NaN in lse and out where a
+// score is NaN. lse is +inf where a score is. A weight so small that it is rounded to 0 makes NaN
+// of infinity.
+//
 // Where one launch is all there is, a family may write final results in the operands' type instead,
 // rows of its items only: see `is_final`.
 #pragma once

@@ -6,8 +6,9 @@
 
 #include "optimized/attention_mma.h"
 #include "optimized/block_walk.h"
+#include "optimized/max_or_nan.cuh"
 #include "optimized/ordered_float.h"
-#include "optimized/shared_tile.h"
+#include "optimized/seen_products_mma.cuh"
 
 namespace ringside::mma {
 
@@ -150,12 +151,12 @@ __device__ inline void put_rows(Put put, const DeviceMatrix& to, int64_t first_r
                             });
 }
 
-// Hides the keys of a block that a query row does not see. scores are [query rows][keys]; each lane
-// of a quad asks the mask for one of their rows.
+// What becomes of the numbers of keys of a block that a query row does not see. They are [query
+// rows][keys]; each lane of a quad asks the mask for one of their rows.
 template <int M, int N>
-__device__ inline void hide_unseen(Accumulator (&scores)[M][N], const WorkList& work,
-                                   const WorkItem& item, int partner, int block_begin,
-                                   int warp_row) {
+__device__ inline void assign_unseen(Accumulator (&scores)[M][N], float value, const WorkList& work,
+                                     const WorkItem& item, int partner, int block_begin,
+                                     int warp_row) {
   static_assert(M <= 2, "four lanes ask for at most four rows");
   const Segment k = work.partners[partner];
   const int lane = threadIdx.x % 32, mine = lane % (2 * M);
@@ -172,9 +173,32 @@ __device__ inline void hide_unseen(Accumulator (&scores)[M][N], const WorkList& 
       for (int n = 0; n < N; ++n)
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-          if (unsigned(8 * n + i - begin) >= size) scores[m][n][2 * half + i] = -INFINITY;
+          if (unsigned(8 * n + i - begin) >= size) scores[m][n][2 * half + i] = value;
     }
 }
+
+// Whether a row of a warp (of 16 M) sees a key of a block, counted from the block's first. Each
+// lane asks the mask for its own rows.
+template <int M>
+struct SeenKeysOfLane {
+  Interval seen[2 * M];
+  int block_begin;
+
+  __device__ SeenKeysOfLane(const WorkList& work, const WorkItem& item, int partner, int begin,
+                            int warp_row)
+      : block_begin(begin) {
+    const Segment k = work.partners[partner];
+    const SequenceMask mask = sequence_mask(work, item);
+#pragma unroll
+    for (int i = 0; i < 2 * M; ++i) {
+      const int row = item.begin + warp_row + 8 * i + static_cast<int>(threadIdx.x) % 32 / 4;
+      seen[i] = mask.visible_rows(k, item.own.position(row));
+    }
+  }
+  __device__ bool operator()(int row, int key) const {
+    return seen[row / 8].contains(block_begin + key);
+  }
+};
 
 // Whether there is such an item: a launch may have a block for each that a list has room for. Both
 // are loaded before either is looked at.

@@ -24,8 +24,8 @@ class Backward {
     move::shard(kv_rows_, call_.k, run_.at(p.k[0]), c.shape.type, stream_);
     move::shard(kv_rows_, call_.v, run_.at(p.v[0]), c.shape.type, stream_);
     if (call_.sinks != nullptr)
-      move::sink_gradients(q_rows_, {call_.sinks, t.problem.num_heads}, run_.floats(p.lse[0]),
-                           run_.floats(p.delta[0]), call_.dsink, stream_);
+      move::sink_gradients(q_rows_, t.unseen_rows(), {call_.sinks, t.problem.num_heads},
+                           run_.floats(p.lse[0]), run_.floats(p.delta[0]), call_.dsink, stream_);
   }
 
   // Once more through the exchanges, keeping what was resident in each step.

@@ -21,12 +21,12 @@ __device__ void for_each_group(int dim, Visit visit) {
   }
 }
 
-// visit(two accumulators, index of a lane's row, n) for the rows that are wanted: where `out` has a
+// visit(two accumulators, index of a lane's row, n) for the rows that are there: where `out` has a
 // head's. Row after row, as each has one address, in tiles as in plain rows: addresses by turns
 // share registers, and stores wait for each other.
 template <typename C, typename Visit>
 __device__ void for_each_accumulator(const ForwardArguments& arguments, const LaneRows<C>& rows,
-                                     const bool (&wanted)[2 * C::kM], int head, Visit visit) {
+                                     const bool (&there)[2 * C::kM], int head, Visit visit) {
   const int heads = arguments.shape.num_heads, dim = arguments.shape.head_dim_v;
   const int column = fresh_thread() % 4 * 2;
   const auto visit_rows = [&](float* begin, auto of_group) {
@@ -34,7 +34,7 @@ __device__ void for_each_accumulator(const ForwardArguments& arguments, const La
 #pragma unroll
     for (int i = 0; i < rows.kRows; ++i) {
       float* row = begin + 8 * i * arguments.out.row_stride;
-      if (wanted[i])
+      if (there[i])
         for_each_group<C>(dim,
                           [&](int n) { visit(reinterpret_cast<float2&>(row[n * kStep]), i, n); });
     }
@@ -86,8 +86,9 @@ __device__ void resume(const ForwardArguments& arguments, const LaneRows<C>& row
       for (int i = 0; i < 4; ++i) output[m][n][i] *= kWeight;
 }
 
-// Writes a warp's rows: final ones in T, with zeros where nothing was seen; others where something
-// was seen.
+// Writes a warp's rows, final ones in T, with zeros where nothing was seen. Where all scores are
+// -inf, weights are 0, and 0 times an infinity or NaN has made NaN. A sum is NaN where a score was
+// NaN or +inf, and so is `top`.
 template <typename C>
 __device__ void finish(const ForwardArguments& arguments, const LaneRows<C>& rows, int head,
                        const OnlineSoftmax<C>& softmax, const typename C::Output& output) {
@@ -95,15 +96,17 @@ __device__ void finish(const ForwardArguments& arguments, const LaneRows<C>& row
   const AttentionShape& shape = arguments.shape;
   float* lse_of_first = arguments.lse + rows.first * shape.num_heads + head;
   float factor[rows.kRows];
-  bool writes[rows.kRows];
+  bool there[rows.kRows];
 #pragma unroll
   for (int i = 0; i < rows.kRows; ++i) {
     const float sum = quad_sum(softmax.sum[i / 2][i % 2]);
-    const float lse = softmax.top[i / 2][i % 2] * folded_scale(shape) + logf(sum);
+    const float lse =
+        softmax.top[i / 2][i % 2] * folded_scale(shape) + (isnan(sum) ? 0 : logf(sum));
     const bool saw = rows.has(i) && sum != 0;
     factor[i] = saw ? __fdividef(1, sum) : 0;
-    writes[i] = arguments.is_final ? rows.has(i) : saw;
-    if (writes[i] && threadIdx.x % 4 == 0) lse_of_first[8 * i * shape.num_heads] = lse;
+    there[i] = rows.has(i);
+    const bool writes = arguments.is_final ? there[i] : saw;
+    if (writes && threadIdx.x % 4 == 0) lse_of_first[8 * i * shape.num_heads] = lse;
   }
   const auto result = [&](int i, int n) -> float2 {
     const float* two = output[i / 2][n] + i % 2 * 2;
@@ -114,14 +117,14 @@ __device__ void finish(const ForwardArguments& arguments, const LaneRows<C>& row
 #pragma unroll
     for (int i = 0; i < rows.kRows; ++i) {
       T* row = begin + 8 * i * arguments.out.row_stride;
-      if (writes[i])
+      if (there[i])
         for_each_group<C>(shape.head_dim_v, [&](int n) {
           const float2 two = result(i, n);
           reinterpret_cast<uint32_t&>(row[8 * n]) = pack<T>(two.x, two.y);
         });
     }
   } else {
-    for_each_accumulator<C>(arguments, rows, writes, head,
+    for_each_accumulator<C>(arguments, rows, there, head,
                             [&](float2& to, int i, int n) { __stcg(&to, result(i, n)); });
   }
 }

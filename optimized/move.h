@@ -89,8 +89,8 @@ struct Sinks {
 void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim, bool in_tiles,
                  cudaStream_t stream);
 
-// dsink[h] = -sum over rows of exp(sink[h] - lse) * delta, in one order.
-void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,
-                    float* dsink, cudaStream_t stream);
+// dsink[h] = -sum over rows that see something of exp(sink[h] - lse) * delta, in one order.
+void sink_gradients(const RowMap& map, const UnseenRows& unseen, const Sinks& sinks,
+                    const float* lse, const float* delta, float* dsink, cudaStream_t stream);
 
 }  // namespace ringside::move

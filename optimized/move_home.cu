@@ -75,15 +75,20 @@ __global__ void merge_sinks_kernel(RowMap map, Sinks sinks, Results home, int di
 }
 
 // One block a head; a thread's rows and the tree over threads are fixed, hence the order is.
-__global__ void sink_gradients_kernel(RowMap map, Sinks sinks, const float* lse, const float* delta,
-                                      float* dsink) {
+// Rows that see nothing have 0 in out, and whatever is in their dout; lse is their sink.
+__global__ void sink_gradients_kernel(RowMap map, UnseenRows unseen, Sinks sinks, const float* lse,
+                                      const float* delta, float* dsink) {
   __shared__ double sums[kThreads];
   const int head = blockIdx.x;
   double sum = 0;
   for (int row = threadIdx.x; row < map.global_of_home.size; row += kThreads) {
-    if (map.global_of_home.rows[row] < 0) continue;
+    const int global = map.global_of_home.rows[row];
+    if (global < 0) continue;
     const int64_t cell = int64_t{row} * sinks.heads + head;
-    sum -= static_cast<double>(expf(sinks.logits[head] - lse[cell])) * delta[cell];
+    const double term = static_cast<double>(expf(sinks.logits[head] - lse[cell])) * delta[cell];
+    const bool suspect = lse[cell] == sinks.logits[head] || !isfinite(term);
+    if (suspect && unseen.query(global)) continue;
+    sum -= term;
   }
   sums[threadIdx.x] = sum;
   for (int half = kThreads / 2; half > 0; half /= 2) {
@@ -140,9 +145,10 @@ void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,
-                    float* dsink, cudaStream_t stream) {
-  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, sinks, lse, delta, dsink);
+void sink_gradients(const RowMap& map, const UnseenRows& unseen, const Sinks& sinks,
+                    const float* lse, const float* delta, float* dsink, cudaStream_t stream) {
+  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, unseen, sinks, lse, delta,
+                                                              dsink);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

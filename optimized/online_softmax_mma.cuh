@@ -34,7 +34,7 @@ struct OnlineSoftmax {
   // The maximum that weights are relative to, before scaling; a lane's own columns' share of the
   // sum.
   float top[C::kM][2], sum[C::kM][2];
-  float slack;
+  float slack;                // how far above `top` a score may be
   float highest = -INFINITY;  // score, if asked for
 
   __device__ void start() {
@@ -45,7 +45,8 @@ struct OnlineSoftmax {
   }
 
   // Asked for the highest score, no block is let pass without a look at it.
-  __device__ explicit OnlineSoftmax(bool with_highest) : slack(with_highest ? -INFINITY : kSlack) {}
+  __device__ OnlineSoftmax(bool with_highest, float scale_log2)
+      : slack(with_highest ? -INFINITY : kSlack / scale_log2) {}
 
   // Turns scores into weights exp2(scale_log2 * (score - top)) and keeps output and sum in step.
   __device__ void update(typename C::Scores& scores, typename C::Output& output, float scale_log2,
@@ -57,7 +58,7 @@ struct OnlineSoftmax {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         block_top[m][half] = row_top(scores[m], half);
-        outgrown |= (block_top[m][half] - top[m][half]) * scale_log2 > slack;
+        outgrown |= outgrows(block_top[m][half], top[m][half]);
       }
     if (__any_sync(~0u, outgrown)) raise(block_top, output, scale_log2, item, warp_row);
 #pragma unroll
@@ -81,13 +82,16 @@ struct OnlineSoftmax {
   static constexpr int kSlack = 8;
 
  private:
+  // NaN outgrows everything. What other rows of the warp do changes none of a row's bits.
+  __device__ bool outgrows(float block_top, float top) const { return !(block_top <= top + slack); }
+
   __device__ static float row_top(const Accumulator (&scores)[C::kKeys / 8], int half) {
     float result = -INFINITY;
 #pragma unroll
     for (int n = 0; n < C::kKeys / 8; ++n)
-      result = fmaxf(result, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-    result = fmaxf(result, __shfl_xor_sync(~0u, result, 1));
-    return fmaxf(result, __shfl_xor_sync(~0u, result, 2));
+      result = max_or_nan(result, max_or_nan(scores[n][2 * half], scores[n][2 * half + 1]));
+    result = max_or_nan(result, __shfl_xor_sync(~0u, result, 1));
+    return max_or_nan(result, __shfl_xor_sync(~0u, result, 2));
   }
 
   __device__ void raise(const float (&block_top)[C::kM][2], typename C::Output& output,
@@ -97,10 +101,10 @@ struct OnlineSoftmax {
     for (int m = 0; m < C::kM; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        if (16 * m + 8 * half < rows) highest = fmaxf(highest, block_top[m][half]);
-        const float raised = fmaxf(top[m][half], block_top[m][half]);
-        const float factor =
-            raised == -INFINITY ? 1 : exp2_fast((top[m][half] - raised) * scale_log2);
+        if (16 * m + 8 * half < rows) highest = max_or_nan(highest, block_top[m][half]);
+        if (!outgrows(block_top[m][half], top[m][half])) continue;
+        const float raised = max_or_nan(top[m][half], block_top[m][half]);
+        const float factor = exp2_fast((top[m][half] - raised) * scale_log2);
         top[m][half] = raised;
         sum[m][half] *= factor;
 #pragma unroll

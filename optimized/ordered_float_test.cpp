@@ -40,6 +40,11 @@ TEST(OrderedFloat, KeysHaveTheOrderOfFloats) {
   }
 }
 
+TEST(OrderedFloat, NanComesBehindInfinity) {
+  EXPECT_GT(ordered_key(Limits::quiet_NaN()), ordered_key(Limits::infinity()));
+  EXPECT_TRUE(std::isnan(from_ordered_key(ordered_key(Limits::quiet_NaN()))));
+}
+
 TEST(OrderedFloat, EveryFloatComesBack) {
   for (const float x : special_floats())
     EXPECT_EQ(std::bit_cast<uint32_t>(from_ordered_key(ordered_key(x))),

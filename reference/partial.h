@@ -31,7 +31,8 @@ struct MergeWeights {
 
 template <typename T>
 RINGSIDE_HD MergeWeights<T> merge_weights(T lse_a, T lse_b) {
-  const T top = larger(lse_a, lse_b), least = std::numeric_limits<T>::min();
+  constexpr T least = std::numeric_limits<T>::min();
+  const T top = larger(lse_a, lse_b);
   if (top == -INFINITY) return {T(0), T(0), top};
   const T ea = lse_a == top ? T(1) : std::exp(lse_a - top);  // inf - inf is NaN
   const T eb = lse_b == top ? T(1) : std::exp(lse_b - top), sum = ea + eb;
