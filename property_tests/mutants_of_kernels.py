@@ -9,6 +9,7 @@ MMA = "optimized/attention_mma.cuh"
 MMA_FORWARD = "optimized/attention_forward_mma.cu"
 SOFTMAX = "optimized/online_softmax_mma.cuh"
 RESULTS = "optimized/forward_results_mma.cuh"
+SEEN = "optimized/seen_products_mma.cuh"
 MMA_BACKWARD = "optimized/attention_backward_mma.cu"
 MMA_QUERIES = "optimized/attention_backward_queries_mma.cu"
 TILE = "optimized/shared_tile.h"
@@ -52,8 +53,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "float32: keys are used before all of them are there",
         F32_FORWARD,
-        "count, a.shape.head_dim_v);\n      __syncthreads();",
-        "count, a.shape.head_dim_v);",
+        "const bool wild = __syncthreads_or(",
+        "const bool wild = (",
     ),
     Mutant(
         "float32: dk and dv take one query head of a group",
@@ -114,8 +115,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: the next keys overwrite those in use",
         MMA_FORWARD,
-        "__syncthreads();  // V is there, K is used up\n    if (next.valid()) load_k();",
-        "if (next.valid()) load_k();\n    __syncthreads();",
+        "wait_for_copies();\n    if (kCareful || all_seen)",
+        "if (next.valid()) load_k();\n    wait_for_copies();\n    if (kCareful || all_seen)",
     ),
     Mutant(
         "mma: the sum is not rescaled when the maximum grows",
@@ -132,8 +133,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: lse is off by the softmax scale",
         RESULTS,
-        "softmax.top[i / 2][i % 2] * folded_scale(shape) + logf(sum);",
-        "softmax.top[i / 2][i % 2] + logf(sum);",
+        "softmax.top[i / 2][i % 2] * folded_scale(shape)",
+        "softmax.top[i / 2][i % 2]",
     ),
     Mutant(
         "mma: one row behind the last is read",
@@ -180,8 +181,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: dq by atomics reads the dS of the block in work",
         MMA_BACKWARD,
-        "base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base);",
-        "base + C::kAtDs + stage * C::kScoreBytes, base);",
+        "base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base,",
+        "base + C::kAtDs + stage * C::kScoreBytes, base,",
     ),
     Mutant(
         "mma: a row goes on from its output as if it had seen nothing",
@@ -248,6 +249,151 @@ MUTANTS_OF_KERNELS = [
         F32_FORWARD,
         "a.max_logit + model.head",
         "a.max_logit + head",
+    ),
+    # --- infinities and NaN
+    Mutant(
+        "float32: an infinity meets pairs that are not seen",
+        F32,
+        "if (!seen[i]) continue;",
+        "",
+    ),
+    Mutant(
+        "float32: NaN in k is not looked for",
+        F32_BACKWARD,
+        "if (!kCareful && wild_k) return true;",
+        "if (false) return true;",
+    ),
+    Mutant(
+        "float32: NaN in dout is not looked for",
+        F32_BACKWARD,
+        "__syncthreads_or(wild_q || wild_dout)",
+        "__syncthreads_or(wild_q)",
+    ),
+    Mutant(
+        "float32: lse is -inf - -inf where all scores are -inf",
+        F32_BACKWARD,
+        "score == -INFINITY ? 0.0f : expf(score - row.lse)",
+        "expf(score - row.lse)",
+    ),
+    Mutant(
+        "float32: a largest score of infinity has no lse",
+        F32_FORWARD,
+        "isnan(softmax.sum[i]) ? 0 : logf(softmax.sum[i])",
+        "logf(softmax.sum[i])",
+    ),
+    Mutant(
+        "dropout forgets the NaN that it drops",
+        F32,
+        ": weight * 0.0f;",
+        ": 0.0f;",
+    ),
+    Mutant(
+        "mma: an infinity meets pairs that are not seen",
+        SEEN,
+        "if (!takes_part[m][half]) continue;",
+        "",
+    ),
+    Mutant(
+        "mma: an infinity meets nobody",
+        SEEN,
+        "if (__any_sync(~0u, wild)) add_wild",
+        "if (false) add_wild",
+    ),
+    Mutant(
+        "mma: NaN in every second column stays in the products of unseen pairs",
+        SEEN,
+        "if ((two & kHigh) == kHigh) two &= 0x0000ffff, wild = true;",
+        "",
+    ),
+    Mutant(
+        "mma: half of v is looked at for NaN",
+        SEEN,
+        "const Pair both = __hadd2(sum[0], sum[1]);",
+        "const Pair both = sum[0];",
+    ),
+    Mutant(
+        "mma: rows of v are looked at after the first pass alone",
+        SEEN,
+        "tile + Tile<Dim>::offset(first_row + pass * kRowsAtOnce,",
+        "tile + Tile<Dim>::offset(first_row,",
+    ),
+    Mutant(
+        "mma: NaN reaches rows that see the key before",
+        MMA,
+        "contains(block_begin + key);",
+        "contains(block_begin + key - 1);",
+    ),
+    Mutant(
+        "mma: NaN in dout reaches keys that a query does not see",
+        MMA_BACKWARD,
+        "unsigned(key - seen.x) < unsigned(seen.y);",
+        "unsigned(key - seen.x) <= unsigned(seen.y);",
+    ),
+    Mutant(
+        "mma: gradients of scores are left where nothing is seen",
+        MMA_BACKWARD,
+        "= grads[m][n][2 * half + i] = 0;",
+        "= 0;",
+    ),
+    Mutant(
+        "mma: nobody is told of NaN",
+        MMA,
+        "if (!kCareful) return __syncthreads_or(is_wild);",
+        "if (!kCareful) return __syncthreads_or(false);",
+    ),
+    Mutant(
+        "mma: NaN in an item's last block is not told of",
+        MMA_BACKWARD,
+        "if (wait_for_all<kCareful>(is_wild)) {\n        first_dq = block;",
+        "if (wait_for_all<kCareful>(false)) {\n        first_dq = block;",
+    ),
+    Mutant(
+        "mma: an item that begins again adds to dq again",
+        MMA_BACKWARD,
+        "adds_dq |= block.row == first_dq.row && block.head == first_dq.head;",
+        "adds_dq = true;",
+    ),
+    Mutant(
+        "mma: keys of a block are not looked at for NaN",
+        MMA_BACKWARD,
+        "look.at(products[m][0][0]), look.at(products[m][0][2]);",
+        "look.at(products[m][0][0]);",
+    ),
+    Mutant(
+        "mma: where lse is NaN, weights are infinite",
+        MMA_BACKWARD,
+        "max_or_nan(lse * kLog2E, -1e30f)",
+        "fmaxf(lse * kLog2E, -1e30f)",
+    ),
+    Mutant(
+        "mma: NaN in k reaches dq, deterministic",
+        MMA_QUERIES,
+        "if (kCareful && !all_seen)\n      multiply_seen_columns",
+        "if (false)\n      multiply_seen_columns",
+    ),
+    Mutant(
+        "mma: gradients of scores are left where nothing is seen, deterministic",
+        MMA_QUERIES,
+        "if (!all_seen) assign_unseen(grads, 0, work, item, partner, begin, warp_row);",
+        "if (!all_seen) assign_unseen(scores, 0, work, item, partner, begin, warp_row);",
+    ),
+    Mutant(
+        "mma: NaN raises no largest score",
+        SOFTMAX,
+        "return !(block_top <= top + slack);",
+        "return block_top > top + slack;",
+    ),
+    Mutant(
+        "mma: a largest score of infinity has no lse",
+        RESULTS,
+        "(isnan(sum) ? 0 : logf(sum))",
+        "logf(sum)",
+    ),
+    Mutant(
+        "a sink's gradient takes what rows that see nothing hold",
+        HOME,
+        "if (suspect && unseen.query(global)) continue;",
+        "",
     ),
     # --- exchanges, and what the executor does around the kernels
     Mutant(
