@@ -29,10 +29,13 @@ struct MergeWeights {
   T lse;
 };
 
+// Device code may read a constant, and not call the function that it comes from.
+template <typename T>
+inline constexpr T kSmallestNormal = std::numeric_limits<T>::min();
+
 template <typename T>
 RINGSIDE_HD MergeWeights<T> merge_weights(T lse_a, T lse_b) {
-  constexpr T least = std::numeric_limits<T>::min();
-  const T top = larger(lse_a, lse_b);
+  const T top = larger(lse_a, lse_b), least = kSmallestNormal<T>;
   if (top == -INFINITY) return {T(0), T(0), top};
   const T ea = lse_a == top ? T(1) : std::exp(lse_a - top);  // inf - inf is NaN
   const T eb = lse_b == top ? T(1) : std::exp(lse_b - top), sum = ea + eb;
