@@ -241,9 +241,9 @@ __device__ __forceinline__ void add_dq(Put put, const BackwardArguments& argumen
   else
     multiply_transposed<typename C::T, C::kKeys, C::kQueries, C::kQk, C::kDqWarps>(
         dq, ds_lane, C::QkTile::lane_down(k_tile, 0, first_column));
-  put_rows<typename C::T, C::kQk, C::kDqWarps>(
-      put, arguments.dq, block.row, block.rows, block.head, arguments.shape.head_dim_qk, first_row,
-      first_column, arguments.shape.softmax_scale, dq);
+  put_rows<typename C::T, C::kQk, C::kDqWarps>(put, arguments.dq, block.row, block.rows, block.head,
+                                               arguments.shape.head_dim_qk, first_row, first_column,
+                                               arguments.shape.softmax_scale, dq);
 }
 
 // Scores of one warp, its keys against kStep queries: weights and d(scores) as left operands.
@@ -292,10 +292,10 @@ __device__ void add_seen_dk(typename C::Dk& dk, const uint8_t* ds_tile, uint32_t
 // What of an item is to be computed again, carefully.
 enum class Again { nothing, dk_and_dv, everything };
 
-// One item. Weights of 0 hide finite values only. Infinite or NaN keys would reach the dq of queries
-// that do not see them, which is added at once: such an item is `kCareful` from the start. Queries
-// and their dout would reach dk and dv, which are looked at before they are written: where one is
-// infinite or NaN, both are computed again.
+// One item. Weights of 0 hide finite values only. Infinite or NaN keys would reach the dq of
+// queries that do not see them, which is added at once: such an item is `kCareful` from the start.
+// Queries and their dout would reach dk and dv, which are looked at before they are written: where
+// one is infinite or NaN, both are computed again.
 template <typename C, bool kAlone, bool kCareful>
 __device__ __forceinline__ Again differentiate_keys(const BackwardArguments& arguments, int index,
                                                     bool adds_dq) {

@@ -133,6 +133,15 @@ def test_one_rank_has_the_nans_and_infinities_of_the_definition(dtype, mask, see
     check(case, dtype, 100 + seed)
 
 
+@pytest.mark.parametrize("seed", range(1, 16, 2))
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_short_documents_have_them(dtype, mask, seed):
+    """There kernels store dq, and do not add to it: one block of keys is all that a row meets."""
+    layout = rs.PackedLayout.from_lengths([100, 1, 37, 128, 64])
+    check(Case(layout, mask=mask, num_heads=2, head_dim=64, head_dim_v=64), dtype, 400 + seed)
+
+
 @pytest.mark.parametrize(
     "dims", [(96, 96), (128, 128), (192, 128), (192, 192), (256, 256), (40, 200), (13, 7)]
 )
