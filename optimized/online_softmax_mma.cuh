@@ -83,7 +83,9 @@ struct OnlineSoftmax {
 
  private:
   // NaN outgrows everything. What other rows of the warp do changes none of a row's bits.
-  __device__ bool outgrows(float block_top, float top) const { return !(block_top <= top + slack); }
+  __device__ bool outgrows(float of_block, float before) const {
+    return !(of_block <= before + slack);
+  }
 
   __device__ static float row_top(const Accumulator (&scores)[C::kKeys / 8], int half) {
     float result = -INFINITY;
