@@ -386,8 +386,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: NaN raises no largest score",
         SOFTMAX,
-        "return !(block_top <= top + slack);",
-        "return block_top > top + slack;",
+        "return !(of_block <= before + slack);",
+        "return of_block > before + slack;",
     ),
     Mutant(
         "mma: a largest score of infinity has no lse",
