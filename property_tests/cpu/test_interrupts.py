@@ -57,6 +57,11 @@ print(plan.verify().pairs, error < 1e-12, flush=True)
 """
 
 
+def hear_ctrl_c():
+    """A job that a shell put into the background is deaf to it, and so are its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def started():
     """Starts a command whose first line is awaited; ends it, whatever comes of the test."""
@@ -69,6 +74,7 @@ def started():
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+            preexec_fn=hear_ctrl_c,
         )
         running.append(child)
         return child
