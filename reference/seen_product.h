@@ -35,10 +35,12 @@ void add_what_is_not_finite(Sum sum, double weight, const Row& row) {
 template <typename X, typename Seen>
 void add_over_keys(RowMajor& sum, const RowMajor& w, const X& x, Seen seen) {
   if (all_finite(x)) {
-    sum.noalias() += w * x;
+    const RowMajor rows = x;  // Eigen's order of sums depends on how its operands lie
+    sum.noalias() += w * rows;
     return;
   }
-  sum.noalias() += finite_part(w) * finite_part(x);
+  const RowMajor weights = finite_part(w), rows = finite_part(x);
+  sum.noalias() += weights * rows;
   for (int i = 0; i < w.rows(); ++i)
     for (int j = seen(i).begin; j < seen(i).end; ++j)
       add_what_is_not_finite(sum.row(i), w(i, j), x.row(j));
@@ -48,10 +50,12 @@ void add_over_keys(RowMajor& sum, const RowMajor& w, const X& x, Seen seen) {
 template <typename X, typename Seen>
 void add_over_queries(RowMajor& sum, const RowMajor& w, const X& x, Seen seen) {
   if (all_finite(x)) {
-    sum.noalias() += w.transpose() * x;
+    const RowMajor rows = x;  // as above
+    sum.noalias() += w.transpose() * rows;
     return;
   }
-  sum.noalias() += finite_part(w).transpose() * finite_part(x);
+  const RowMajor weights = finite_part(w), rows = finite_part(x);
+  sum.noalias() += weights.transpose() * rows;
   for (int i = 0; i < w.rows(); ++i)
     for (int j = seen(i).begin; j < seen(i).end; ++j)
       add_what_is_not_finite(sum.row(j), w(i, j), x.row(i));
