@@ -12,9 +12,11 @@ from hypothesis import Phase, is_hypothesis_test, settings
 # Else JAX, where a test imports it, takes three quarters of a GPU that all tests share.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-settings.register_profile("dev", max_examples=50, deadline=None)
-settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)
-settings.register_profile("nightly", max_examples=20_000, deadline=None, print_blob=True)
+# Where CI is set, Hypothesis's own defaults are derandomised, and a profile inherits them.
+ANEW = settings(deadline=None, derandomize=False)
+settings.register_profile("dev", ANEW, max_examples=50)
+settings.register_profile("ci", ANEW, max_examples=300, print_blob=True)
+settings.register_profile("nightly", ANEW, max_examples=20_000, print_blob=True)
 # For property_tests/mutants/mutants.py: red is enough, nobody reads the shrunk case.
 settings.register_profile(
     "mutants",

@@ -52,8 +52,9 @@ def run(folder, *arguments, **environment):
 CI = "--hypothesis-profile=ci"
 
 
-def test_every_run_draws_anew_and_keeps_a_third(tmp_path):
-    (one, _), (other, _) = run(tmp_path, CI), run(tmp_path, CI)
+@pytest.mark.parametrize("machine", ["", "true"])
+def test_every_run_draws_anew_and_keeps_a_third(tmp_path, machine):
+    (one, _), (other, _) = run(tmp_path, CI, CI=machine), run(tmp_path, CI, CI=machine)
     assert one["nested"] != other["nested"]
     same = [a for a, b in zip(one["module"], other["module"], strict=False) if a == b]
     assert 15 <= len(same) <= 35, (len(same), len(one["module"]))  # a third of 60, and chance
