@@ -1,23 +1,14 @@
 #include "reference/carry.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
-#include "reference/errors.h"
 #include "reference/interrupt.h"
 
 namespace ringside {
 namespace {
 
 constexpr int kStepsOfCell = 256;  // what moving one head of one row costs, in simple operations
-
-// A rank keeps its buffer unless the step moves it or says that another one is resident.
-bool is_replaced(const Plan& plan, int rank, int step, Operand operand) {
-  return plan.steps_of_rank[rank][step].before.moves(operand) ||
-         !(resident_before(plan, rank, step, operand) ==
-           resident_before(plan, rank, step + 1, operand));
-}
 
 // visit(from row, from head, to row, to head) for every row and head of a transfer, in the
 // coordinates of the two buffers.
@@ -42,32 +33,6 @@ PerRank allocate(const Plan& plan, int step, Operand operand, int dim, double fi
 }
 
 }  // namespace
-
-const Buffer& resident_before(const Plan& plan, int rank, int step, Operand operand) {
-  const bool is_q = operand == Operand::q;
-  if (step == 0) return is_q ? plan.home_q[rank] : plan.home_kv[rank];
-  const Step& previous = plan.steps_of_rank[rank][step - 1];
-  return is_q ? previous.q : previous.kv;
-}
-
-std::vector<Transfer> transfers(const Plan& plan, int step, Operand operand) {
-  std::map<std::pair<int, int>, std::vector<Message>> sent;  // by (from, to), in order
-  for (int rank = 0; rank < plan.cp_size(); ++rank)
-    for (const Message& m : plan.steps_of_rank[rank][step].before.sends)
-      if (m.operand == operand) sent[{rank, m.peer}].push_back(m);
-  std::map<std::pair<int, int>, size_t> met;
-  std::vector<Transfer> paired;
-  for (int rank = 0; rank < plan.cp_size(); ++rank)
-    for (const Message& m : plan.steps_of_rank[rank][step].before.receives) {
-      if (m.operand != operand) continue;
-      const auto& candidates = sent[{m.peer, rank}];
-      const size_t i = met[{m.peer, rank}]++;
-      plan_require(i < candidates.size(), "rank ", rank, " step ", step, " receives from ", m.peer,
-                   ", which sends nothing that fits. plan.verify() tells more");
-      paired.push_back({m.peer, rank, candidates[i], m});
-    }
-  return paired;
-}
 
 PerRank carry(const Plan& plan, int step, Operand operand, PerRank resident) {
   const int dim = resident.empty() ? 0 : resident[0].dim;
@@ -136,13 +101,6 @@ Tensor unshard(const PackedLayout& layout, const std::vector<Shard>& shards, con
                   whole.at(layout.row_begin(s.seq) + s.position(i), 0));
       }
   return whole;
-}
-
-std::vector<Shard> home_shards(const Plan& plan, Operand operand) {
-  std::vector<Shard> shards;
-  for (const Buffer& home : operand == Operand::q ? plan.home_q : plan.home_kv)
-    shards.push_back(plan.shard(home));
-  return shards;
 }
 
 }  // namespace ringside

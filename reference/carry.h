@@ -8,22 +8,10 @@
 
 #include <vector>
 
-#include "reference/plan.h"
+#include "reference/residency.h"
 #include "reference/tensor.h"
 
 namespace ringside {
-
-struct Transfer {  // both ends of one message
-  int from = 0, to = 0;
-  Message sent, received;
-};
-
-// The messages of a step that move `operand`, sends paired with receives; raises PlanError when one
-// has no partner.
-std::vector<Transfer> transfers(const Plan& plan, int step, Operand operand);
-
-// What rank holds of `operand` just before `step` (step = num_steps: at the end).
-const Buffer& resident_before(const Plan& plan, int rank, int step, Operand operand);
 
 PerRank carry(const Plan& plan, int step, Operand operand, PerRank resident);
 PerRank carry_back(const Plan& plan, int step, Operand operand, PerRank gradients);
@@ -35,6 +23,5 @@ void carry_back_results(const Plan& plan, int step, const std::vector<Partial>& 
 // A global array [rows, heads, dim] <-> what each rank owns of it.
 PerRank shard(const PackedLayout& layout, const std::vector<Shard>& shards, const TensorView& x);
 Tensor unshard(const PackedLayout& layout, const std::vector<Shard>& shards, const PerRank& x);
-std::vector<Shard> home_shards(const Plan& plan, Operand operand);
 
 }  // namespace ringside

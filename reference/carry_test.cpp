@@ -165,38 +165,6 @@ TEST(CarryBackResults, MergeIntoWhatIsThereAlready) {
   }
 }
 
-TEST(Transfers, PairTheNthSendWithTheNthReceiveOfEachOperand) {
-  const Plan plan = two_by_two("a2a");
-  for (const Operand operand : {Operand::q, Operand::kv}) {
-    const auto paired = transfers(plan, 0, operand);
-    EXPECT_EQ(paired.size(), 4u);  // also to oneself
-    for (const Transfer& t : paired) {
-      EXPECT_EQ(t.sent.peer, t.to);
-      EXPECT_EQ(t.received.peer, t.from);
-      EXPECT_EQ(t.sent.operand, operand);
-      EXPECT_EQ(t.received.operand, operand);
-      EXPECT_EQ(t.sent.heads, (Range{t.to, t.to + 1}));
-      EXPECT_EQ(t.received.row, 2 * t.from);
-    }
-  }
-}
-
-TEST(Transfers, AReceiveWithoutASendIsRefused) {
-  Plan plan = two_by_two("p2p");
-  plan.steps_of_rank[0][1].before.sends.clear();
-  testing::expect_error<PlanError>([&] { transfers(plan, 1, Operand::kv); },
-                                   {"rank 1 step 1 receives from 0", "sends nothing"});
-}
-
-TEST(ResidentBefore, IsHomeFirstAndThenThePreviousStep) {
-  const Plan plan = two_by_two("p2p");
-  for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(resident_before(plan, rank, 0, Operand::q), plan.home_q[rank]);
-    EXPECT_EQ(resident_before(plan, rank, 0, Operand::kv), plan.home_kv[rank]);
-    EXPECT_EQ(resident_before(plan, rank, 2, Operand::kv), plan.home_kv[1 - rank]);
-  }
-}
-
 TEST(Shard, GivesEachRankItsRowsInOrder) {
   const PackedLayout layout({0, 2, 5}, {0, 4, 8});
   Tensor x(8, 1, 2, 0);
@@ -218,15 +186,6 @@ TEST(Shard, UnshardIsItsInverse) {
     ASSERT_EQ(back.data, x.data) << partition.name;
     ASSERT_EQ(back.rows, x.rows);
   }
-}
-
-TEST(HomeShards, AreThePlacementOfEachOperand) {
-  const PackedLayout q({0, 3}), k({0, 5});
-  const Problem problem{q, k, Mask::full(), 1, 1};
-  const Placement placement = place(problem, "zigzag", 2);
-  const Plan plan = build_plan(problem, placement, {"p2p"});
-  EXPECT_EQ(home_shards(plan, Operand::q), placement.q);
-  EXPECT_EQ(home_shards(plan, Operand::kv), placement.k);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 #include "reference/cost.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
+#include "reference/interpret.h"
 #include "reference/interrupt.h"
 #include "reference/tiles.h"
 
@@ -20,10 +21,8 @@ int64_t result_bytes(const Message& m, const ElementSizes& sizes) {
   return int64_t{m.rows} * m.heads.size() * (int64_t{sizes.head_dim_v} * sizes.bytes + 4);
 }
 
-}  // namespace
-
-PlanCost cost(const Plan& plan, const ElementSizes& sizes) {
-  std::vector<int64_t> pairs_of_list;  // of one head
+std::vector<int64_t> pairs_of_lists(const Plan& plan) {  // of one head
+  std::vector<int64_t> pairs_of_list;
   for (const auto& tiles : plan.tile_lists) {
     int64_t pairs = 0;
     for (const Tile& tile : tiles) {
@@ -32,32 +31,62 @@ PlanCost cost(const Plan& plan, const ElementSizes& sizes) {
     }
     pairs_of_list.push_back(pairs);
   }
+  return pairs_of_list;
+}
 
-  PlanCost total;
-  total.result_bytes_received.resize(plan.cp_size());
-  total.result_bytes_sent.resize(plan.cp_size());
-  for (int rank = 0; rank < plan.cp_size(); ++rank) {
-    auto& costs = total.step_of_rank.emplace_back();
-    for (const Step& step : plan.steps_of_rank[rank]) {
-      StepCost& c = costs.emplace_back();
-      check_interrupt(static_cast<int64_t>(step.before.sends.size() + step.before.receives.size()) +
-                      8);
-      c.pairs = pairs_of_list[step.tiles] * step.q.heads.size();
-      c.rows_q = plan.rows(step.q);
-      c.rows_kv = plan.rows(step.kv);
-      for (const Message& m : step.before.sends) {
-        if (m.peer == rank) continue;
-        c.bytes_sent += bytes(m, sizes);
-        if (m.operand == Operand::q) total.result_bytes_received[rank] += result_bytes(m, sizes);
+class Counter {
+ public:
+  Counter(const Plan& plan, const ElementSizes& sizes)
+      : plan_(plan), sizes_(sizes), pairs_of_list_(pairs_of_lists(plan)) {
+    total_.step_of_rank.assign(plan.cp_size(), std::vector<StepCost>(plan.num_steps()));
+    total_.result_bytes_received.resize(plan.cp_size());
+    total_.result_bytes_sent.resize(plan.cp_size());
+  }
+
+  void exchange(int step, Operand operand) {
+    for (int rank = 0; rank < plan_.cp_size(); ++rank) {
+      const Exchange& group = plan_.steps_of_rank[rank][step].before;
+      StepCost& c = total_.step_of_rank[rank][step];
+      check_interrupt(static_cast<int64_t>(group.sends.size() + group.receives.size()) + 4);
+      for (const Message& m : group.sends) {
+        if (m.peer == rank || m.operand != operand) continue;
+        c.bytes_sent += bytes(m, sizes_);
+        if (operand == Operand::q) total_.result_bytes_received[rank] += result_bytes(m, sizes_);
       }
-      for (const Message& m : step.before.receives) {
-        if (m.peer == rank) continue;
-        c.bytes_received += bytes(m, sizes);
-        if (m.operand == Operand::q) total.result_bytes_sent[rank] += result_bytes(m, sizes);
+      for (const Message& m : group.receives) {
+        if (m.peer == rank || m.operand != operand) continue;
+        c.bytes_received += bytes(m, sizes_);
+        if (operand == Operand::q) total_.result_bytes_sent[rank] += result_bytes(m, sizes_);
       }
     }
   }
-  return total;
+
+  void compute(int index) {
+    for (int rank = 0; rank < plan_.cp_size(); ++rank) {
+      const Step& step = plan_.steps_of_rank[rank][index];
+      StepCost& c = total_.step_of_rank[rank][index];
+      check_interrupt(4);
+      c.pairs = pairs_of_list_[step.tiles] * step.q.heads.size();
+      c.rows_q = plan_.rows(step.q);
+      c.rows_kv = plan_.rows(step.kv);
+    }
+  }
+
+  PlanCost total() { return std::move(total_); }
+
+ private:
+  const Plan& plan_;
+  const ElementSizes& sizes_;
+  std::vector<int64_t> pairs_of_list_;
+  PlanCost total_;
+};
+
+}  // namespace
+
+PlanCost cost(const Plan& plan, const ElementSizes& sizes) {
+  Counter counter(plan, sizes);
+  interpret(plan, counter);
+  return counter.total();
 }
 
 int64_t PlanCost::pairs(int rank) const {

@@ -4,9 +4,9 @@
 #include <set>
 #include <tuple>
 
-#include "reference/carry.h"
 #include "reference/errors.h"
 #include "reference/interrupt.h"
+#include "reference/residency.h"
 #include "reference/tiles.h"
 #include "reference/validate.h"
 

@@ -6,6 +6,7 @@
 
 #include "reference/errors.h"
 #include "reference/interrupt.h"
+#include "reference/residency.h"
 #include "reference/verify.h"
 
 namespace ringside {
@@ -144,10 +145,9 @@ class Playback {
 
   // A buffer that is received into, or that changes, is new: every row and head must arrive once.
   void replace(int rank, Operand operand, Buffer& resident, const Buffer& next) {
-    const Exchange& group = step_of(rank).before;
-    if (!group.moves(operand) && resident == next) return;
+    if (!is_replaced(plan_, rank, ranks_[rank].step, operand)) return;
     std::vector<Message> parts;
-    for (const Message& m : group.receives)
+    for (const Message& m : step_of(rank).before.receives)
       if (m.operand == operand) parts.push_back(m);
     int64_t area = 0;
     for (size_t i = 0; i < parts.size(); ++i) {

@@ -9,12 +9,6 @@ namespace {
 
 constexpr int kCellsOfBlock = 512;  // what one thread block moves at a time
 
-bool is_replaced(const Plan& plan, int rank, int step, Operand operand) {
-  return plan.steps_of_rank[rank][step].before.moves(operand) ||
-         !(resident_before(plan, rank, step, operand) ==
-           resident_before(plan, rank, step + 1, operand));
-}
-
 int rows_of_piece(int cells_of_row) {
   return std::max(1, kCellsOfBlock / std::max(1, cells_of_row));
 }
@@ -105,12 +99,6 @@ std::vector<std::vector<CellBlock>> carry_back_rounds(const Plan& plan, int step
     add_in_pieces(back, rounds[round]);
   }
   return rounds;
-}
-
-bool any_rank_moves(const Plan& plan, int step, Operand operand) {
-  for (int rank = 0; rank < plan.cp_size(); ++rank)
-    if (is_replaced(plan, rank, step, operand)) return true;
-  return false;
 }
 
 HostRowMap home_rows(const Plan& plan, Operand operand, const RankStack& home) {

@@ -3,15 +3,14 @@
 // The resident buffers of all virtual ranks share one allocation, counted in cells: a cell is one
 // row of one head. Ranks with the same heads lie one below the other and form one matrix, so that
 // one launch serves them all. Tables do not know the head dimension: q, dout, lse and dq move by
-// the same table. Host code only; execute.cpp uploads the tables, move.cu interprets them.
+// the same table. Host code only; a program uploads the tables, move.cu interprets them.
 #pragma once
 
 #include <climits>
 #include <cstdint>
 #include <vector>
 
-#include "reference/carry.h"
-#include "reference/plan.h"
+#include "reference/residency.h"
 
 namespace ringside {
 
@@ -55,8 +54,6 @@ std::vector<CellBlock> carry_blocks(const Plan& plan, int step, Operand operand,
 std::vector<std::vector<CellBlock>> carry_back_rounds(const Plan& plan, int step, Operand operand,
                                                       const RankStack& before,
                                                       const RankStack& after);
-
-bool any_rank_moves(const Plan& plan, int step, Operand operand);
 
 // Where the rows of a global array lie in the stack of home buffers, and back.
 //   global_of_home  g: token row g; ~g: padding row g; kNobody: a gap between ranks

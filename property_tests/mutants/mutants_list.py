@@ -24,6 +24,9 @@ SEGMENT = "reference/segment.h"
 PARTIAL = "reference/partial.h"
 TILE = "reference/tile_attention.cpp"
 EXECUTE = "reference/execute.cpp"
+EXECUTE_BACKWARD = "reference/execute_backward.cpp"
+EXECUTE_ITEMS = "reference/execute_items.h"
+RESIDENCY = "reference/residency.cpp"
 CARRY = "reference/carry.cpp"
 RING = "reference/transport/a2a_p2p.cpp"
 ORACLE = "reference/oracle.cpp"
@@ -236,10 +239,24 @@ MUTANTS = [
     ),
     # --- backward
     Mutant(
+        "backward keeps what the exchange on the way back has taken",
+        EXECUTE_BACKWARD,
+        "keys_.pop_back();",
+        "if (step == 0) keys_.pop_back();",
+        "diffusers #14265: stale K/V, training looks healthy",
+    ),
+    Mutant(
+        "a buffer that is named without a message is not new",
+        RESIDENCY,
+        "return plan.steps_of_rank[rank][step].before.moves(operand) ||",
+        "return plan.steps_of_rank[rank][step].before.moves(operand) && rank >= 0 &&",
+        "a plan that claims rows which never arrived",
+    ),
+    Mutant(
         "backward uses the keys of the first step",
-        EXECUTE,
-        "{queries.back(), keys[step + 1], inputs.options}",
-        "{queries.back(), keys[1], inputs.options}",
+        EXECUTE_BACKWARD,
+        "{queries_.back(), keys_.back(), options_}",
+        "{queries_.back(), keys_.front(), options_}",
         "diffusers #14265: stale K/V, training looks healthy",
     ),
     Mutant(
@@ -264,13 +281,13 @@ MUTANTS = [
     ),
     Mutant(
         "query heads of a group overwrite each other's gradient",
-        EXECUTE,
+        EXECUTE_BACKWARD,
         "sum.at(row, head)[d] += term.at(row, 0)[d];",
         "sum.at(row, head)[d] = term.at(row, 0)[d];",
     ),
     Mutant(
         "query heads use kv heads in turn",
-        EXECUTE,
+        EXECUTE_ITEMS,
         "(step.q.heads.begin + head) / plan.problem.group_size() -",
         "(step.q.heads.begin + head) % plan.problem.num_kv_heads -",
     ),

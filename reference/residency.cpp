@@ -1,0 +1,55 @@
+#include "reference/residency.h"
+
+#include <map>
+#include <utility>
+
+#include "reference/errors.h"
+
+namespace ringside {
+
+const Buffer& resident_before(const Plan& plan, int rank, int step, Operand operand) {
+  const bool is_q = operand == Operand::q;
+  if (step == 0) return is_q ? plan.home_q[rank] : plan.home_kv[rank];
+  const Step& previous = plan.steps_of_rank[rank][step - 1];
+  return is_q ? previous.q : previous.kv;
+}
+
+bool is_replaced(const Plan& plan, int rank, int step, Operand operand) {
+  return plan.steps_of_rank[rank][step].before.moves(operand) ||
+         !(resident_before(plan, rank, step, operand) ==
+           resident_before(plan, rank, step + 1, operand));
+}
+
+bool any_rank_moves(const Plan& plan, int step, Operand operand) {
+  for (int rank = 0; rank < plan.cp_size(); ++rank)
+    if (is_replaced(plan, rank, step, operand)) return true;
+  return false;
+}
+
+std::vector<Transfer> transfers(const Plan& plan, int step, Operand operand) {
+  std::map<std::pair<int, int>, std::vector<Message>> sent;  // by (from, to), in order
+  for (int rank = 0; rank < plan.cp_size(); ++rank)
+    for (const Message& m : plan.steps_of_rank[rank][step].before.sends)
+      if (m.operand == operand) sent[{rank, m.peer}].push_back(m);
+  std::map<std::pair<int, int>, size_t> met;
+  std::vector<Transfer> paired;
+  for (int rank = 0; rank < plan.cp_size(); ++rank)
+    for (const Message& m : plan.steps_of_rank[rank][step].before.receives) {
+      if (m.operand != operand) continue;
+      const auto& candidates = sent[{m.peer, rank}];
+      const size_t i = met[{m.peer, rank}]++;
+      plan_require(i < candidates.size(), "rank ", rank, " step ", step, " receives from ", m.peer,
+                   ", which sends nothing that fits. plan.verify() tells more");
+      paired.push_back({m.peer, rank, candidates[i], m});
+    }
+  return paired;
+}
+
+std::vector<Shard> home_shards(const Plan& plan, Operand operand) {
+  std::vector<Shard> shards;
+  for (const Buffer& home : operand == Operand::q ? plan.home_q : plan.home_kv)
+    shards.push_back(plan.shard(home));
+  return shards;
+}
+
+}  // namespace ringside
