@@ -20,6 +20,7 @@ MAY_INCLUDE = {
     "reference/partition": {"reference"},
     "reference/transport": {"reference", "reference/partition"},
     "reference/thd": {"reference"},
+    "reference/schedule": {"reference"},
     "optimized/device": {"reference"},
     "optimized/tables": {"reference", "reference/partition", "reference/transport"},
     "optimized/tables/thd": {"reference", "reference/thd"},

@@ -1,12 +1,10 @@
 // Backward is the transposed plan; see execute.h.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "reference/carry.h"
 #include "reference/execute_items.h"
 #include "reference/interpret.h"
-#include "reference/partial.h"
 
 namespace ringside {
 namespace {
@@ -100,19 +98,11 @@ void run_backward_step(const Plan& plan, int step_index, const Differentiated& i
   sum_over_groups(plan, step_index, items, g);
 }
 
-// d/dsink: the sink's own weight exp(sink - lse) takes from every value, and has none.
 std::vector<double> sink_gradients(const Plan& plan, const AttentionOptions& options,
                                    const QuerySide& home) {
   std::vector<double> dsink(options.sinks.size(), 0.0);
   for (int rank = 0; rank < plan.cp_size(); ++rank)
-    for_each_home_row(plan, rank, [&](int row, Interval visible) {
-      if (visible.size() == 0) return;  // out is 0, whatever dout is
-      for (size_t head = 0; head < dsink.size(); ++head) {
-        const int h = static_cast<int>(head);
-        const double weight = std::exp(options.sinks[head] - *home.lse[rank].at(row, h));
-        dsink[head] -= std::max(weight, kLeastWeight) * *home.delta[rank].at(row, h);  // NaN stays
-      }
-    });
+    add_sink_gradients(plan, rank, options.sinks, home.lse[rank], home.delta[rank], dsink);
   return dsink;
 }
 

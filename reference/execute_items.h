@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "reference/cpu_kernels.h"
 #include "reference/execute.h"
 #include "reference/interrupt.h"
 #include "reference/parallel.h"
+#include "reference/partial.h"
 #include "reference/tile_attention.h"
 
 namespace ringside::execution {
@@ -53,6 +56,19 @@ void for_each_home_row(const Plan& plan, int rank, Visit visit) {
   for (const Segment& s : plan.shard(plan.home_q[rank]))
     for (int i = 0; i < s.rows_below(layout_q.len(s.seq)); ++i)
       visit(s.row + i, mask.visible(s.position(i), layout_q.len(s.seq), layout_k.len(s.seq)));
+}
+
+// d/dsink: the sink's own weight exp(sink - lse) takes from every value, and has none.
+inline void add_sink_gradients(const Plan& plan, int rank, const std::vector<double>& sinks,
+                               const Tensor& lse, const Tensor& delta, std::vector<double>& dsink) {
+  for_each_home_row(plan, rank, [&](int row, Interval visible) {
+    if (visible.size() == 0) return;  // out is 0, whatever dout is
+    for (size_t head = 0; head < sinks.size(); ++head) {
+      const int h = static_cast<int>(head);
+      const double weight = std::exp(sinks[head] - *lse.at(row, h));
+      dsink[head] -= std::max(weight, kLeastWeight) * *delta.at(row, h);  // NaN stays
+    }
+  });
 }
 
 }  // namespace ringside::execution

@@ -44,6 +44,9 @@ inline constexpr double kNegInf = -std::numeric_limits<double>::infinity();
 // One tensor a rank, in that rank's own memory.
 using PerRank = std::vector<Tensor>;
 
+// Merges the partial result of one row and head into another (partial.h).
+void merge_cell(double* out, double* lse, int dim, const double* other_out, double other_lse);
+
 // A partial result of every resident query row; see partial.h.
 struct Partial {
   Tensor out;  // [rows, heads, head_dim_v]
@@ -52,7 +55,7 @@ struct Partial {
   Partial(int rows, int heads, int head_dim_v)
       : out(rows, heads, head_dim_v, 0.0), lse(rows, heads, 1, kNegInf) {}
 
-  // Adds what another rank or tile saw of one row and head.
+  // Adds what another rank or tile saw of one row and head; see merge_cell().
   void merge(int row, int head, const double* other_out, double other_lse);
 };
 

@@ -85,7 +85,7 @@ MUTANTS_OF_SHARED_PATHS = [
     ),
     Mutant(
         "a row that sees nothing has a part in the gradient of a sink",
-        "reference/execute_backward.cpp",
+        "reference/execute_items.h",
         "if (visible.size() == 0) return;",
         "if (visible.size() < 0) return;",
     ),

@@ -1,0 +1,158 @@
+// The backward pass of a rank: steps from the last to the first. Keys and values come from their
+// owners one step ahead, gradients of keys travel while the next tiles run.
+#include <utility>
+
+#include "reference/schedule/lower.h"
+#include "reference/schedule/passes.h"
+
+namespace ringside {
+namespace {
+
+class Backward : Lowering {
+ public:
+  Backward(const Plan& plan, int rank, HomeRows& home_rows)
+      : Lowering(plan, rank, Pass::backward),
+        home_rows_(home_rows),
+        key_areas_(b_, Payload::keys),
+        key_sum_areas_(b_, Payload::key_gradients) {}
+
+  Schedule make() {
+    Residents now = home();
+    const int steps = plan_.num_steps();
+    for (int step = 0; step < steps; ++step) bring_queries(step, now);
+    now.keys = steps == 0 ? now.keys : fetch_keys(steps - 1, now.keys);
+    start_sums(steps, now);
+    for (int step = steps - 1; step >= 0; --step) {
+      const int keys_before = step > 0 ? fetch_keys(step - 1, now.keys) : now.keys;
+      compute(step, now);
+      add_arrivals(step);
+      exchange_back(step, now);
+      now.keys = keys_before;
+    }
+    add_arrivals(0);
+    Schedule& s = b_.schedule();
+    s.home_query_sums = now.query_sums, s.home_key_sums = now.key_sums;
+    return std::move(s);
+  }
+
+ private:
+  Residents home() {
+    Schedule& s = b_.schedule();
+    s.home_queries = add_like(Payload::queries, plan_.home_q[rank_], kCaller);
+    s.home_keys = add_like(Payload::keys, plan_.home_kv[rank_], kCaller);
+    return {s.home_queries, s.home_keys, -1, -1};
+  }
+
+  void bring_queries(int index, Residents& now) {
+    queries_before_.push_back(now.queries);
+    if (!replaced(index, Operand::q)) return;
+    const int queries = add_like(Payload::queries, step(index).q, b_.add_area(Payload::queries));
+    Moves moves;
+    add_moves(moves, index, Operand::q, now.queries, queries);
+    post(index, std::move(moves));
+    now.queries = queries;
+  }
+
+  // Whether a rank's keys of `step` are not those of the step after, which it has.
+  bool fetches(int of_rank, int step) const {
+    if (step + 1 < plan_.num_steps() && !is_replaced(plan_, of_rank, step + 1, Operand::kv))
+      return false;
+    const Buffer& keys = plan_.steps_of_rank[of_rank][step].kv;
+    return !(keys == plan_.home_kv[of_rank]);
+  }
+
+  // The keys and values of `step`: those at hand, those at home, or brought from their owners.
+  int fetch_keys(int index, int at_hand) {
+    Moves moves;
+    const Buffer& wanted = step(index).kv;
+    int keys = at_hand;
+    if (index + 1 == plan_.num_steps() || replaced(index + 1, Operand::kv))
+      keys = wanted == plan_.home_kv[rank_] ? b_.schedule().home_keys
+                                            : add_like(Payload::keys, wanted, key_areas_.next());
+    for (int peer = 0; peer < plan_.cp_size(); ++peer) {
+      if (fetches(rank_, index)) receive_rows(moves, wanted, peer, keys);
+      if (peer != rank_ && fetches(peer, index)) send_rows(moves, index, peer);
+    }
+    post(index, std::move(moves));
+    return keys;
+  }
+
+  void receive_rows(Moves& moves, const Buffer& wanted, int owner, int keys) {
+    if (wanted.heads.size() == 0) return;
+    for (const HomeRun& run : home_rows_.runs(wanted.shard)[owner]) {
+      const Block to{keys, run.row, run.rows, wanted.heads};
+      if (owner == rank_) {
+        moves.copied_from.push_back(
+            {b_.schedule().home_keys, run.home_row, run.rows, wanted.heads});
+        moves.copied_to.push_back(to);
+      } else {
+        moves.receives.push_back({owner, to});
+      }
+    }
+  }
+
+  void send_rows(Moves& moves, int index, int peer) {
+    const Buffer& wanted = plan_.steps_of_rank[peer][index].kv;
+    if (wanted.heads.size() == 0) return;
+    for (const HomeRun& run : home_rows_.runs(wanted.shard)[rank_])
+      moves.sends.push_back(
+          {peer, {b_.schedule().home_keys, run.home_row, run.rows, wanted.heads}});
+  }
+
+  void start_sums(int step, Residents& now) {
+    const Buffer& q = resident_before(plan_, rank_, step, Operand::q);
+    const Buffer& kv = resident_before(plan_, rank_, step, Operand::kv);
+    now.query_sums =
+        new_sums(step, Payload::query_gradients, q, b_.add_area(Payload::query_gradients));
+    now.key_sums = new_sums(step, Payload::key_gradients, kv, key_sum_areas_.next());
+  }
+  int new_sums(int step, Payload payload, const Buffer& like, int area) {
+    const int sums = add_like(payload, like, area);
+    b_.clear(step, sums);
+    return sums;
+  }
+
+  void exchange_back(int index, Residents& now) {
+    Moves moves;
+    if (replaced(index, Operand::kv)) {
+      const Buffer& before = resident_before(plan_, rank_, index, Operand::kv);
+      const int sums = new_sums(index, Payload::key_gradients, before, key_sum_areas_.next());
+      if (key_arrivals_ == kCaller) key_arrivals_ = b_.add_area(Payload::key_gradients);
+      expect(add_moves_back(moves, index, Operand::kv, now.key_sums, sums, key_arrivals_));
+      now.key_sums = sums;
+    }
+    if (replaced(index, Operand::q)) {
+      const Buffer& before = resident_before(plan_, rank_, index, Operand::q);
+      const int sums =
+          new_sums(index, Payload::query_gradients, before, b_.add_area(Payload::query_gradients));
+      expect(add_moves_back(moves, index, Operand::q, now.query_sums, sums,
+                            b_.add_area(Payload::query_gradients)));
+      now.query_sums = sums;
+    }
+    post(index, std::move(moves));
+    now.queries = queries_before_[index];
+  }
+
+  // What arrives is added once the rank's own tiles have been: it has their time to travel.
+  void expect(std::vector<Arrival> arrivals) {
+    late_.insert(late_.end(), arrivals.begin(), arrivals.end());
+  }
+  void add_arrivals(int step) {
+    for (const Arrival& arrival : late_) b_.combine(step, arrival.from, arrival.to);
+    late_.clear();
+  }
+
+  HomeRows& home_rows_;
+  InTurn key_areas_, key_sum_areas_;
+  int key_arrivals_ = kCaller;       // area
+  std::vector<int> queries_before_;  // of each step: buffer
+  std::vector<Arrival> late_;
+};
+
+}  // namespace
+
+Schedule backward_schedule(const Plan& plan, int rank, HomeRows& home_rows) {
+  return Backward(plan, rank, home_rows).make();
+}
+
+}  // namespace ringside

@@ -1,0 +1,12 @@
+// The two passes of make_schedule().
+#pragma once
+
+#include "reference/schedule/home_rows.h"
+#include "reference/schedule/schedule.h"
+
+namespace ringside {
+
+Schedule forward_schedule(const Plan& plan, int rank);
+Schedule backward_schedule(const Plan& plan, int rank, HomeRows& home_rows);
+
+}  // namespace ringside
