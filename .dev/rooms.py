@@ -38,7 +38,8 @@ MAY_INCLUDE = {
         *("optimized/attention", "optimized/exchange"),
     },
     "bindings/core": {
-        *("reference", "reference/partition", "reference/transport", "reference/thd"),
+        *("reference", "reference/partition", "reference/transport", "reference/schedule"),
+        "reference/thd",
     },
     "bindings/cuda": {
         *("reference", "reference/thd", "bindings/core", "optimized/attention"),
@@ -46,7 +47,10 @@ MAY_INCLUDE = {
     },
 }
 # Tests of a folder may also make random cases and plans.
-TESTS_MAY_INCLUDE = {"reference", "reference/partition", "reference/transport", "reference/thd"}
+TESTS_MAY_INCLUDE = {
+    *("reference", "reference/partition", "reference/transport", "reference/schedule"),
+    "reference/thd",
+}
 
 # Of the package; "" is its face (ringside/__init__.py), which re-exports what users call.
 MAY_IMPORT = {

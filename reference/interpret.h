@@ -13,6 +13,7 @@ namespace ringside {
 // visitor.exchange(step, operand) and visitor.compute(step), first step first.
 template <typename Visitor>
 void interpret(const Plan& plan, Visitor& visitor) {
+  require_all_tiles(plan, "a walk over all ranks");
   for (int step = 0; step < plan.num_steps(); ++step) {
     for (const Operand operand : {Operand::q, Operand::kv})
       if (any_rank_moves(plan, step, operand)) visitor.exchange(step, operand);

@@ -7,6 +7,7 @@
 // them, execute.h runs them.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ struct Plan {
   std::vector<std::vector<Tile>> tile_lists;     // pool; tile_lists[0] is empty
   std::vector<Buffer> home_q, home_kv;           // [cp_size] what each rank owns, all heads
   std::vector<std::vector<Step>> steps_of_rank;  // [cp_size][num_steps]
+  std::vector<int> held;  // where it has the tiles of some ranks alone: which; empty: of all
 
   int cp_size() const { return static_cast<int>(home_q.size()); }
   int num_steps() const {
@@ -61,6 +63,9 @@ struct Plan {
   const Shard& shard(const Buffer& buffer) const { return shards[buffer.shard]; }
   const std::vector<Tile>& tiles(const Step& step) const { return tile_lists[step.tiles]; }
   int rows(const Buffer& buffer) const { return num_rows(shard(buffer)); }
+  bool holds(int rank) const {
+    return held.empty() || std::binary_search(held.begin(), held.end(), rank);
+  }
   bool operator==(const Plan&) const = default;
 };
 

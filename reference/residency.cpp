@@ -45,6 +45,11 @@ std::vector<Transfer> transfers(const Plan& plan, int step, Operand operand) {
   return paired;
 }
 
+void require_all_tiles(const Plan& plan, const char* what) {
+  require(plan.held.empty(), what, " needs the tiles of all ", plan.cp_size(),
+          " ranks; the plan has those of ", plan.held.size(), ". Build it with build_plan()");
+}
+
 std::vector<Shard> home_shards(const Plan& plan, Operand operand) {
   std::vector<Shard> shards;
   for (const Buffer& home : operand == Operand::q ? plan.home_q : plan.home_kv)

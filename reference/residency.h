@@ -26,6 +26,9 @@ struct Transfer {  // both ends of one message
 // has no partner.
 std::vector<Transfer> transfers(const Plan& plan, int step, Operand operand);
 
+// Raises InvalidArgument where the plan has the tiles of some ranks alone.
+void require_all_tiles(const Plan& plan, const char* what);
+
 std::vector<Shard> home_shards(const Plan& plan, Operand operand);
 
 }  // namespace ringside

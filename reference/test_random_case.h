@@ -65,19 +65,29 @@ inline Problem random_problem(Random& random) {
   return problem;
 }
 
-inline Plan random_plan(Random& random, const Problem& problem) {
-  std::vector<std::string> partition_names, comm_names;
-  for (const auto& p : partitions()) partition_names.push_back(p.name);
-  for (const auto& t : transports()) comm_names.push_back(t.name);
-  const int cp_size = random.one_in(10) ? 1 : random.integer(2, 6);
-  Comm comm{random.choice(comm_names)};
+inline Comm random_comm(Random& random, int cp_size) {
+  std::vector<std::string> names;
+  for (const auto& t : transports()) names.push_back(t.name);
+  Comm comm{random.choice(names)};
   if (comm.name == "a2a+p2p") {
     std::vector<int> divisors;
     for (int d = 1; d <= cp_size; ++d)
       if (cp_size % d == 0) divisors.push_back(d);
     comm.a2a_size = random.choice(divisors);
   }
-  return build_plan(problem, place(problem, random.choice(partition_names), cp_size), comm);
+  return comm;
+}
+
+inline std::string random_partition(Random& random) {
+  std::vector<std::string> names;
+  for (const auto& p : partitions()) names.push_back(p.name);
+  return random.choice(names);
+}
+
+inline Plan random_plan(Random& random, const Problem& problem) {
+  const int cp_size = random.one_in(10) ? 1 : random.integer(2, 6);
+  const Comm comm = random_comm(random, cp_size);
+  return build_plan(problem, place(problem, random_partition(random), cp_size), comm);
 }
 
 // Normal values in valid rows, NaN in padding.

@@ -26,22 +26,40 @@ bool sees_something(const Problem& problem, const Tile& tile) {
   return false;
 }
 
-}  // namespace
-
-std::vector<Tile> make_tiles(const Problem& problem, const Shard& q, const Shard& k) {
-  Shard k_by_seq = k;
-  std::stable_sort(k_by_seq.begin(), k_by_seq.end(),
-                   [](const Segment& a, const Segment& b) { return a.seq < b.seq; });
-  std::vector<Tile> tiles;
+// visit(tile) until it returns false; whether it never did.
+template <typename Visit>
+bool for_each_tile(const Problem& problem, const Shard& q, const Shard& k, Visit visit) {
+  const auto before = [](const Segment& a, const Segment& b) { return a.seq < b.seq; };
+  Shard sorted;
+  if (!std::is_sorted(k.begin(), k.end(), before)) {
+    sorted = k;
+    std::stable_sort(sorted.begin(), sorted.end(), before);
+  }
+  const Shard& k_by_seq = sorted.empty() ? k : sorted;
   for (const Segment& q_segment : q) {
     const auto same_seq = std::ranges::equal_range(k_by_seq, q_segment.seq, {}, &Segment::seq);
     check_interrupt(kStepsOfTile * (std::ssize(same_seq) + 1));
     for (const Segment& k_segment : same_seq) {
       const Tile tile{q_segment, k_segment};
-      if (sees_something(problem, tile)) tiles.push_back(tile);
+      if (sees_something(problem, tile) && !visit(tile)) return false;
     }
   }
+  return true;
+}
+
+}  // namespace
+
+std::vector<Tile> make_tiles(const Problem& problem, const Shard& q, const Shard& k) {
+  std::vector<Tile> tiles;
+  for_each_tile(problem, q, k, [&](const Tile& tile) {
+    tiles.push_back(tile);
+    return true;
+  });
   return tiles;
+}
+
+bool has_tiles(const Problem& problem, const Shard& q, const Shard& k) {
+  return !for_each_tile(problem, q, k, [](const Tile&) { return false; });
 }
 
 int64_t visible_pairs(const Problem& problem, const Tile& tile) {

@@ -12,6 +12,9 @@ namespace ringside {
 // ordered by query row. A pair that sees nothing makes no tile.
 std::vector<Tile> make_tiles(const Problem& problem, const Shard& q, const Shard& k);
 
+// Whether there is any.
+bool has_tiles(const Problem& problem, const Shard& q, const Shard& k);
+
 // How many (query, key) pairs of one head the tile computes.
 int64_t visible_pairs(const Problem& problem, const Tile& tile);
 

@@ -68,6 +68,8 @@ void verify_tile(const Plan& plan, const Step& step, const Tile& tile) {
 
 void verify_indices(const Plan& plan) {
   const Problem& problem = plan.problem;
+  plan_require(plan.held.empty(), "the plan has the tiles of ", plan.held.size(), " of ",
+               plan.cp_size(), " ranks; only a whole plan can be proved");
   plan_require(
       plan.home_q.size() == plan.home_kv.size() && plan.steps_of_rank.size() == plan.home_q.size(),
       "the plan has ", plan.home_q.size(), " query homes, ", plan.home_kv.size(),

@@ -19,7 +19,8 @@ namespace ringside {
 
 struct PlanProof {  // what was checked
   int64_t rows = 0, messages = 0, tiles = 0;
-  int64_t pairs = 0;  // visible pairs of one head
+  int64_t pairs = 0;       // visible pairs of one head
+  int64_t operations = 0;  // of the schedules of both passes, where those were proved, too
 };
 
 PlanProof verify(const Plan& plan);

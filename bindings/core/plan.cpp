@@ -10,12 +10,12 @@
 #include "bindings/core/interruptible.h"
 #include "bindings/core/module.h"
 #include "bindings/core/plan_views.h"
+#include "reference/carry.h"
 #include "reference/errors.h"
 #include "reference/partition/partition.h"
 #include "reference/plan_tables.h"
-#include "reference/residency.h"
+#include "reference/schedule/verify_schedule.h"
 #include "reference/transport/transport.h"
-#include "reference/verify.h"
 
 namespace ringside::bindings {
 namespace {
@@ -284,8 +284,8 @@ void bind_plan(py::module_& m) {
       .def("unshard", strictly<"parts", "side">(&unshard_rows), "parts"_a, py::kw_only(),
            "side"_a = "q", "The global array from every rank's part; the inverse of shard.")
       .def(
-          "verify", [](const Plan& p) { return without_gil([&] { return verify(p); }); },
-          "Proves the plan.")
+          "verify", [](const Plan& p) { return without_gil([&] { return verify_all(p); }); },
+          "Proves the plan and its schedules.")
       .def("exchange", strictly<"step", "operand", "buffers">(&exchange), "step"_a, "operand"_a,
            "buffers"_a, "Moves every rank's buffer as before a step.")
       .def("exchange_transposed", strictly<"step", "operand", "buffers">(&exchange_transposed),
@@ -293,6 +293,7 @@ void bind_plan(py::module_& m) {
       .def("tables", &tables_of, "The plan as int32 tables: {name: (columns, cells)}.")
       .def(py::self == py::self);
   bind_cost(m, plan);
+  bind_schedule(m, plan);
   bind_runs(plan);
   bind_part(plan);
 

@@ -136,9 +136,11 @@ One step of one rank: exchange buffers, then compute tiles on what is resident.
       .def_readonly("messages", &PlanProof::messages, "Messages, each sent and received.")
       .def_readonly("tiles", &PlanProof::tiles, "Tiles, over all ranks and steps.")
       .def_readonly("pairs", &PlanProof::pairs, "Visible (query, key) pairs of one head.")
+      .def_readonly("operations", &PlanProof::operations,
+                    "Operations of the schedules of all ranks, both passes.")
       .def("__repr__", [](const PlanProof& p) {
         return concat("PlanProof(rows=", p.rows, ", messages=", p.messages, ", tiles=", p.tiles,
-                      ", pairs=", p.pairs, ")");
+                      ", pairs=", p.pairs, ", operations=", p.operations, ")");
       });
 }
 

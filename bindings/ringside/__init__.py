@@ -4,7 +4,7 @@
 >>> layout = rs.PackedLayout.from_lengths([5, 7, 0, 3])
 >>> plan = rs.plan(layout, cp_size=4, partition="zigzag", comm="p2p")
 >>> plan.verify()
-PlanProof(rows=30, messages=9, tiles=34, pairs=49)
+PlanProof(rows=30, messages=9, tiles=34, pairs=49, operations=92)
 >>> rng = np.random.default_rng(0)
 >>> q, k, v = rng.normal(size=(3, layout.num_rows, 1, 8))
 >>> out, lse = plan.attention(q, k, v)

@@ -60,7 +60,7 @@ TAKES = {
     **of("softmax_scale sink alibi_slopes", REAL | {"None"}),
     **of("softcap", REAL),
     **of("fill_value pad_token pad_label", {"bool", "whole float"}),
-    **of("return_max_logit deterministic causal covers return_attn_probs", {"bool"}),
+    **of("backward return_max_logit deterministic causal covers return_attn_probs", {"bool"}),
     **of("bias layout_k num_rows capacity a2a_size labels head_dim_v num_kv_heads", {"None"}),
     **of("seqused seqused_q seqused_k partition_k num_rows_k", {"None"}),
 }

@@ -134,6 +134,7 @@ CALLS = {
     "Plan.tables": plan("tables"),
     "Plan.to_json": plan("to_json"),
     "Plan.unshard": plan("unshard", parts=[np.arange(3), np.arange(3)], side="q"),
+    "Plan.schedule": plan("schedule", rank=0, backward=True),
     "Plan.verify": plan("verify"),
     "Segment": (rs.Segment, {"seq": 0, "pos": 0, "len": 2, "stride": 1, "row": 0}),
     "attention": (

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from mutants_list import MUTANTS, Mutant
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
+from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -263,7 +264,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS + MUTANTS_OF_OUTSIDERS
+    everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
+    everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS
     only = options.only or [""]
     mutants = [m for m in everything if any(part in m.name for part in only)]
     if not mutants:

@@ -178,15 +178,15 @@ MUTANTS = [
     Mutant(
         "the ring stops a hop too early",
         RING,
-        "[owner] != kEmpty) last = hop;",
-        "[owner] != kEmpty) last = hop - 1;",
+        "last_hop_.push_back(last);",
+        "last_hop_.push_back(last > 0 ? last - 1 : last);",
         "lm-engine #455: hops skipped under a window",
     ),
     Mutant(
         "the ring never drops a hop",
         RING,
-        "[owner] != kEmpty) last = hop;",
-        "[owner] >= kEmpty) last = hop;",
+        "while (last > 0 && !sees(",
+        "while (last < 0 && !sees(",
         "lm-engine #455: hops that nobody needs",
     ),
     Mutant(

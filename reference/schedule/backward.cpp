@@ -1,5 +1,6 @@
 // The backward pass of a rank: steps from the last to the first. Keys and values come from their
 // owners one step ahead, gradients of keys travel while the next tiles run.
+#include <algorithm>
 #include <utility>
 
 #include "reference/schedule/lower.h"
@@ -21,7 +22,7 @@ class Backward : Lowering {
     const int steps = plan_.num_steps();
     for (int step = 0; step < steps; ++step) bring_queries(step, now);
     now.keys = steps == 0 ? now.keys : fetch_keys(steps - 1, now.keys);
-    start_sums(steps, now);
+    start_sums(now);
     for (int step = steps - 1; step >= 0; --step) {
       const int keys_before = step > 0 ? fetch_keys(step - 1, now.keys) : now.keys;
       compute(step, now);
@@ -99,12 +100,14 @@ class Backward : Lowering {
           {peer, {b_.schedule().home_keys, run.home_row, run.rows, wanted.heads}});
   }
 
-  void start_sums(int step, Residents& now) {
-    const Buffer& q = resident_before(plan_, rank_, step, Operand::q);
-    const Buffer& kv = resident_before(plan_, rank_, step, Operand::kv);
+  void start_sums(Residents& now) {
+    const int steps = plan_.num_steps(), last = std::max(steps - 1, 0);
     now.query_sums =
-        new_sums(step, Payload::query_gradients, q, b_.add_area(Payload::query_gradients));
-    now.key_sums = new_sums(step, Payload::key_gradients, kv, key_sum_areas_.next());
+        new_sums(last, Payload::query_gradients, resident_before(plan_, rank_, steps, Operand::q),
+                 b_.add_area(Payload::query_gradients));
+    now.key_sums =
+        new_sums(last, Payload::key_gradients, resident_before(plan_, rank_, steps, Operand::kv),
+                 key_sum_areas_.next());
   }
   int new_sums(int step, Payload payload, const Buffer& like, int area) {
     const int sums = add_like(payload, like, area);

@@ -103,7 +103,8 @@ struct Schedule {
   }
 };
 
-// Raises PlanError where a receive has no send. The plan is taken to be proved otherwise.
+// Raises PlanError where a rank sends itself what it does not receive. The plan is taken to be
+// proved otherwise; it may hold the tiles of this rank alone.
 Schedule make_schedule(const Plan& plan, int rank, Pass pass);
 std::vector<Schedule> make_schedules(const Plan& plan, Pass pass);  // of all ranks
 

@@ -28,7 +28,7 @@ class AnyOrder {
   // Whether all operations ended.
   bool run() {
     int idle = 0;
-    while (idle < 200) idle = act() ? 0 : idle + 1;  // what can act is drawn sooner
+    while (idle < 20000) idle = act() ? 0 : idle + 1;  // what can act is drawn sooner
     for (const Rank& rank : ranks_)
       for (const bool ended : rank.ended)
         if (!ended) return false;

@@ -233,4 +233,11 @@ ScheduleProof verify_schedules(const Plan& plan, const std::vector<Schedule>& sc
   return proof;
 }
 
+PlanProof verify_all(const Plan& plan) {
+  PlanProof proof = verify(plan);
+  for (const Pass pass : {Pass::forward, Pass::backward})
+    proof.operations += verify_schedules(plan, make_schedules(plan, pass)).operations;
+  return proof;
+}
+
 }  // namespace ringside

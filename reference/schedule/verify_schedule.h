@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "reference/schedule/schedule.h"
+#include "reference/verify.h"
 
 namespace ringside {
 
@@ -24,6 +25,9 @@ struct ScheduleProof {  // what was checked, of one pass
 };
 
 ScheduleProof verify_schedules(const Plan& plan, const std::vector<Schedule>& schedules);
+
+// verify() of the plan, then of its schedules, both passes.
+PlanProof verify_all(const Plan& plan);
 
 // The parts, in order; each trusts the ones before it.
 void verify_shape(const Plan& plan, const Schedule& schedule);

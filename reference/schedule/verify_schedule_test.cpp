@@ -78,6 +78,21 @@ TEST(MakeSchedule, BackwardBeginsWithTheLastStepAndFetchesFromOwners) {
   EXPECT_EQ(first.receives[0].peer, 1) << "after two hops rank 0 held the keys of rank 1";
 }
 
+TEST(MakeSchedule, GradientsAreAddedInTheOrderOfRanks) {
+  const Schedule s = make_schedule(ring(4, "all_gather"), 1, Pass::backward);
+  const auto groups = indices(s, OperationKind::exchange);
+  const Operation& home = s.operations[groups.back()];
+  std::vector<int> order;  // who a combined block comes from
+  for (const int i : indices(s, OperationKind::combine)) {
+    const int buffer = s.operations[i].from.buffer;
+    const auto sent =
+        std::find_if(home.receives.begin(), home.receives.end(),
+                     [&](const ScheduledMessage& m) { return m.block.buffer == buffer; });
+    order.push_back(sent == home.receives.end() ? s.rank : sent->peer);
+  }
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3}));
+}
+
 TEST(MakeSchedule, OneRankMovesNothing) {
   for (const Pass pass : kPasses) {
     const Schedule s = make_schedule(ring(1), 0, pass);

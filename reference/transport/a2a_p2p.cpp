@@ -9,6 +9,7 @@
 
 #include "reference/interrupt.h"
 #include "reference/partition/partition.h"
+#include "reference/tiles.h"
 #include "reference/transport/transport.h"
 
 namespace ringside {
@@ -22,12 +23,13 @@ class RingOfGroups {
       q_.push_back(stack(plan, members(plan.home_q, group)));
       kv_.push_back(stack(plan, members(plan.home_kv, group)));
     }
-    tiles_.resize(groups_, std::vector<int>(groups_));
+    tiles_.resize(groups_);
     for (int group = 0; group < groups_; ++group)
-      for (int owner = 0; owner < groups_; ++owner) {
-        check_interrupt(16);
-        tiles_[group][owner] = add_tiles(plan, q_[group].shard, kv_[owner].shard);
-      }
+      if (is_held(group))
+        for (int owner = 0; owner < groups_; ++owner) {
+          check_interrupt(16);
+          tiles_[group].push_back(add_tiles(plan, q_[group].shard, kv_[owner].shard));
+        }
     find_last_hops();
   }
 
@@ -44,12 +46,22 @@ class RingOfGroups {
     return {first, first + a2a_size_};
   }
 
+  bool is_held(int group) const {
+    for (int member = 0; member < a2a_size_; ++member)
+      if (plan_.holds(group * a2a_size_ + member)) return true;
+    return false;
+  }
+
+  bool sees(int group, int owner) const {
+    if (!tiles_[group].empty()) return tiles_[group][owner] != kEmpty;
+    return has_tiles(plan_.problem, plan_.shards[q_[group].shard], plan_.shards[kv_[owner].shard]);
+  }
+
   // Owner's K/V visit group owner+hop at hop 1, 2, ...; nobody needs them after the last hop.
   void find_last_hops() {
     for (int owner = 0; owner < groups_; ++owner) {
-      int last = 0;
-      for (int hop = 1; hop < groups_; ++hop)
-        if (tiles_[(owner + hop) % groups_][owner] != kEmpty) last = hop;
+      int last = groups_ - 1;
+      while (last > 0 && !sees((owner + last) % groups_, owner)) --last;
       last_hop_.push_back(last);
     }
   }
@@ -71,7 +83,7 @@ class RingOfGroups {
       made.q = {q_[group].shard, q_heads(member)};
       if (step <= last_hop_[owner]) {
         made.kv = {kv_[owner].shard, kv_heads(member)};
-        made.tiles = tiles_[group][owner];
+        if (plan_.holds(rank)) made.tiles = tiles_[group][owner];
       }
     }
     if (step == 0 && a2a_size_ > 1) made.before = trade_rows_for_heads(rank);
@@ -117,7 +129,7 @@ class RingOfGroups {
   Plan& plan_;
   int a2a_size_, groups_;
   std::vector<Stacked> q_, kv_;          // [groups] what a group holds after its all-to-all
-  std::vector<std::vector<int>> tiles_;  // [group][owner] tile list
+  std::vector<std::vector<int>> tiles_;  // [group][owner] tile list; none of groups not held
   std::vector<int> last_hop_;            // [owner]
 };
 

@@ -13,7 +13,7 @@ void all_gather(Plan& plan, int /*a2a_size*/) {
     Step step;
     step.q = plan.home_q[rank];
     step.kv = {gathered.shard, heads};
-    step.tiles = add_tiles(plan, step.q.shard, step.kv.shard);
+    if (plan.holds(rank)) step.tiles = add_tiles(plan, step.q.shard, step.kv.shard);
     if (cp_size > 1) {
       for (int peer = 0; peer < cp_size; ++peer) {
         check_interrupt(16);

@@ -1,6 +1,8 @@
 // What build_plan refuses, and the tools that transports share.
 #include <gtest/gtest.h>
 
+#include "reference/cost.h"
+#include "reference/schedule/schedule.h"
 #include "reference/test_errors.h"
 #include "reference/test_random_case.h"
 #include "reference/transport/transport.h"
@@ -96,6 +98,51 @@ TEST(BuildPlan, TakesAnyPlacementThatOwnsEachRowOnce) {
   const Plan ring = build_plan(four_tokens(), placement, {"p2p"});
   ASSERT_EQ(ring.num_steps(), 2) << "rank 2's keys reach rank 0 on the first hop";
   EXPECT_EQ(ring.tiles(ring.steps_of_rank[0][1]).size(), 4u);
+}
+
+TEST(BuildPlanOfRanks, HasTheStepsOfTheWholeAndTheTilesOfItsRanks) {
+  testing::Random random(79);
+  for (int i = 0; i < 150; ++i) {
+    const Problem problem = testing::random_problem(random);
+    const int cp_size = random.integer(1, 6), rank = random.integer(0, cp_size - 1);
+    const Comm comm = testing::random_comm(random, cp_size);
+    const Placement placement = place(problem, testing::random_partition(random), cp_size);
+    const Plan whole = build_plan(problem, placement, comm);
+    const Plan part = build_plan_of_ranks(problem, placement, comm, {rank});
+    ASSERT_EQ(part.num_steps(), whole.num_steps());
+    for (int r = 0; r < whole.cp_size(); ++r)
+      for (int step = 0; step < whole.num_steps(); ++step) {
+        const Step &got = part.steps_of_rank[r][step], &want = whole.steps_of_rank[r][step];
+        ASSERT_EQ(got.before, want.before);
+        ASSERT_EQ(part.shard(got.q), whole.shard(want.q));
+        ASSERT_EQ(part.shard(got.kv), whole.shard(want.kv));
+        ASSERT_EQ(part.tiles(got), r == rank ? whole.tiles(want) : std::vector<Tile>{});
+      }
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      const Schedule got = make_schedule(part, rank, pass);
+      const Schedule want = make_schedule(whole, rank, pass);
+      ASSERT_EQ(got.operations.size(), want.operations.size());
+      for (size_t op = 0; op < got.operations.size(); ++op) {
+        ASSERT_EQ(got.operations[op].sends, want.operations[op].sends);
+        ASSERT_EQ(got.operations[op].after, want.operations[op].after);
+      }
+    }
+  }
+}
+
+TEST(BuildPlanOfRanks, IsNotTakenForTheWhole) {
+  const Plan part =
+      build_plan_of_ranks(four_tokens(), place(four_tokens(), "zigzag", 2), {"p2p"}, {1});
+  expect_error<PlanError>([&] { verify(part); }, {"the tiles of 1 of 2 ranks"});
+  expect_error<InvalidArgument>([&] { cost(part); }, {"needs the tiles of all 2 ranks"});
+}
+
+TEST(BuildPlanOfRanks, RefusesRanksOutOfOrder) {
+  const Placement placement = place(four_tokens(), "zigzag", 2);
+  for (const std::vector<int>& ranks : {std::vector<int>{1, 0}, {0, 0}, {2}, {-1}})
+    expect_error<InvalidArgument>(
+        [&] { build_plan_of_ranks(four_tokens(), placement, {"p2p"}, ranks); },
+        {"expected rising ranks from 0 to 1"});
 }
 
 TEST(AddShard, EmptyShardsShareTheFirstEntry) {

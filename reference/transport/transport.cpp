@@ -25,6 +25,15 @@ void check_a2a_size(const Comm& comm, int cp_size) {
           "; comm=\"a2a+p2p\" needs groups of equal size. Pass a divisor of cp_size");
 }
 
+void check_ranks(const std::vector<int>& ranks, int cp_size) {
+  int previous = -1;
+  for (const int rank : ranks) {
+    require(previous < rank && rank < cp_size, "rank ", rank, " after rank ", previous,
+            "; expected rising ranks from 0 to ", cp_size - 1);
+    previous = rank;
+  }
+}
+
 std::vector<Buffer> add_homes(Plan& plan, const std::vector<Shard>& shards, int num_heads) {
   std::vector<Buffer> homes;
   for (const Shard& shard : shards) homes.push_back({add_shard(plan, shard), {0, num_heads}});
@@ -51,6 +60,11 @@ Placement place(const Problem& problem, const std::string& partition, int cp_siz
 }
 
 Plan build_plan(const Problem& problem, const Placement& placement, const Comm& comm) {
+  return build_plan_of_ranks(problem, placement, comm, {});
+}
+
+Plan build_plan_of_ranks(const Problem& problem, const Placement& placement, const Comm& comm,
+                         std::vector<int> ranks) {
   check_problem(problem);
   const int cp_size = static_cast<int>(placement.q.size());
   require(cp_size >= 1 && placement.k.size() == placement.q.size(), "the placement has ", cp_size,
@@ -58,6 +72,7 @@ Plan build_plan(const Problem& problem, const Placement& placement, const Comm& 
           " key shards; expected one of each for every rank");
   check_ownership("query", problem.layout_q, placement.q);
   check_ownership("key", problem.layout_k, placement.k);
+  check_ranks(ranks, cp_size);
   const NamedTransport& transport = find_by_name("comm", transports(), comm.name);
   check_a2a_size(comm, cp_size);
 
@@ -70,6 +85,7 @@ Plan build_plan(const Problem& problem, const Placement& placement, const Comm& 
   plan.home_q = add_homes(plan, placement.q, problem.num_heads);
   plan.home_kv = add_homes(plan, placement.k, problem.num_kv_heads);
   plan.steps_of_rank.resize(cp_size);
+  plan.held = std::move(ranks);
   transport.fill_steps(plan, comm.a2a_size);
   return plan;
 }

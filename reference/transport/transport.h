@@ -30,6 +30,10 @@ struct Comm {
 
 Placement place(const Problem& problem, const std::string& partition, int cp_size);
 Plan build_plan(const Problem& problem, const Placement& placement, const Comm& comm);
+// The same steps of the same ranks, with the tiles of some alone: what a process needs that holds
+// these ranks (rising; none: all). Tiles are most of a plan: it takes their share of memory.
+Plan build_plan_of_ranks(const Problem& problem, const Placement& placement, const Comm& comm,
+                         std::vector<int> ranks);
 
 struct NamedTransport {
   const char* name;

@@ -142,21 +142,24 @@ class Plan(_core.Plan):
 
         Each row is owned once; every send meets its receive, in an order that cannot deadlock,
         inside the buffers; the rows that arrive are those the tiles name; every visible (query,
-        key) pair of every head is computed exactly once, and no tile sees nothing.
+        key) pair of every head is computed exactly once, and no tile sees nothing. Then the
+        schedules of all ranks (see schedule), both passes: nothing is written while it is read,
+        both ends of every message agree, nothing deadlocks, every sum goes home once, and memory
+        is as cost() says.
 
         Raises:
-            PlanError: naming the first offending row, message or tile.
+            PlanError: naming the first offending row, message, tile or operation.
 
         >>> import ringside as rs
         >>> rs.plan(rs.PackedLayout([0, 4]), cp_size=2).verify()
-        PlanProof(rows=8, messages=2, tiles=6, pairs=10)
+        PlanProof(rows=8, messages=2, tiles=6, pairs=10, operations=24)
         """
         return super().verify()
 
     def cost(
         self, *, head_dim: int = 128, head_dim_v: int | None = None, bytes_per_element: int = 2
     ) -> _core.PlanCost:
-        """Counts the forward pass: visible pairs, bytes moved, resident rows, per rank and step.
+        """Counts both passes: visible pairs, bytes moved, rows and memory, per rank and step.
 
         Args:
             head_dim: of q and k.
@@ -167,6 +170,8 @@ class Plan(_core.Plan):
         >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2, partition="contiguous")
         >>> plan.cost().pairs.sum(axis=1).tolist(), round(plan.cost().imbalance, 3)
         ([10, 26], 1.444)
+        >>> plan.cost().backward_bytes_sent.tolist()  # keys there, float32 gradients back
+        [[0, 2048], [0, 4096]]
         """
         return super().cost(
             head_dim=head_dim, head_dim_v=head_dim_v, bytes_per_element=bytes_per_element

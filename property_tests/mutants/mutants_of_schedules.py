@@ -1,0 +1,79 @@
+"""Faults in what a rank does in a pass: waits, areas, sums, messages, and their proof."""
+
+from mutants_list import Mutant
+
+SCHEDULE = "reference/schedule/"
+MUTANTS_OF_SCHEDULES = [
+    Mutant(
+        "an operation forgets what it waits for",
+        SCHEDULE + "builder.cpp",
+        "if (last > seen) operation.after.push_back(seen = last);",
+        "if (last > seen) seen = last;",
+    ),
+    Mutant(
+        "a buffer is taken for free one step early",
+        SCHEDULE + "builder.cpp",
+        "if (x.area == kCaller || x.area != y.area) return false;",
+        "return false;",
+    ),
+    Mutant(
+        "keys lie in one area, not in two in turn",
+        SCHEDULE + "lower.cpp",
+        "areas_[taken_++ % 2]",
+        "areas_[taken_++ % 1]",
+    ),
+    Mutant(
+        "backward goes on with the keys of the step after",
+        SCHEDULE + "backward.cpp",
+        "now.keys = keys_before;",
+        "now.keys = step > 1 ? keys_before : now.keys;",
+    ),
+    Mutant(
+        "gradients that arrive are added in another order",
+        SCHEDULE + "lower.cpp",
+        "return x.peer < y.peer;",
+        "return x.peer > y.peer;",
+    ),
+    Mutant(
+        "what arrives at last is not added",
+        SCHEDULE + "backward.cpp",
+        "add_arrivals(0);",
+        "if (late_.size() > 1) add_arrivals(0);",
+    ),
+    Mutant(
+        "keys come from the row after",
+        SCHEDULE + "home_rows.cpp",
+        "home_row_of_row_[row] = s.row + i;",
+        "home_row_of_row_[row] = s.row + (i + 1) % s.len;",
+    ),
+    Mutant(
+        "queries forget the way they came",
+        SCHEDULE + "backward.cpp",
+        "now.queries = queries_before_[index];",
+        "now.queries = queries_before_[0];",
+    ),
+    Mutant(
+        "the proof overlooks a race",
+        SCHEDULE + "verify_schedule.cpp",
+        "plan_require(other <= seen[i], where(schedule, i),",
+        "plan_require(other <= i, where(schedule, i),",
+    ),
+    Mutant(
+        "the proof takes a group for ended that has not met",
+        SCHEDULE + "verify_progress.cpp",
+        "if (!is_met(rank, op)) return false;",
+        "is_met(rank, op);",
+    ),
+    Mutant(
+        "the proof overlooks a sum that stays behind",
+        SCHEDULE + "verify_schedule.cpp",
+        "if (!is_sum || stays) continue;",
+        "if (!is_sum || stays || gone[i] == 0) continue;",
+    ),
+    Mutant(
+        "partial results are counted as they travel, not as they lie",
+        SCHEDULE + "schedule_cost.cpp",
+        "v * (travels ? sizes.bytes : f32)",
+        "v * sizes.bytes",
+    ),
+]
