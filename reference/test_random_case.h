@@ -65,6 +65,10 @@ inline Problem random_problem(Random& random) {
   return problem;
 }
 
+inline const NamedPartition& random_partition(Random& random) {
+  return partitions()[random.integer(0, static_cast<int>(partitions().size()) - 1)];
+}
+
 inline Plan random_plan(Random& random, const Problem& problem) {
   std::vector<std::string> partition_names, comm_names;
   for (const auto& p : partitions()) partition_names.push_back(p.name);
