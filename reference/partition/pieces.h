@@ -60,13 +60,13 @@ struct Zigzag {
   // cut_at(i) is where chunk i begins, i up to cp_size: whoever knows cp_size beforehand divides
   // faster. Chunk 2*cp_size-i ends as far from the end, rounded down, as chunk i begins from 0.
   template <typename CutAt>
-  RINGSIDE_HD static Pieces pieces_of(int length, int rank, CutAt cut_at) {
+  RINGSIDE_HD static Pieces pieces_of(int length, int /*cp_size*/, int rank, CutAt cut_at) {
     const Cut begin = cut_at(rank), end = cut_at(rank + 1);
     return {{begin.floor, end.floor}, {length - end.ceil, length - begin.ceil}};
   }
   RINGSIDE_HD static Pieces pieces(int length, int cp_size, int rank) {
     const int chunks = 2 * cp_size;
-    return pieces_of(length, rank, [=](int i) {
+    return pieces_of(length, cp_size, rank, [=](int i) {
       const int floor = cut(length, chunks, i);  // what is left is below `chunks`: 32 bits will do
       const bool divides = static_cast<uint32_t>(length) * static_cast<uint32_t>(i) ==
                            static_cast<uint32_t>(floor) * static_cast<uint32_t>(chunks);
@@ -74,8 +74,12 @@ struct Zigzag {
     });
   }
 
-  // How many rows the ranks before one own, as it is cut there.
-  RINGSIDE_HD static int rows_before(Cut at) { return at.floor + at.ceil; }
+  // How many rows the ranks before this one own; rank up to cp_size.
+  template <typename CutAt>
+  RINGSIDE_HD static int rows_before(int /*length*/, int /*cp_size*/, int rank, CutAt cut_at) {
+    const Cut at = cut_at(rank);
+    return at.floor + at.ceil;
+  }
 
   // The rank that owns a position: that of the last chunk to begin at or before it, as others that
   // do are empty.

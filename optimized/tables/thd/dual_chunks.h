@@ -45,10 +45,12 @@ struct DualChunks {
   }
 
   // Of n rows, how many the ranks before this one hold.
-  RINGSIDE_HD int rows_before(int n, int rank) const { return Order::rows_before(cut(n, rank)); }
+  RINGSIDE_HD int rows_before(int n, int rank) const {
+    return Order::rows_before(n, cp_size, rank, [&](int i) { return cut(n, i); });
+  }
 
   RINGSIDE_HD Runs runs(int n, int rank, int row) const {
-    return Runs::of(Order::pieces_of(n, rank, [&](int i) { return cut(n, i); }), row);
+    return Runs::of(Order::pieces_of(n, cp_size, rank, [&](int i) { return cut(n, i); }), row);
   }
 
   RINGSIDE_HD Slot slot(int n, int position) const {
