@@ -70,7 +70,10 @@ struct Mask {
       if (begin > lo) lo = begin;
       if (begin + chunk < hi) hi = begin + chunk;
     }
-    return on_axis(lo, hi, len_k);
+    // An empty interval keeps its place on the axis, so that both ends stay monotonic.
+    if (lo > len_k) lo = len_k;
+    if (hi < lo) hi = lo;
+    return {static_cast<int>(lo), static_cast<int>(hi)};
   }
 
   // The queries that see a key.
@@ -81,11 +84,13 @@ struct Mask {
     if (right != kUnbounded && q - right > lo) lo = q - right;
     if (left != kUnbounded && q + left + 1 < hi) hi = q + left + 1;
     if (chunk > 0) {
-      const int64_t first = int64_t{k} / chunk * chunk - shift;
+      const int64_t first = k / chunk * chunk - shift;
       if (first > lo) lo = first;
       if (first + chunk < hi) hi = first + chunk;
     }
-    return on_axis(lo, hi, len_q);
+    if (lo > len_q) lo = len_q;
+    if (hi < lo) hi = lo;
+    return {static_cast<int>(lo), static_cast<int>(hi)};
   }
 
   // The first query after q where an end of its window meets one of some places on the key axis, or
@@ -118,13 +123,6 @@ struct Mask {
 
  private:
   RINGSIDE_HD static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
-
-  // An empty interval keeps its place on the axis, so that both ends stay monotonic.
-  RINGSIDE_HD static Interval on_axis(int64_t lo, int64_t hi, int len) {
-    if (lo > len) lo = len;
-    if (hi < lo) hi = lo;
-    return {static_cast<int>(lo), static_cast<int>(hi)};
-  }
 
   // The first aligned position after p where an end of the window meets a place, if it is before
   // `change`; else that.
