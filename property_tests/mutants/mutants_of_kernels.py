@@ -155,9 +155,9 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "mma: dk and dv leave out the last head of a group",
-        MMA,
-        "const int end = begin + shape.group_size;",
-        "const int end = begin + (shape.group_size > 1 ? shape.group_size - 1 : 1);",
+        "reference/heads.h",
+        "const int end = begin + group_size;",
+        "const int end = begin + (group_size > 1 ? group_size - 1 : 1);",
     ),
     Mutant(
         "mma: a query's last key gets no gradient",
