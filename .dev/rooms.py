@@ -19,11 +19,13 @@ MAY_INCLUDE = {
     "reference": set(),
     "reference/partition": {"reference"},
     "reference/transport": {"reference", "reference/partition"},
-    "reference/thd": {"reference"},
+    "reference/thd": {"reference", "reference/partition"},
     "reference/schedule": {"reference"},
     "optimized/device": {"reference"},
     "optimized/tables": {"reference", "reference/partition", "reference/transport"},
-    "optimized/tables/thd": {"reference", "reference/thd"},
+    "optimized/tables/thd": {
+        *("reference", "reference/partition", "reference/thd", "optimized/tables"),
+    },
     "optimized/attention": {"reference", "optimized/device", "optimized/tables"},
     "optimized/attention/f32": {
         *("reference", "optimized/device", "optimized/tables", "optimized/attention"),

@@ -169,7 +169,7 @@ TEST(Shard, GivesEachRankItsRowsInOrder) {
   const PackedLayout layout({0, 2, 5}, {0, 4, 8});
   Tensor x(8, 1, 2, 0);
   for (int row = 0; row < 8; ++row) x.at(row, 0)[0] = x.at(row, 0)[1] = row;
-  const auto parts = shard(layout, make_shards(striped, layout, 2), x);
+  const auto parts = shard(layout, make_shards(find_partition("striped"), layout, 2), x);
   EXPECT_EQ(parts[1].rows, 4);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(parts[1].at(i, 0)[1], 2 * i + 1);
 }
@@ -180,8 +180,8 @@ TEST(Shard, UnshardIsItsInverse) {
     const PackedLayout layout = testing::random_layout(random, random.integer(0, 4));
     Tensor x(layout.num_rows(), random.integer(1, 3), random.integer(1, 3), 0);
     for (double& value : x.data) value = random.normal();
-    const auto& partition = partitions()[random.integer(0, 4)];
-    const auto shards = make_shards(partition.shard, layout, random.integer(1, 6));
+    const auto& partition = testing::random_partition(random);
+    const auto shards = make_shards(partition, layout, random.integer(1, 6));
     const Tensor back = unshard(layout, shards, shard(layout, shards, x));
     ASSERT_EQ(back.data, x.data) << partition.name;
     ASSERT_EQ(back.rows, x.rows);

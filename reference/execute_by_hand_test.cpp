@@ -65,7 +65,7 @@ TEST(Executor, LetsQueriesTravelInsteadOfKeys) {
   Random random(107);
   for (int i = 0; i < 60; ++i) {
     const Problem problem = testing::random_problem(random);
-    const auto& partition = partitions()[random.integer(0, 4)];
+    const auto& partition = testing::random_partition(random);
     const Placement placement = place(problem, partition.name, random.integer(1, 5));
     expect_definition(ring_of_queries(problem, placement), Case(random, problem));
     if (HasFatalFailure()) return;

@@ -8,6 +8,7 @@
 
 #include "reference/cpu_kernels.h"
 #include "reference/execute.h"
+#include "reference/heads.h"
 #include "reference/interrupt.h"
 #include "reference/parallel.h"
 #include "reference/partial.h"
@@ -25,7 +26,8 @@ inline Out head_of(Tensor& x, int head) {
 }
 
 inline int kv_head_of(const Plan& plan, const Step& step, int head) {  // both counted in the buffer
-  return (step.q.heads.begin + head) / plan.problem.group_size() - step.kv.heads.begin;
+  return ResidentHeads{step.q.heads.begin, step.kv.heads.begin, plan.problem.group_size()}
+      .kv_head_of(head);
 }
 
 // Runs items on all cores, or right here when starting threads would take longer than the work.

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <climits>
 #include <vector>
 
@@ -89,6 +90,74 @@ TEST(Mask, EndsOfVisibleNeverDecreaseAndStayOnTheKeyAxis) {
   });
 }
 
+TEST(Mask, SeeingIsExactlyWhoIsAllowed) {
+  for_every_case([](const Mask& mask, int len_q, int len_k) {
+    for (int k = -1; k <= len_k; ++k) {
+      const Interval seeing = mask.seeing(k, len_q, len_k);
+      for (int q = -1; q <= len_q; ++q)
+        if (seeing.contains(q) != sees(mask, q, k, len_q, len_k))
+          ADD_FAILURE() << "key " << k << " of " << describe(mask, q, len_q, len_k);
+    }
+  });
+}
+
+TEST(Mask, EndsOfSeeingNeverDecreaseAndStayOnTheQueryAxis) {
+  for_every_case([](const Mask& mask, int len_q, int len_k) {
+    Interval before{0, 0};
+    for (int k = 0; k < len_k; ++k) {
+      const Interval seeing = mask.seeing(k, len_q, len_k);
+      const bool in_order = before.begin <= seeing.begin && before.end <= seeing.end;
+      const bool on_axis = seeing.begin <= seeing.end && seeing.end <= len_q;
+      if (!in_order || !on_axis)
+        ADD_FAILURE() << "key " << k << ", " << describe(mask, 0, len_q, len_k);
+      before = seeing;
+    }
+  });
+}
+
+// What next_change promises, without a place but the ends of the axis.
+TEST(Mask, UpToTheNextChangeEachEndRestsOrMovesByOne) {
+  for_every_case([](const Mask& mask, int len_q, int len_k) {
+    for (int q = 0; q < len_q; ++q) {
+      const int64_t change = mask.next_change(q, len_q, len_k, {0, len_k});
+      ASSERT_GT(change, q);
+      const int stop = static_cast<int>(std::min<int64_t>(change, len_q));
+      const auto end_of = [&](int i, bool upper) {
+        const Interval seen = mask.visible(i, len_q, len_k);
+        return upper ? seen.end : seen.begin;
+      };
+      for (const bool upper : {false, true})
+        for (int i = q + 2; i < stop; ++i) {
+          if (mask.visible(i - 1, len_q, len_k).size() == 0) break;  // keeps some place
+          const int step = end_of(q + 1, upper) - end_of(q, upper);
+          if (mask.visible(q, len_q, len_k).size() == 0) break;
+          EXPECT_TRUE(step == 0 || step == 1) << describe(mask, q, len_q, len_k);
+          EXPECT_EQ(end_of(i, upper) - end_of(i - 1, upper), step)
+              << describe(mask, q, len_q, len_k);
+        }
+    }
+  });
+}
+
+TEST(Mask, NamesWhatItHides) {
+  for_every_case([](const Mask& mask, int len_q, int len_k) {
+    if (len_q != 20 || len_k != 20 || mask.align != Align::top_left) return;
+    bool before = true, behind = true, ahead = false;
+    for (int q = 0; q < len_q; ++q)
+      for (int k = 0; k < len_k; ++k) {
+        const bool sees = mask.allows(q, k, len_q, len_k);
+        if (k <= q) before &= sees;
+        if (k >= q) behind &= sees;
+        if (k > q) ahead |= sees;
+      }
+    EXPECT_TRUE(before || !mask.hides_none_before()) << describe(mask, 0, len_q, len_k);
+    EXPECT_TRUE(behind || !mask.hides_none_behind()) << describe(mask, 0, len_q, len_k);
+    EXPECT_TRUE(!ahead || !mask.ends_at_the_query()) << describe(mask, 0, len_q, len_k);
+    const int64_t windows = mask.most_windows(1, len_q);
+    EXPECT_EQ(windows == 0, mask.is_one_window()) << describe(mask, 0, len_q, len_k);
+  });
+}
+
 TEST(Mask, HugeBoundsHideNothing) {
   for (const Align align : {Align::top_left, Align::bottom_right})
     for (const int len_q : {1, 5, INT_MAX})
@@ -96,6 +165,8 @@ TEST(Mask, HugeBoundsHideNothing) {
         for (const int q : {0, len_q / 2, len_q - 1}) {
           const Mask huge{INT_MAX, INT_MAX, 0, align};
           EXPECT_EQ(huge.visible(q, len_q, len_k), (Interval{0, len_k}));
+          EXPECT_EQ(huge.seeing(0, len_q, len_k), (Interval{0, len_q}));
+          EXPECT_EQ(huge.seeing(len_k - 1, len_q, len_k), (Interval{0, len_q}));
           EXPECT_TRUE(huge.allows(q, 0, len_q, len_k) && huge.allows(q, len_k - 1, len_q, len_k));
           EXPECT_EQ((Mask{-1, -1, INT_MAX, Align::top_left}.visible(0, len_q, len_k)),
                     (Interval{0, len_k}));
@@ -113,6 +184,10 @@ TEST(Mask, TheLongestSequenceDoesNotOverflow) {
   EXPECT_EQ(last.visible(0, INT_MAX, 1).size(), 0);
   EXPECT_EQ(last.visible(kLast, INT_MAX, 1), (Interval{0, 1}));
   EXPECT_EQ(Mask::chunked(2, Align::bottom_right).visible(0, INT_MAX, 0), (Interval{0, 0}));
+  EXPECT_EQ(Mask::causal().seeing(kLast, INT_MAX, INT_MAX), (Interval{kLast, INT_MAX}));
+  EXPECT_EQ(Mask::chunked(INT_MAX).seeing(kLast, INT_MAX, INT_MAX), (Interval{kLast, INT_MAX}));
+  EXPECT_EQ(last.seeing(kLast, 1, INT_MAX), (Interval{0, 1}));
+  EXPECT_EQ(last.seeing(0, INT_MAX, 1), (Interval{kLast, INT_MAX}));
 }
 
 TEST(Mask, PaddingSeesNothingAndIsNeverSeen) {
@@ -124,6 +199,10 @@ TEST(Mask, PaddingSeesNothingAndIsNeverSeen) {
     EXPECT_FALSE(mask.allows(2, 5, 3, 5));
     EXPECT_FALSE(mask.allows(2, -1, 3, 5));
     EXPECT_EQ(mask.visible(0, 3, 0).size(), 0);
+    EXPECT_EQ(mask.seeing(5, 3, 5).size(), 0);
+    EXPECT_EQ(mask.seeing(-1, 3, 5).size(), 0);
+    EXPECT_LE(mask.seeing(4, 3, 5).end, 3);
+    EXPECT_EQ(mask.seeing(0, 0, 5).size(), 0);
   }
 }
 

@@ -65,6 +65,10 @@ inline Problem random_problem(Random& random) {
   return problem;
 }
 
+inline const NamedPartition& random_partition(Random& random) {
+  return partitions()[random.integer(0, static_cast<int>(partitions().size()) - 1)];
+}
+
 inline Comm random_comm(Random& random, int cp_size) {
   std::vector<std::string> names;
   for (const auto& t : transports()) names.push_back(t.name);
@@ -78,16 +82,10 @@ inline Comm random_comm(Random& random, int cp_size) {
   return comm;
 }
 
-inline std::string random_partition(Random& random) {
-  std::vector<std::string> names;
-  for (const auto& p : partitions()) names.push_back(p.name);
-  return random.choice(names);
-}
-
 inline Plan random_plan(Random& random, const Problem& problem) {
   const int cp_size = random.one_in(10) ? 1 : random.integer(2, 6);
   const Comm comm = random_comm(random, cp_size);
-  return build_plan(problem, place(problem, random_partition(random), cp_size), comm);
+  return build_plan(problem, place(problem, random_partition(random).name, cp_size), comm);
 }
 
 // Normal values in valid rows, NaN in padding.

@@ -4,26 +4,18 @@
 #include <iterator>
 
 #include "reference/interrupt.h"
+#include "reference/seen_rows.h"
 
 namespace ringside {
 namespace {
 
 constexpr int kStepsOfTile = 16;  // what judging one costs, in simple operations
-constexpr int kRowsOfLook = 1024;
 
 bool sees_something(const Problem& problem, const Tile& tile) {
-  const int len_q = problem.layout_q.len(tile.q.seq), len_k = problem.layout_k.len(tile.q.seq);
-  const int rows = tile.q.rows_below(len_q);
-  if (rows == 0) return false;
-  // Both ends of the visible interval only ever grow: first and last row bound what the tile sees.
-  const int lo = problem.mask.visible(tile.q.position(0), len_q, len_k).begin;
-  const int hi = problem.mask.visible(tile.q.position(rows - 1), len_q, len_k).end;
-  if (tile.k.rows_within({lo, hi}).size() == 0) return false;
-  for (int i = 0; i < rows; ++i) {
-    if (i % kRowsOfLook == kRowsOfLook - 1) check_interrupt(kRowsOfLook);
-    if (visible_rows(problem, tile, i).size() > 0) return true;
-  }
-  return false;
+  const SequenceMask mask{problem.mask, problem.layout_q.len(tile.q.seq),
+                          problem.layout_k.len(tile.q.seq)};
+  const int rows = tile.q.rows_below(mask.len_q);
+  return rows > 0 && keys_seen(mask, tile.k, tile.q, 0, rows).size() > 0;
 }
 
 // visit(tile) until it returns false; whether it never did.

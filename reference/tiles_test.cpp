@@ -56,7 +56,7 @@ class RandomTiles : public ::testing::Test {
       const Problem problem = testing::random_problem(random);
       const int cp_size = random.integer(1, 4);
       const auto draw = [&](const PackedLayout& layout) {
-        const auto& partition = partitions()[random.integer(0, 4)];
+        const auto& partition = testing::random_partition(random);
         return partition.shard(layout, cp_size, random.integer(0, cp_size - 1));
       };
       const Shard q = draw(problem.layout_q), k = draw(problem.layout_k);

@@ -9,7 +9,6 @@
 
 namespace ringside {
 
-void check_mask(const Mask& mask);
 void check_problem(const Problem& problem);
 
 // Segments inside the layout, laid out back to back; `what` begins the message.

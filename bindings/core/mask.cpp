@@ -9,7 +9,6 @@
 #include "bindings/core/module.h"
 #include "reference/errors.h"
 #include "reference/names.h"
-#include "reference/validate.h"
 
 namespace ringside::bindings {
 namespace {

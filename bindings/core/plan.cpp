@@ -232,6 +232,14 @@ py::list exchange_transposed(const Plan& plan, int step, const std::string& oper
   return to_list(carry_back(plan, step, what, buffers_from(plan, buffers, step + 1, what)));
 }
 
+py::dict partition_table() {
+  py::dict table;
+  for (const NamedPartition& p : partitions())
+    table[p.name] = py::dict("summary"_a = p.summary, "balances_causal"_a = p.balances_causal,
+                             "of_stream"_a = p.rule.of_stream);
+  return table;
+}
+
 }  // namespace
 
 void bind_plan(py::module_& m) {
@@ -308,6 +316,7 @@ void bind_plan(py::module_& m) {
     columns[kTableNames[i]] = tables.all()[i]->columns;
   m.attr("TABLE_COLUMNS") = columns;
   m.attr("PARTITIONS") = names(partitions());
+  m.attr("PARTITION_TABLE") = partition_table();
   m.attr("COMMS") = names(transports());
 }
 

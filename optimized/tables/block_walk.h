@@ -5,67 +5,13 @@
 #pragma once
 
 #include "optimized/tables/work_list.h"
+#include "reference/seen_rows.h"
 
 namespace ringside {
 
 RINGSIDE_HD inline SequenceMask sequence_mask(const WorkList& work, const WorkItem& item) {
   return {work.mask, item.len_q, item.len_k};
 }
-
-// Which rows of key segment `k` some (or all) of the rows [begin, end) of query segment `q` see.
-// Both ends of what a row sees never decrease, so the first and the last row are enough; rows
-// between the ends of `some` may be seen by none.
-struct SeenKeys {
-  Interval some, all;
-
-  RINGSIDE_HD SeenKeys(const SequenceMask& s, const Segment& k, const Segment& q, int begin,
-                       int end) {
-    const Interval first = s.visible_rows(k, q.position(begin));
-    const Interval last = s.visible_rows(k, q.position(end - 1));
-    some = {first.begin, last.end > first.begin ? last.end : first.begin};
-    all = {last.begin, first.end > last.begin ? first.end : last.begin};
-  }
-};
-
-// The mask's bounds solved for the query: which rows of query segment `q` see some (or all) of the
-// rows [begin, end) of key segment `k`. Rows that see some may have others between them that see
-// none.
-struct SeeingQueries {
-  Interval some, all;
-
-  RINGSIDE_HD SeeingQueries(const SequenceMask& s, const Segment& q, const Segment& k, int begin,
-                            int end) {
-    const int64_t shift = s.mask.aligned(0, s.len_q, s.len_k);
-    const int64_t first = k.position(begin) - shift, last = k.position(end - 1) - shift;
-    int64_t some_lo = 0, some_hi = s.len_q, all_lo = 0, all_hi = s.len_q;  // positions
-    const auto narrow = [](int64_t& lo, int64_t& hi, int64_t at_least, int64_t below) {
-      lo = at_least > lo ? at_least : lo;
-      hi = below < hi ? below : hi;
-    };
-    if (s.mask.right != kUnbounded) {
-      narrow(some_lo, some_hi, first - s.mask.right, s.len_q);
-      narrow(all_lo, all_hi, last - s.mask.right, s.len_q);
-    }
-    if (s.mask.left != kUnbounded) {
-      narrow(some_lo, some_hi, 0, last + s.mask.left + 1);
-      narrow(all_lo, all_hi, 0, first + s.mask.left + 1);
-    }
-    if (const int64_t chunk = s.mask.chunk; chunk > 0) {
-      const int64_t of_first = (first + shift) / chunk * chunk - shift;
-      const int64_t of_last = (last + shift) / chunk * chunk - shift;
-      narrow(some_lo, some_hi, of_first, of_last + chunk);
-      narrow(all_lo, all_hi, of_last, of_first + chunk);
-    }
-    some = rows(q, some_lo, some_hi);
-    all = rows(q, all_lo, all_hi);
-  }
-
- private:
-  RINGSIDE_HD static Interval rows(const Segment& q, int64_t lo, int64_t hi) {
-    if (hi <= lo) return {};
-    return q.rows_within({static_cast<int>(lo), static_cast<int>(hi)});
-  }
-};
 
 // The key blocks of an item of query rows.
 template <int Block>

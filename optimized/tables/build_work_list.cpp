@@ -6,6 +6,7 @@
 #include <set>
 
 #include "reference/errors.h"
+#include "reference/seen_rows.h"
 
 namespace ringside {
 namespace {
@@ -55,9 +56,9 @@ std::vector<Piece> pieces_of(const RankTiles& rank, Side side) {
 int64_t length_of(const SequenceMask& mask, Side side, const Piece& piece, const WorkItem& item) {
   int64_t rows = 0;
   for (const Segment& partner : piece.partners)
-    rows += (side == Side::query ? mask.visible_keys(partner, item.own, item.begin, item.end)
-                                 : mask.seeing_queries(partner, item.own, item.begin, item.end))
-                .size();
+    rows += side == Side::query
+                ? keys_seen(mask, partner, item.own, item.begin, item.end).size()
+                : queries_seeing(mask, partner, item.own, item.begin, item.end).size();
   return rows;
 }
 

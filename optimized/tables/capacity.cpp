@@ -1,7 +1,6 @@
 #include "optimized/tables/capacity.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "reference/errors.h"
 #include "reference/partition/partition.h"
@@ -27,28 +26,12 @@ int position_of_row(const Shard& shard, int row) {
 
 }  // namespace
 
-PartitionKind partition_kind(const std::string& name) {
-  constexpr std::pair<PartitionFunction, PartitionKind> kKinds[] = {
-      {contiguous, PartitionKind::contiguous},
-      {zigzag, PartitionKind::zigzag},
-      {striped, PartitionKind::striped},
-      {whole_pack, PartitionKind::whole_pack},
-      {whole_pack_zigzag, PartitionKind::whole_pack_zigzag},
-  };
-  const PartitionFunction function = find_partition(name).shard;
-  for (const auto& [known, kind] : kKinds)
-    if (known == function) return kind;
-  throw Unsupported(concat("partition=\"", name,
-                           "\" with lengths on the device. Nearest supported: "
-                           "\"zigzag\""));
-}
-
 int rank_rows(const Capacity& c, int max_rows) {
-  const PartitionRows partition{partition_kind(c.partition), c.cp_size};
-  const int64_t chunks = int64_t{c.cp_size} * partition.parts();
-  const int64_t even = (max_rows + chunks - 1) / chunks * partition.parts();
-  const bool divides = partition.of_stream() || c.pad_to_multiple_of % chunks == 0;
-  const int64_t ragged = divides ? 0 : int64_t{partition.parts()} * c.max_sequences;
+  const PartitionRule partition = find_partition(c.partition).rule;
+  const int64_t chunks = int64_t{c.cp_size} * partition.parts;
+  const int64_t even = (max_rows + chunks - 1) / chunks * partition.parts;
+  const bool divides = partition.of_stream || c.pad_to_multiple_of % chunks == 0;
+  const int64_t ragged = divides ? 0 : int64_t{partition.parts} * c.max_sequences;
   const int64_t rows = std::min<int64_t>(even + ragged, max_rows);
   return static_cast<int>(std::max<int64_t>(rows + rows % 2, 2));  // both chunks of a rank alike
 }

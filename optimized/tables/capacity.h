@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "optimized/tables/partition_rows.h"
 #include "reference/transport/transport.h"
 
 namespace ringside {
@@ -22,8 +21,6 @@ struct Capacity {
   int max_sequences = 1, max_rows_q = 0, max_rows_k = 0;
   int pad_to_multiple_of = 1;  // padded lengths are multiples of this; 2*cp_size saves memory
 };
-
-PartitionKind partition_kind(const std::string& name);
 
 // Rows that a rank's home buffer needs, whatever the lengths.
 int rank_rows(const Capacity& capacity, int max_rows);

@@ -1,12 +1,13 @@
 #include "optimized/tables/length_lists.h"
 
 #include "reference/errors.h"
+#include "reference/partition/partition.h"
 
 namespace ringside {
 
 LengthLists::LengthLists(const Capacity& capacity, const Plan& stand_in, LengthTables& tables)
     : plan_(stand_in), tables_(tables) {
-  tables.partition = {partition_kind(capacity.partition), capacity.cp_size};
+  tables.partition = {find_partition(capacity.partition).rule, capacity.cp_size};
   tables.max_batch = capacity.max_sequences;
   tables.multiple_of = capacity.pad_to_multiple_of;
   tables.mask = capacity.mask;

@@ -16,10 +16,11 @@
 
 #include <cstdint>
 
-#include "optimized/tables/block_walk.h"
 #include "optimized/tables/move_tables.h"
 #include "optimized/tables/partition_rows.h"
+#include "optimized/tables/search.h"
 #include "optimized/tables/work_list.h"
+#include "reference/seen_rows.h"
 
 namespace ringside {
 
@@ -166,9 +167,10 @@ struct LengthTables {
     const int place = slot % list.slots_of_run, rows = list.rows_of_item;
     // What begins at or before the slot: not more than the segments in front of it, and all but
     // as many as the rows before it make items.
-    const int bound = place - x.rank_rows / rows;
-    return last_index([&](int i) { return home[i].row / rows + i <= place; },
-                      {bound > 0 ? bound : 0, place + 1});
+    const int bound = place - x.rank_rows / rows, most = segments_of_rank();
+    return first_where(bound > 0 ? bound : 0, place < most ? place + 1 : most,
+                       [&](int i) { return home[i].row / rows + i > place; }) -
+           1;
   }
 
   // The item of a slot, a block of segment_of's j-th; false where there is none. Whether it sees
@@ -239,22 +241,6 @@ struct LengthTables {
     const int owner = i / partition.parts(), part = i % partition.parts();
     return home_of(side(b.side),
                    owners[b.first_owner + owner].rank)[partition.index(seq, part, max_batch)];
-  }
-
-  // The last of a rank's segments for which a predicate holds that holds for all before it, too;
-  // it holds for none behind the range, and for all before it.
-  template <typename Predicate>
-  RINGSIDE_HD int last_index(Predicate predicate, Interval range) const {
-    int lo = range.begin, hi = range.end < segments_of_rank() ? range.end : segments_of_rank();
-    while (lo < hi) {
-      const int mid = lo + (hi - lo) / 2;
-      if (predicate(mid)) {
-        lo = mid + 1;
-      } else {
-        hi = mid;
-      }
-    }
-    return lo - 1;
   }
 };
 

@@ -135,7 +135,7 @@ class HostTables {
 
 Capacity random_capacity(Random& random, const Problem& problem) {
   Capacity c;
-  c.partition = partitions()[random.integer(0, 4)].name;
+  c.partition = testing::random_partition(random).name;
   c.cp_size = random.integer(1, 4);
   c.comm.name = transports()[random.integer(0, 3)].name;
   if (c.comm.name == "a2a+p2p") c.comm.a2a_size = c.cp_size % 2 == 0 ? 2 : 1;
@@ -226,13 +226,19 @@ TEST(LengthTables, ListsMeetEveryVisiblePairOnceForAnyLengths) {
   }
 }
 
+const NamedPartition& partition_of(const LengthTables& t) {
+  const PartitionRule& rule = t.partition.rule;
+  return *std::ranges::find_if(partitions(), [&](const NamedPartition& p) {
+    return p.rule.kind == rule.kind && p.rule.of_stream == rule.of_stream;
+  });
+}
+
 void expect_rows_where_the_partition_puts_them(const Problem& problem, const HostTables& tables) {
   const LengthTables& t = tables.t;
   for (const auto& [x, layout] :
        {std::pair(&t.q, &problem.layout_q), std::pair(&t.k, &problem.layout_k)})
     for (int rank = 0; rank < t.partition.cp_size; ++rank) {
-      const Shard shard = partitions()[static_cast<int>(t.partition.kind)].shard(
-          *layout, t.partition.cp_size, rank);
+      const Shard shard = partition_of(t).shard(*layout, t.partition.cp_size, rank);
       for (const Segment& s : shard)
         for (int i = 0; i < s.len; ++i) {
           const int global = layout->row_begin(s.seq) + s.position(i);

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-#include "optimized/tables/work_list.h"
+#include "optimized/tables/search.h"
+#include "reference/host_device.h"
+#include "reference/mask.h"
 #include "reference/packed_layout.h"
 
 namespace ringside {
@@ -17,16 +19,7 @@ struct RowsOfLayout {  // [batch+1] each, host or device memory
 
   // The sequence of a row; batch, if it lies behind the last.
   RINGSIDE_HD int sequence_of(int row) const {
-    int lo = 0, hi = batch;  // the first that ends behind the row
-    while (lo < hi) {
-      const int mid = lo + (hi - lo) / 2;
-      if (cu_seqlens_padded[mid + 1] > row) {
-        hi = mid;
-      } else {
-        lo = mid + 1;
-      }
-    }
-    return lo;
+    return first_where(0, batch, [&](int s) { return cu_seqlens_padded[s + 1] > row; });
   }
 };
 
@@ -45,10 +38,7 @@ struct UnseenRows {
     const int seq = k.sequence_of(row);
     if (seq == k.batch) return true;
     const int position = row - k.cu_seqlens_padded[seq];
-    if (position >= k.len(seq)) return true;
-    const Segment queries{seq, 0, 1, 0, q.len(seq)}, own{seq, position, 1, 0, 1};
-    const SequenceMask in_sequence{mask, q.len(seq), k.len(seq)};
-    return in_sequence.seeing_queries(queries, own, 0, 1).size() == 0;
+    return mask.seeing(position, q.len(seq), k.len(seq)).size() == 0;
   }
 };
 

@@ -1,4 +1,4 @@
-// Ranges of rows by bisection against counting, and work lists against the tiles they come from.
+// Work lists against the tiles they come from.
 #include "optimized/tables/work_list.h"
 
 #include <gtest/gtest.h>
@@ -9,51 +9,13 @@
 
 #include "optimized/tables/build_work_list.h"
 #include "reference/errors.h"
+#include "reference/seen_rows.h"
 #include "reference/test_random_case.h"
 
 namespace ringside {
 namespace {
 
 using testing::Random;
-
-constexpr int kCases = 200'000;
-
-Segment random_segment(Random& random) {
-  return {0, random.integer(0, 12), random.choice<int>({1, 1, 1, 2, 3, 7}), random.integer(0, 99),
-          random.integer(1, 24)};
-}
-
-struct Scene {
-  SequenceMask mask;
-  Segment q, k;
-
-  explicit Scene(Random& random)
-      : mask{testing::random_mask(random), random.integer(0, 40), random.integer(0, 40)},
-        q(random_segment(random)),
-        k(random_segment(random)) {}
-
-  bool sees(int i, int j) const {
-    return mask.mask.allows(q.position(i), k.position(j), mask.len_q, mask.len_k);
-  }
-};
-
-// The interval from the first to the last index in [0, n) for which `needed` holds.
-template <typename Needed>
-Interval hull(int n, Needed needed) {
-  Interval all;
-  for (int i = 0; i < n; ++i)
-    if (needed(i)) all = {all.size() == 0 ? i : all.begin, i + 1};
-  return all;
-}
-
-void expect_same(Interval want, Interval got, int number) {
-  if (want.size() == 0) {
-    ASSERT_EQ(got.size(), 0) << "case " << number;
-  } else {
-    ASSERT_EQ(want, got) << "case " << number << ": [" << want.begin << ", " << want.end
-                         << "), got [" << got.begin << ", " << got.end << ")";
-  }
-}
 
 // A list made on the host has a block an item; one with room, few turns of the processors.
 TEST(WorkList, RoomForItemsIsNotLaunched) {
@@ -78,40 +40,6 @@ TEST(WorkList, KnowsWhetherEachQueryMeetsOneItemOfKeys) {
     const Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});
     const std::vector<RankTiles> tiles{{&plan.tiles(plan.steps_of_rank[0][0]), 0, 0}};
     EXPECT_EQ(one_item_a_sequence(key_items(problem, tiles, 128)), alone) << length;
-  }
-}
-
-TEST(WorkList, VisibleKeysAreTheHullOfWhatIsSeen) {
-  Random random(1);
-  for (int number = 0; number < kCases; ++number) {
-    const Scene x(random);
-    const int valid = x.q.rows_below(x.mask.len_q);
-    if (valid == 0) continue;
-    const int begin = random.integer(0, valid - 1), end = random.integer(begin + 1, valid);
-    const Interval want = hull(x.k.len, [&](int j) {
-      for (int i = begin; i < end; ++i)
-        if (x.sees(i, j)) return true;
-      return false;
-    });
-    expect_same(want, x.mask.visible_keys(x.k, x.q, begin, end), number);
-    if (HasFatalFailure()) return;
-  }
-}
-
-TEST(WorkList, SeeingQueriesAreTheHullOfWhoSees) {
-  Random random(2);
-  for (int number = 0; number < kCases; ++number) {
-    const Scene x(random);
-    const int valid = x.k.rows_below(x.mask.len_k);
-    if (valid == 0) continue;
-    const int begin = random.integer(0, valid - 1), end = random.integer(begin + 1, valid);
-    const Interval want = hull(x.q.len, [&](int i) {
-      for (int j = begin; j < end; ++j)
-        if (x.sees(i, j)) return true;
-      return false;
-    });
-    expect_same(want, x.mask.seeing_queries(x.q, x.k, begin, end), number);
-    if (HasFatalFailure()) return;
   }
 }
 
@@ -152,9 +80,9 @@ Pairs pairs_of_items(const Problem& problem, const HostWorkList& list, bool item
       const Interval own_rows{item.begin, item.end};
       if (items_are_queries)
         add_pairs(problem, own, own_rows, partner,
-                  mask.visible_keys(partner, own, item.begin, item.end), pairs);
+                  keys_seen(mask, partner, own, item.begin, item.end), pairs);
       else
-        add_pairs(problem, partner, mask.seeing_queries(partner, own, item.begin, item.end), own,
+        add_pairs(problem, partner, queries_seeing(mask, partner, own, item.begin, item.end), own,
                   own_rows, pairs);
     }
   }

@@ -21,6 +21,7 @@ class Mutant(NamedTuple):
 
 MASK = "reference/mask.h"
 SEGMENT = "reference/segment.h"
+PIECES = "reference/partition/pieces.h"
 PARTIAL = "reference/partial.h"
 TILE = "reference/tile_attention.cpp"
 EXECUTE = "reference/execute.cpp"
@@ -68,6 +69,18 @@ MUTANTS = [
         "int64_t{q} + len_k - len_q",
         "int64_t{q} + len_q - len_k",
         "flash-attention #436: alignment when lengths differ",
+    ),
+    Mutant(
+        "a chunk's last queries do not see their key",
+        MASK,
+        "if (first + chunk < hi) hi = first + chunk;",
+        "if (first + chunk - 1 < hi) hi = first + chunk - 1;",
+    ),
+    Mutant(
+        "a window is thought to go on across the next chunk",
+        MASK,
+        "if (end < change) change = end;",
+        "(void)end;",
     ),
     Mutant(
         "the definition's window is exclusive",
@@ -138,27 +151,27 @@ MUTANTS = [
     # --- who owns what
     Mutant(
         "zigzag does not mirror its second chunk",
-        "reference/partition/zigzag.cpp",
-        "{rank, chunks - 1 - rank}",
-        "{rank, cp_size + rank}",
+        PIECES,
+        "{length - end.ceil, length - begin.ceil}",
+        "{length / 2 + begin.floor, length / 2 + end.floor}",
     ),
     Mutant(
         "stripes begin one rank late",
-        "reference/partition/striped.cpp",
-        "append(shard, s, rank, cp_size,",
-        "append(shard, s, (rank + 1) % cp_size, cp_size,",
+        PIECES,
+        "{rank, length > rank ? length : rank}",
+        "{(rank + 1) % cp_size, length > rank ? length : rank}",
     ),
     Mutant(
         "whole_pack forgets the last row",
-        "reference/partition/whole_pack.cpp",
-        "cut(layout.num_rows(), cp_size, rank + 1));",
-        "cut(layout.num_rows(), cp_size, rank + 1) - rank / (cp_size - 1 + !rank));",
+        "reference/partition/partition.cpp",
+        "std::min(rows.end, starts[s + 1]);",
+        "std::min(rows.end, starts[s + 1] - (s + 1 == layout.batch()));",
     ),
     Mutant(
         "lengths are divided by cp_size rounding down",
-        "reference/partition/contiguous.cpp",
-        "cut(layout.padded_len(s), cp_size, rank + 1);",
-        "begin + layout.padded_len(s) / cp_size;",
+        PIECES,
+        "{cut(length, cp_size, rank), cut(length, cp_size, rank + 1)}",
+        "{cut(length, cp_size, rank), cut(length, cp_size, rank) + length / cp_size}",
         "TransformerEngine #1930, #1929, Megatron-LM #1669",
     ),
     Mutant(
@@ -288,8 +301,9 @@ MUTANTS = [
     Mutant(
         "query heads use kv heads in turn",
         EXECUTE_ITEMS,
-        "(step.q.heads.begin + head) / plan.problem.group_size() -",
-        "(step.q.heads.begin + head) % plan.problem.num_kv_heads -",
+        "ResidentHeads{step.q.heads.begin, step.kv.heads.begin, plan.problem.group_size()}\n"
+        "      .kv_head_of(head);",
+        "(step.q.heads.begin + head) % plan.problem.num_kv_heads - step.kv.heads.begin;",
     ),
     # --- options of attention
     Mutant(
@@ -341,9 +355,9 @@ MUTANTS = [
     # --- tiles, proof, cost, files
     Mutant(
         "a tile is judged by its first row alone",
-        "reference/tiles.cpp",
-        "tile.q.position(rows - 1)",
-        "tile.q.position(0)",
+        "reference/seen_rows.h",
+        "q.position(end - 1)",
+        "q.position(begin)",
     ),
     Mutant(
         "the proof does not count what is computed",

@@ -12,7 +12,7 @@ RESULTS = "optimized/attention/mma/results.cuh"
 MMA_BACKWARD = "optimized/attention/mma/backward.cu"
 MMA_QUERIES = "optimized/attention/mma/backward_queries.cu"
 TILE = "optimized/attention/mma/shared_tile.h"
-WALK = "optimized/tables/block_walk.h"
+SEEN = "reference/seen_rows.h"
 MOVE = "optimized/exchange/move.cu"
 HOME = "optimized/exchange/move_home.cu"
 SOFTMAX_MOVES = "optimized/exchange/move_softmax.cu"
@@ -58,8 +58,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "float32: dk and dv take one query head of a group",
         F32_BACKWARD,
-        "for (int head = head_begin; head < head_end; ++head) {",
-        "for (int head = head_begin; head < head_begin + 1; ++head) {",
+        "for (int head = heads.begin; head < heads.end; ++head) {",
+        "for (int head = heads.begin; head < heads.begin + 1; ++head) {",
     ),
     Mutant(
         "float32: the gradient of scores is not scaled",
@@ -69,9 +69,9 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "float32: the first resident head counts as head 0",
-        F32,
-        "return (shape.first_head + head) / shape.group_size - shape.first_kv_head;",
-        "return head / shape.group_size;",
+        "reference/heads.h",
+        "return (first_head + head) / group_size - first_kv_head;",
+        "return head / group_size;",
         "TransformerEngine a2a: kv heads of ranks that share a group",
     ),
     Mutant(
@@ -101,7 +101,7 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "mma: a block that some rows see is taken for one that all see",
-        WALK,
+        SEEN,
         "all = {last.begin, first.end > last.begin ? first.end : last.begin};",
         "all = some;",
     ),
@@ -155,9 +155,9 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "mma: dk and dv leave out the last head of a group",
-        MMA,
-        "const int end = begin + shape.group_size;",
-        "const int end = begin + (shape.group_size > 1 ? shape.group_size - 1 : 1);",
+        "reference/heads.h",
+        "const int end = begin + group_size;",
+        "const int end = begin + (group_size > 1 ? group_size - 1 : 1);",
     ),
     Mutant(
         "mma: a query's last key gets no gradient",
@@ -325,8 +325,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "in place: rows of dk that nobody sees keep what lay there",
         UNSEEN,
-        "return in_sequence.seeing_queries(queries, own, 0, 1).size() == 0;",
-        "return in_sequence.seeing_queries(queries, own, 0, 1).size() < 0;",
+        "return mask.seeing(position, q.len(seq), k.len(seq)).size() == 0;",
+        "return mask.seeing(position, q.len(seq), k.len(seq)).size() < 0;",
     ),
     Mutant(
         "in place: delta is taken from rows before the gap",

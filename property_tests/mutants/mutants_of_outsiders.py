@@ -123,12 +123,12 @@ RARE_SIZES = [
         "{head_dim, head_dim_v.value_or(head_dim), bytes_per_element}",
         "{head_dim_v.value_or(head_dim), head_dim, bytes_per_element}",
     ),
-    # thd.partition_indices([0, 2**24], 128, 127): 2**24 * 128 does not fit.
+    # thd.partition_indices([0, 2**25], 128, 127): 2**25 * 128 does not fit.
     Mutant(
-        "a dual chunk begins at a product of 32 bits",
-        "reference/thd/dual_chunk.h",
-        "int64_t{rows} * chunk / (2 * cp_size)",
-        "rows * chunk / (2 * cp_size)",
+        "a chunk begins at a product of 32 bits",
+        "reference/partition/pieces.h",
+        "uint64_t{static_cast<uint32_t>(length)} * static_cast<uint32_t>(i)",
+        "uint64_t{static_cast<uint32_t>(length) * static_cast<uint32_t>(i)}",
     ),
     # One run of more than 256 KiB moved by sequence_order_to_cp_rank_order.
     Mutant(
@@ -147,7 +147,7 @@ RARE_SIZES = [
     # A stream of 2**30 rows over cp_size 4, zigzag: chunk 4 begins at 2**32 / 8.
     Mutant(
         "a cut whose product has 33 bits is made in 32",
-        "optimized/tables/partition_rows.h",
+        "reference/partition/pieces.h",
         "product >> 32 == 0",
         "product >> 33 == 0",
     ),

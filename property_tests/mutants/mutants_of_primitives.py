@@ -3,29 +3,36 @@
 from mutants_list import Mutant
 
 THD = "reference/thd/"
+PIECES = "reference/partition/pieces.h"
 LENGTHS = "optimized/tables/length_tables.h"
 MICRO = "bindings/ringside/micro_sequences.py"
 
 MUTANTS_OF_PRIMITIVES = [
     # --- dual chunks
     Mutant(
-        "the mirror chunk is one off",
-        THD + "dual_chunk.h",
-        "return 2 * cp_size - 1 - rank;",
-        "return 2 * cp_size - 2 - rank;",
+        "the owner of a mirror chunk is one off",
+        PIECES,
+        "chunk < cp_size ? chunk : chunks - 1 - chunk",
+        "chunk < cp_size ? chunk : chunks - 2 - chunk",
     ),
     Mutant(
         "chunks are lengths floor-divided by 2*cp",
-        THD + "dual_chunk.h",
-        "int64_t{rows} * chunk / (2 * cp_size)",
-        "int64_t{rows / (2 * cp_size)} * chunk",
+        PIECES,
+        "const int floor = cut(length, chunks, i);",
+        "const int floor = length / chunks * i;",
         "TransformerEngine #1930: 7 tokens on 2 ranks, one is dropped",
     ),
     Mutant(
-        "the second chunk starts at the first row",
+        "the second half of a rank's rows begins at its first row",
         THD + "dual_chunk.h",
-        "chunk(mirror(c)).size() + offset}",
-        "offset}",
+        "{second, {}, row + first.size()}",
+        "{second, {}, row}",
+    ),
+    Mutant(
+        "a mirror chunk ends a row early where chunks do not divide",
+        PIECES,
+        "divides ? floor : floor + 1",
+        "divides ? floor : floor",
     ),
     Mutant(
         "the second chunk's rows are not counted",
@@ -114,9 +121,9 @@ MUTANTS_OF_PRIMITIVES = [
     # --- what a device does for one sequence, or one row
     Mutant(
         "the last query that sees a key is left out of the only entry",
-        THD + "step_entry.h",
-        "last_key + mask.left + 1 - shift",
-        "last_key + mask.left - shift",
+        "reference/mask.h",
+        "q + left + 1 < hi) hi = q + left + 1;",
+        "q + left < hi) hi = q + left;",
     ),
     Mutant(
         "the second chunk of a rank lies on its first",

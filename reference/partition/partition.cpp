@@ -1,33 +1,56 @@
 #include "reference/partition/partition.h"
 
+#include <algorithm>
+
 #include "reference/interrupt.h"
 #include "reference/names.h"
 
 namespace ringside {
+namespace {
 
-static constexpr int64_t kStepsOfSequence = 16;  // what cutting one costs, in simple operations
+constexpr int64_t kStepsOfSequence = 16;  // what cutting one costs, in simple operations
 
-std::span<const NamedPartition> partitions() {
-  static constexpr NamedPartition kTable[] = {
-      {"contiguous", contiguous, "each sequence in cp_size runs"},
-      {"zigzag", zigzag, "each sequence in 2*cp_size chunks, rank r owns r and 2*cp_size-1-r"},
-      {"striped", striped, "each sequence dealt token by token"},
-      {"whole_pack", whole_pack, "the packed stream in cp_size runs"},
-      {"whole_pack_zigzag", whole_pack_zigzag, "the packed stream in 2*cp_size chunks, mirrored"},
-  };
-  return kTable;
+// Appends the sequences' shares of rows [rows.begin, rows.end) of the packed stream.
+void append_rows(Shard& shard, const PackedLayout& layout, Interval rows) {
+  const auto& starts = layout.cu_seqlens_padded();
+  const auto first =
+      std::upper_bound(starts.begin(), starts.end(), rows.begin) - starts.begin() - 1;
+  for (int s = static_cast<int>(first); s < layout.batch() && starts[s] < rows.end; ++s) {
+    const int from = std::max(rows.begin, starts[s]), to = std::min(rows.end, starts[s + 1]);
+    append(shard, s, from - starts[s], 1, to - from);
+  }
 }
+
+}  // namespace
+
+std::span<const NamedPartition> partitions() { return kPartitions; }
 
 const NamedPartition& find_partition(const std::string& name) {
   return find_by_name("partition", partitions(), name);
 }
 
-std::vector<Shard> make_shards(PartitionFunction partition, const PackedLayout& layout,
+Shard NamedPartition::shard(const PackedLayout& layout, int cp_size, int rank) const {
+  Shard shard;
+  if (rule.of_stream) {
+    const Pieces own = pieces_of(rule.kind, layout.num_rows(), cp_size, rank);
+    append_rows(shard, layout, own.first);
+    append_rows(shard, layout, own.second);
+    return shard;
+  }
+  for (int s = 0; s < layout.batch(); ++s) {
+    const Pieces own = pieces_of(rule.kind, layout.padded_len(s), cp_size, rank);
+    append(shard, s, own.first.begin, own.stride, own.rows_of_first());
+    append(shard, s, own.second.begin, 1, own.second.size());
+  }
+  return shard;
+}
+
+std::vector<Shard> make_shards(const NamedPartition& partition, const PackedLayout& layout,
                                int cp_size) {
   std::vector<Shard> shards;
   for (int rank = 0; rank < cp_size; ++rank) {
     check_interrupt(kStepsOfSequence * (int64_t{layout.batch()} + 1));
-    shards.push_back(partition(layout, cp_size, rank));
+    shards.push_back(partition.shard(layout, cp_size, rank));
   }
   return shards;
 }

@@ -32,6 +32,22 @@ Ints all_positions(const Shard& shard) {
   return found;
 }
 
+Shard contiguous(const PackedLayout& layout, int cp_size, int rank) {
+  return find_partition("contiguous").shard(layout, cp_size, rank);
+}
+Shard zigzag(const PackedLayout& layout, int cp_size, int rank) {
+  return find_partition("zigzag").shard(layout, cp_size, rank);
+}
+Shard striped(const PackedLayout& layout, int cp_size, int rank) {
+  return find_partition("striped").shard(layout, cp_size, rank);
+}
+Shard whole_pack(const PackedLayout& layout, int cp_size, int rank) {
+  return find_partition("whole_pack").shard(layout, cp_size, rank);
+}
+Shard whole_pack_zigzag(const PackedLayout& layout, int cp_size, int rank) {
+  return find_partition("whole_pack_zigzag").shard(layout, cp_size, rank);
+}
+
 PackedLayout one_sequence(int rows) { return PackedLayout({0, 0}, {0, rows}); }
 
 class EveryPartition : public ::testing::TestWithParam<NamedPartition> {
@@ -91,13 +107,13 @@ TEST_P(EveryPartition, GivesEachRankPositionsInRisingOrder) {
 }
 
 TEST_P(EveryPartition, IsFoundByItsName) {
-  EXPECT_EQ(find_partition(GetParam().name).shard, GetParam().shard);
+  EXPECT_STREQ(find_partition(GetParam().name).name, GetParam().name);
   EXPECT_STRNE(GetParam().summary, "");
 }
 
 TEST_P(EveryPartition, MakesOneShardARank) {
   const PackedLayout layout({0, 11});
-  const auto shards = make_shards(GetParam().shard, layout, 3);
+  const auto shards = make_shards(GetParam(), layout, 3);
   ASSERT_EQ(shards.size(), 3u);
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(shards[rank], GetParam().shard(layout, 3, rank));
 }
@@ -127,16 +143,12 @@ void expect_balanced(const Ints& sizes, int most) {
 TEST(Partitions, ChunksDifferByAtMostARow) {
   for (int cp_size = 1; cp_size <= 9; ++cp_size)
     for (int rows = 0; rows <= 40; ++rows) {
-      const auto sizes = [&](PartitionFunction partition) {
-        Ints n;
+      for (const NamedPartition& partition : partitions()) {
+        Ints sizes;
         for (int rank = 0; rank < cp_size; ++rank)
-          n.push_back(num_rows(partition(one_sequence(rows), cp_size, rank)));
-        return n;
-      };
-      for (const auto partition : {contiguous, striped, whole_pack})
-        expect_balanced(sizes(partition), 1);
-      for (const auto partition : {zigzag, whole_pack_zigzag})  // two chunks a rank
-        expect_balanced(sizes(partition), 2);
+          sizes.push_back(num_rows(partition.shard(one_sequence(rows), cp_size, rank)));
+        expect_balanced(sizes, partition.rule.parts);
+      }
     }
 }
 
@@ -150,6 +162,31 @@ TEST(Cut, PartsFollowEachOtherAndDifferByAtMostARow) {
         EXPECT_TRUE(size == length / n || size == length / n + 1);
       }
     }
+}
+
+// A column of the table against what it says: causal work of one sequence whose chunks divide.
+TEST(Partitions, BalanceCausalWorkWhereTheTableSaysSo) {
+  for (const NamedPartition& partition : partitions()) {
+    Ints pairs;
+    for (int rank = 0; rank < 4; ++rank) {
+      pairs.push_back(0);
+      for (const int pos : positions(partition.shard(one_sequence(4000), 4, rank), 0))
+        pairs.back() += pos + 1;
+    }
+    const auto [least, most] = std::minmax_element(pairs.begin(), pairs.end());
+    EXPECT_EQ(partition.balances_causal, *most < 1.05 * *least) << partition.name;
+  }
+}
+
+TEST(Partitions, OfRuleHaveNoMorePartsThanTheTableSays) {
+  for (const NamedPartition& partition : partitions())
+    for (int rows = 0; rows <= 40; ++rows)
+      for (int rank = 0; rank < 3; ++rank) {
+        const Shard shard = partition.shard(one_sequence(rows), 3, rank);
+        EXPECT_LE(static_cast<int>(shard.size()), partition.rule.parts) << partition.name;
+        for (const Segment& s : shard)
+          EXPECT_TRUE(s.stride == 1 || !partition.rule.of_stream) << partition.name;
+      }
 }
 
 TEST(Contiguous, RanksOwnRunsInRankOrder) {
@@ -208,6 +245,43 @@ TEST(Zigzag, IsTransformerEnginesRuleForAnyLengthThatDivides) {
         EXPECT_EQ(positions(zigzag(one_sequence(rows), cp_size, rank), 0), want);
       }
     }
+}
+
+// Chunk c of any length begins at floor(c * rows / (2 * cp_size)), for numbers of any size.
+void expect_chunk_and_mirror(int rows, int cp_size, int rank) {
+  const int64_t chunks = 2 * int64_t{cp_size}, mirror = chunks - 1 - rank;
+  const auto begin = [&](int64_t c) { return static_cast<int>(c * rows / chunks); };
+  const Pieces own = Zigzag::pieces(rows, cp_size, rank);
+  ASSERT_EQ(own.first, (Interval{begin(rank), begin(rank + 1)})) << rows << ", " << cp_size;
+  ASSERT_EQ(own.second, (Interval{begin(mirror), begin(mirror + 1)})) << rows << ", " << cp_size;
+  ASSERT_EQ(own.stride, 1);
+}
+
+TEST(Zigzag, IsTheCutsOfAnyLength) {
+  for (int cp_size = 1; cp_size <= 9; ++cp_size)
+    for (int rows = 0; rows <= 100; ++rows)
+      for (int rank = 0; rank < cp_size; ++rank) expect_chunk_and_mirror(rows, cp_size, rank);
+  testing::Random random(12);
+  for (int i = 0; i < 100'000; ++i) {
+    const int cp_size = random.integer(1, 32'768 >> random.integer(0, 15));
+    const int rows = random.integer(0, 2'147'483'647 >> random.integer(0, 30));
+    expect_chunk_and_mirror(rows, cp_size, random.integer(0, cp_size - 1));
+  }
+  for (const int rank : {0, 999, 32'767}) expect_chunk_and_mirror(2'147'483'647, 32'768, rank);
+}
+
+TEST(Zigzag, FindsTheOwnerOfEveryPosition) {
+  for (int cp_size = 1; cp_size <= 9; ++cp_size)
+    for (int rows = 0; rows <= 100; ++rows)
+      for (int rank = 0; rank < cp_size; ++rank)
+        for (const int pos : positions(zigzag(one_sequence(rows), cp_size, rank), 0))
+          ASSERT_EQ(Zigzag::owner(rows, cp_size, pos), rank) << rows << " rows, position " << pos;
+  const int rows = 2'147'483'647;
+  for (const int rank : {0, 1, 500, 999}) {
+    const Pieces own = Zigzag::pieces(rows, 1000, rank);
+    for (const int pos : {own.first.begin, own.first.end - 1, own.second.begin, own.second.end - 1})
+      EXPECT_EQ(Zigzag::owner(rows, 1000, pos), rank) << pos;
+  }
 }
 
 TEST(Zigzag, OwnsPaddingToo) {  // 5 of 8 and 7 of 8 rows hold tokens

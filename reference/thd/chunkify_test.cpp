@@ -69,16 +69,18 @@ TEST(Chunkify, PiecesAreTheChunkedMaskOnOneRankAndOnMany) {
     const PackedLayout layout = testing::random_layout(random, random.integer(0, 3));
     const int cp_size = random.integer(1, 5), chunk_size = random.integer(1, 12);
     Pairs whole, ring;
-    add_causal(chunkify(layout, chunk_size), tokens_of(contiguous(layout, 1, 0)), whole);
+    add_causal(chunkify(layout, chunk_size),
+               tokens_of(find_partition("contiguous").shard(layout, 1, 0)), whole);
     for (int rank = 0; rank < cp_size; ++rank) {
       const CpRank cp{cp_size, rank};
-      const auto tokens = tokens_of(zigzag(layout, cp_size, rank));
+      const auto tokens = tokens_of(find_partition("zigzag").shard(layout, cp_size, rank));
       add_causal(chunkify_p2p(layout, chunk_size, cp), tokens, ring);
       for (int kv = 0; kv < cp_size; ++kv) {
         if (kv == rank) continue;
         const auto pieces = kv < rank ? chunkify_p2p_below_diagonal(layout, chunk_size, cp, kv)
                                       : chunkify_p2p_above_diagonal(layout, chunk_size, cp, kv);
-        add_full(pieces, tokens, tokens_of(zigzag(layout, cp_size, kv)), ring);
+        add_full(pieces, tokens, tokens_of(find_partition("zigzag").shard(layout, cp_size, kv)),
+                 ring);
       }
     }
     ASSERT_EQ(whole, wanted(layout, chunk_size)) << "case " << i;

@@ -1,22 +1,26 @@
-// Where dual chunks (zigzag) put a token: token -> (rank, slot) and back, one sequence at a time.
-//
-// A sequence of `rows` rows, padding included, is cut into 2*cp_size chunks; chunk c begins at
-// floor(c*rows/(2*cp_size)), so no length has to divide. Rank r holds chunk r, then its mirror
-// image 2*cp_size-1-r. Where 2*cp_size divides `rows` this is Transformer Engine's THD order.
-// Integers only, nothing from std: device code includes this file too.
+// Which rows of a sequence lie in a rank's buffer, in dual chunks: the partition named zigzag,
+// which is Transformer Engine's THD order where 2*cp_size divides the rows, padding included.
+// Integers only: device code includes this file too.
 #pragma once
 
 #include <cstdint>
 
 #include "reference/host_device.h"
 #include "reference/mask.h"
+#include "reference/partition/pieces.h"
 
 namespace ringside::thd {
+
+using Order = Zigzag;  // the partition that thd's ranks own rows by
 
 // The rows of one sequence in one buffer: at most two runs of positions, their rows back to back.
 struct Runs {
   Interval first, second;  // positions; first.end <= second.begin
   int row = 0;             // of the first position
+
+  RINGSIDE_HD static Runs of(const ringside::Pieces& pieces, int row) {
+    return {pieces.first, pieces.second, row};
+  }
 
   RINGSIDE_HD int num_rows() const { return first.size() + second.size(); }
   RINGSIDE_HD Runs first_half() const { return {first, {}, row}; }
@@ -38,35 +42,15 @@ struct Runs {
   }
 };
 
-struct Slot {  // row `row` of those that `rank` holds of a sequence
-  int rank = 0, row = 0;
-  bool operator==(const Slot&) const = default;
-};
-
+// One sequence whose rows are owned in dual chunks.
 struct DualChunk {
   int rows = 0, cp_size = 1;
 
-  RINGSIDE_HD int mirror(int rank) const { return 2 * cp_size - 1 - rank; }
-  RINGSIDE_HD int chunk_begin(int chunk) const {
-    return static_cast<int>(int64_t{rows} * chunk / (2 * cp_size));
-  }
-  RINGSIDE_HD Interval chunk(int c) const { return {chunk_begin(c), chunk_begin(c + 1)}; }
-
-  // The last chunk that begins at or before the position: the others that do are empty.
-  RINGSIDE_HD int chunk_of(int position) const {
-    return static_cast<int>(((int64_t{position} + 1) * (2 * cp_size) - 1) / rows);
-  }
-
   // What `rank` holds, in a buffer where its rows of this sequence start at `row`.
-  RINGSIDE_HD Runs runs(int rank, int row) const { return {chunk(rank), chunk(mirror(rank)), row}; }
-  RINGSIDE_HD int local_rows(int rank) const { return runs(rank, 0).num_rows(); }
-
-  RINGSIDE_HD Slot slot(int position) const {
-    const int c = chunk_of(position), offset = position - chunk_begin(c);
-    if (c < cp_size) return {c, offset};
-    return {mirror(c), chunk(mirror(c)).size() + offset};
+  RINGSIDE_HD Runs runs(int rank, int row) const {
+    return Runs::of(Order::pieces(rows, cp_size, rank), row);
   }
-  RINGSIDE_HD int position(Slot slot) const { return runs(slot.rank, 0).position_at(slot.row); }
+  RINGSIDE_HD int local_rows(int rank) const { return runs(rank, 0).num_rows(); }
 };
 
 }  // namespace ringside::thd

@@ -9,18 +9,15 @@
 namespace ringside::thd {
 namespace {
 
-TEST(DualChunk, PutsEachPositionInItsOwnSlotAndFindsItAgain) {
+TEST(DualChunk, HoldsEachPositionOnce) {
   for (int cp_size = 1; cp_size <= 5; ++cp_size)
     for (int rows = 0; rows <= 40; ++rows) {
       const DualChunk chunks{rows, cp_size};
-      int total = 0;
-      for (int rank = 0; rank < cp_size; ++rank) {
-        total += chunks.local_rows(rank);
+      std::vector<int> holders(rows);
+      for (int rank = 0; rank < cp_size; ++rank)
         for (int row = 0; row < chunks.local_rows(rank); ++row)
-          ASSERT_EQ(chunks.slot(chunks.position({rank, row})), (Slot{rank, row}))
-              << "rows " << rows << ", cp_size " << cp_size;
-      }
-      ASSERT_EQ(total, rows);
+          ++holders[chunks.runs(rank, 0).position_at(row)];
+      ASSERT_EQ(holders, std::vector<int>(rows, 1)) << "rows " << rows << ", cp_size " << cp_size;
     }
 }
 
@@ -32,7 +29,7 @@ TEST(DualChunk, IsThePartitionNamedZigzag) {
         Shard shard;
         append(shard, 0, runs.first.begin, 1, runs.first.size());
         append(shard, 0, runs.second.begin, 1, runs.second.size());
-        ASSERT_EQ(shard, zigzag(PackedLayout({0, rows}), cp_size, rank));
+        ASSERT_EQ(shard, find_partition("zigzag").shard(PackedLayout({0, rows}), cp_size, rank));
       }
 }
 
@@ -41,15 +38,14 @@ TEST(DualChunk, IsTransformerEnginesOrderWhereLengthsDivide) {
       {0, 1, 14, 15}, {2, 3, 12, 13}, {4, 5, 10, 11}, {6, 7, 8, 9}};
   for (int rank = 0; rank < 4; ++rank)
     for (int row = 0; row < 4; ++row)
-      EXPECT_EQ((DualChunk{16, 4}.position({rank, row})), held[rank][row]);
+      EXPECT_EQ((DualChunk{16, 4}.runs(rank, 0).position_at(row)), held[rank][row]);
 }
 
 TEST(DualChunk, StaysExactForTheLongestSequence) {
   const int rows = 2147483647;
-  const DualChunk chunks{rows, 1000};
-  EXPECT_EQ(chunks.chunk(1999).end, rows);
-  for (const int position : {0, 1, 1073741823, 1073741824, rows - 2, rows - 1})
-    EXPECT_EQ(chunks.position(chunks.slot(position)), position);
+  const Runs first = DualChunk{rows, 1000}.runs(0, 0);
+  EXPECT_EQ(first.first, (Interval{0, 1073741}));
+  EXPECT_EQ(first.second, (Interval{2146409905, rows}));
 }
 
 TEST(Runs, CountTheRowsBelowAPositionAcrossTheGap) {

@@ -34,7 +34,7 @@ TEST(Reorder, IsEveryRanksZigzagShardInTurnAndBack) {
     const Bytes x = random_bytes(random, int64_t{layout.num_rows()} * row_bytes);
     Bytes want;
     for (int rank = 0; rank < cp_size; ++rank)
-      for (const Segment& s : zigzag(layout, cp_size, rank))
+      for (const Segment& s : find_partition("zigzag").shard(layout, cp_size, rank))
         for (int row = 0; row < s.len; ++row) {
           const auto from = x.begin() + (layout.row_begin(s.seq) + s.position(row)) * row_bytes;
           want.insert(want.end(), from, from + row_bytes);

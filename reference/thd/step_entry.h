@@ -72,8 +72,8 @@ struct StepSequence {
   // A stretch of query positions from `begin` on, before `end`, over which neither end of the
   // interval changes between resting and moving. An empty `first` means that none of it sees a key.
   RINGSIDE_HD QueryRun query_run(int begin, int end) const {
-    const int64_t shift = mask.aligned(begin, len_q, len_k) - begin;
-    const int64_t stop = next_change(begin + shift) - shift;
+    const int places[] = {0, len_k, kv.first.begin, kv.first.end, kv.second.begin, kv.second.end};
+    const int64_t stop = mask.next_change(begin, len_q, len_k, places);
     int len = static_cast<int>(stop < end ? stop : end) - begin;
     Interval first = kv_rows_seen_by(begin);
     if (first.size() == 0 && kv_rows_seen_by(begin + len - 1).size() > 0) len = 1;
@@ -90,38 +90,15 @@ struct StepSequence {
   }
 
  private:
-  // The first aligned position after p where an end of the window meets a place at which key rows
-  // or visible keys begin or end, or where p enters another chunk.
-  RINGSIDE_HD int64_t next_change(int64_t p) const {
-    const int places[] = {0, len_k, kv.first.begin, kv.first.end, kv.second.begin, kv.second.end};
-    int64_t change = int64_t{1} << 40;
-    for (const int place : places) change = next_meeting(p, place, change);
-    if (mask.chunk == 0) return change;
-    const int64_t chunk_begin = p - ((p % mask.chunk) + mask.chunk) % mask.chunk;
-    const int64_t chunk_end = chunk_begin + mask.chunk;
-    change = next_meeting(p, chunk_end, next_meeting(p, chunk_begin, change));
-    return change < chunk_end ? change : chunk_end;
-  }
-
-  // The same of one place, unless it lies behind `change`.
-  RINGSIDE_HD int64_t next_meeting(int64_t p, int64_t place, int64_t change) const {
-    const int64_t left = place + mask.left, right = place - mask.right - 1;
-    if (mask.left != kUnbounded && p < left && left < change) change = left;
-    if (mask.right != kUnbounded && p < right && right < change) change = right;
-    return change;
-  }
-
   // Rows of q, counted from its first, without chunks: those that do not end before the first
   // resident key, nor begin behind the last one.
   RINGSIDE_HD Interval q_rows_that_see() const {
-    const int64_t first_key = kv.first.size() > 0 ? kv.first.begin : kv.second.begin;
+    const int first_key = kv.first.size() > 0 ? kv.first.begin : kv.second.begin;
     const int keys = kv.rows_below(len_k);
     if (keys == 0) return {};
-    const int64_t last_key = kv.position_at(keys - 1);
-    const int64_t shift = mask.aligned(0, len_q, len_k);
-    const int64_t begin = mask.right == kUnbounded ? 0 : first_key - mask.right - shift;
-    const int64_t end = mask.left == kUnbounded ? len_q : last_key + mask.left + 1 - shift;
-    return {q.rows_below(begin), q.rows_below(end < len_q ? end : len_q)};
+    const int last_key = kv.position_at(keys - 1);
+    return {q.rows_below(mask.seeing(first_key, len_q, len_k).begin),
+            q.rows_below(mask.seeing(last_key, len_q, len_k).end)};
   }
 };
 
@@ -162,10 +139,9 @@ enum class Keys { gathered, of_a_rank };
 // Whether every sequence of a step has one entry: the upper end of what a query sees may not rest
 // at the gap between a rank's two runs and go on behind it, nor may the lower end.
 RINGSIDE_HD inline bool has_one_entry(const Mask& mask, Keys keys, bool equal_layouts) {
-  if (mask.chunk > 0) return false;
-  if (keys == Keys::gathered) return true;
-  if (mask.left != kUnbounded) return false;
-  return mask.right == kUnbounded || (mask.right == 0 && equal_layouts);
+  if (keys == Keys::gathered) return mask.is_one_window();
+  if (!mask.hides_none_before()) return false;
+  return mask.hides_none_behind() || (mask.ends_at_the_query() && equal_layouts);
 }
 
 // How many entries `batch` sequences with `rows` query rows in all can have at most. The ends of a
@@ -174,8 +150,7 @@ RINGSIDE_HD inline bool has_one_entry(const Mask& mask, Keys keys, bool equal_la
 RINGSIDE_HD inline int64_t most_entries(const Mask& mask, Keys keys, bool equal_layouts,
                                         int64_t batch, int64_t rows) {
   if (has_one_entry(mask, keys, equal_layouts)) return batch;
-  const int64_t chunks = mask.chunk > 0 ? 2 * batch + rows / mask.chunk : 0;
-  const int64_t by_places = 14 * batch + 3 * chunks;
+  const int64_t by_places = 14 * batch + 3 * mask.most_windows(2 * batch, rows);
   return by_places < batch + rows ? by_places : batch + rows;
 }
 

@@ -57,7 +57,7 @@ RingStep ring_step(const Mask& mask, bool equal_layouts, CpRank cp, int step) {
   require(0 <= step && step < cp.cp_size, "step=", step, "; expected 0 to ", cp.cp_size - 1,
           ": a ring has cp_size steps, step i with the keys of rank (rank - i) mod cp_size");
   const int kv_rank = (cp.rank - step + cp.cp_size) % cp.cp_size;
-  if (mask.right != 0 || !equal_layouts) return {kv_rank, "all"};
+  if (!mask.ends_at_the_query() || !equal_layouts) return {kv_rank, "all"};
   return {kv_rank, kv_rank == cp.rank ? "diagonal" : kv_rank < cp.rank ? "lower" : "upper"};
 }
 

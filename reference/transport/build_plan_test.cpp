@@ -106,7 +106,7 @@ TEST(BuildPlanOfRanks, HasTheStepsOfTheWholeAndTheTilesOfItsRanks) {
     const Problem problem = testing::random_problem(random);
     const int cp_size = random.integer(1, 6), rank = random.integer(0, cp_size - 1);
     const Comm comm = testing::random_comm(random, cp_size);
-    const Placement placement = place(problem, testing::random_partition(random), cp_size);
+    const Placement placement = place(problem, testing::random_partition(random).name, cp_size);
     const Plan whole = build_plan(problem, placement, comm);
     const Plan part = build_plan_of_ranks(problem, placement, comm, {rank});
     ASSERT_EQ(part.num_steps(), whole.num_steps());

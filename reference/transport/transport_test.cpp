@@ -141,7 +141,7 @@ TEST(Ring, KeysTravelOnlyAsLongAsSomebodyStillNeedsThem) {
   for (int i = 0; i < 200; ++i) {
     const Problem problem = testing::random_problem(random);
     const int n = random.integer(1, 5);
-    const auto& partition = partitions()[random.integer(0, 4)];
+    const auto& partition = testing::random_partition(random);
     const Plan plan = make_plan(problem, n, {"p2p"}, partition.name);
     for (int owner = 0; owner < n; ++owner) {
       int last_user = 0;

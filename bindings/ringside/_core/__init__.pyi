@@ -377,6 +377,33 @@ def cpu_levels() -> list[str]: ...
 
 COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p")
 PARTITIONS: tuple = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag")
+PARTITION_TABLE: dict = {
+    "contiguous": {
+        "summary": "each sequence in cp_size runs",
+        "balances_causal": False,
+        "of_stream": False,
+    },
+    "zigzag": {
+        "summary": "each sequence in 2*cp_size chunks, rank r owns r and 2*cp_size-1-r",
+        "balances_causal": True,
+        "of_stream": False,
+    },
+    "striped": {
+        "summary": "each sequence dealt token by token",
+        "balances_causal": True,
+        "of_stream": False,
+    },
+    "whole_pack": {
+        "summary": "the packed stream in cp_size runs",
+        "balances_causal": False,
+        "of_stream": True,
+    },
+    "whole_pack_zigzag": {
+        "summary": "the packed stream in 2*cp_size chunks, mirrored",
+        "balances_causal": True,
+        "of_stream": True,
+    },
+}
 TABLE_COLUMNS: dict = {
     "shards": ["shard", "seq", "pos", "stride", "row", "len"],
     "tiles": [

@@ -9,7 +9,6 @@ from ringside import _core
 FEW = (
     4  # up to so many ranks and steps are told one by one, and of more than twice so many the ends
 )
-BALANCED = ("zigzag", "striped", "whole_pack_zigzag")
 
 
 def explain(plan: _core.Plan) -> str:
@@ -69,9 +68,11 @@ def _lines(plan: _core.Plan) -> Iterator[str]:
 
 def _hint(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
     causal = plan.mask.window_size[1] != -1 or plan.mask.chunk_size
-    if cost.imbalance > 1.25 and plan.partition not in BALANCED and causal:
+    balanced = [name for name, rule in _core.PARTITION_TABLE.items() if rule["balances_causal"]]
+    if cost.imbalance > 1.25 and plan.partition not in balanced and causal:
         busiest = int(cost.pairs.sum(axis=1).argmax())
-        yield f'hint: rank {busiest} works most; partition="zigzag" or "striped" spreads the work'
+        names = [f'"{name}"' for name in balanced if not _core.PARTITION_TABLE[name]["of_stream"]]
+        yield f"hint: rank {busiest} works most; partition={' or '.join(names)} spreads the work"
 
 
 def _told(n: int) -> list[int | None]:

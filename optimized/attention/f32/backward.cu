@@ -86,7 +86,7 @@ __device__ __forceinline__ void differentiate_queries(const BackwardArguments& a
   Columns<D> dq = {};
   for (int p = item.partner_begin; p < item.partner_end; ++p) {
     const Segment k = a.queries.partners[p];
-    const Interval keys = model.mask.visible_keys(k, item.own, item.begin, item.end);
+    const Interval keys = keys_seen(model.mask, k, item.own, item.begin, item.end);
     if (keys.size() == 0) continue;
     __syncthreads();
     load_rows<D>(rows, a, model, item.own, k, {item.begin, item.end}, head);
@@ -122,15 +122,12 @@ __device__ __forceinline__ void differentiate_keys(const BackwardArguments& a, i
   load_tile<D>(tiles.v, a.v, kv_head, first_row, num_rows, a.shape.head_dim_v);
 
   Columns<D> dk = {}, dv = {};
-  const int group_begin = (a.shape.first_kv_head + kv_head) * a.shape.group_size;
-  const int head_begin = max(group_begin - a.shape.first_head, 0);
-  const int head_end =
-      min(group_begin + a.shape.group_size - a.shape.first_head, a.shape.num_heads);
-  for (int head = head_begin; head < head_end; ++head) {
+  const Interval heads = query_heads_of(a.shape, kv_head);
+  for (int head = heads.begin; head < heads.end; ++head) {
     const ScoreModel model(a.shape, a.options, a.keys, item, head);
     for (int p = item.partner_begin; p < item.partner_end; ++p) {
       const Segment q = a.keys.partners[p];
-      const Interval queries = model.mask.seeing_queries(q, item.own, item.begin, item.end);
+      const Interval queries = queries_seeing(model.mask, q, item.own, item.begin, item.end);
       for (int begin = queries.begin; begin < queries.end; begin += S::rows) {
         const Interval of_q{begin, min(begin + S::rows, queries.end)};
         __syncthreads();

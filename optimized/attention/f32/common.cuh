@@ -6,9 +6,11 @@
 // fast-math: this family is the truth on the GPU, and is read next to reference/tile_attention.cpp.
 #pragma once
 
+#include "optimized/attention/heads.h"
 #include "optimized/attention/kernel.h"
 #include "optimized/device/processors.h"
 #include "optimized/tables/ordered_float.h"
+#include "reference/seen_rows.h"
 
 namespace ringside::f32 {
 
@@ -197,10 +199,6 @@ struct ScoreModel {
                : 0.0f;
   }
 };
-
-__device__ inline int kv_head_of(const AttentionShape& shape, int head) {  // both resident
-  return (shape.first_head + head) / shape.group_size - shape.first_kv_head;
-}
 
 inline int padded_dim(const AttentionShape& shape) {
   const int dim = shape.head_dim_qk > shape.head_dim_v ? shape.head_dim_qk : shape.head_dim_v;

@@ -78,7 +78,7 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
   RunningSoftmax<D> softmax;
   for (int p = item.partner_begin; p < item.partner_end; ++p) {
     const Segment k = a.work.partners[p];
-    const Interval keys = model.mask.visible_keys(k, item.own, item.begin, item.end);
+    const Interval keys = keys_seen(model.mask, k, item.own, item.begin, item.end);
     if (keys.size() == 0) continue;
     __syncthreads();  // nobody reads the rows of the partner before
     for (int i = threadIdx.x; i < S::rows; i += kThreads) {

@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "optimized/attention/heads.h"
 #include "optimized/attention/mma/kernels.h"
 #include "optimized/attention/mma/shared_tile.h"
 #include "optimized/device/processors.h"
@@ -48,17 +49,6 @@ inline bool is_aligned(const DeviceMatrix& matrix) {
 template <typename T>
 __device__ inline T* row_of(const DeviceMatrix& matrix, int64_t row, int head) {
   return static_cast<T*>(matrix.data) + row * matrix.row_stride + head * matrix.head_stride;
-}
-
-__device__ inline int kv_head_of(const AttentionShape& shape, int head) {
-  return (shape.first_head + head) / shape.group_size - shape.first_kv_head;
-}
-
-// The resident query heads that use a resident key head.
-__device__ inline Interval query_heads_of(const AttentionShape& shape, int kv_head) {
-  const int begin = (shape.first_kv_head + kv_head) * shape.group_size - shape.first_head;
-  const int end = begin + shape.group_size;
-  return {begin > 0 ? begin : 0, end < shape.num_heads ? end : shape.num_heads};
 }
 
 // A positive softmax scale is folded into the exponent, behind the running maximum. Any other one

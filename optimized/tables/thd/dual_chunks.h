@@ -25,40 +25,39 @@ class Divisor {
   int shift_ = 31;
 };
 
+struct Slot {  // row `row` of those that `rank` holds of a sequence
+  int rank = 0, row = 0;
+  bool operator==(const Slot&) const = default;
+};
+
 struct DualChunks {
   int cp_size = 1;
   Divisor num_chunks{2};
 
   DualChunks(int ranks = 1) : cp_size(ranks), num_chunks(2 * ranks) {}
 
-  struct Cut {
-    int floor, ceil;
-  };
-  // n * rank / (2*cp_size), rounded both ways; rank up to cp_size. The remainder of n is less than
-  // 2*cp_size, so that no product reaches 2^31.
-  RINGSIDE_HD Cut cut(int n, int rank) const {
+  // n * rank / (2*cp_size); rank up to cp_size. The remainder of n is less than 2*cp_size, so that
+  // no product reaches 2^31.
+  RINGSIDE_HD Order::Cut cut(int n, int rank) const {
     const int whole = n / num_chunks, part = (n - whole * 2 * cp_size) * rank;
     const int of_part = part / num_chunks, floor = whole * rank + of_part;
     return {floor, floor + (of_part * 2 * cp_size != part)};
   }
 
-  // Of n rows, how many the ranks before this one hold. Chunks begin at rounded cuts, and their
-  // mirror images at n minus cuts that are rounded up.
+  // Of n rows, how many the ranks before this one hold.
   RINGSIDE_HD int rows_before(int n, int rank) const {
-    const Cut at = cut(n, rank);
-    return at.floor + at.ceil;
+    return Order::rows_before(n, cp_size, rank, [&](int i) { return cut(n, i); });
   }
+
   RINGSIDE_HD Runs runs(int n, int rank, int row) const {
-    const Cut begin = cut(n, rank), end = cut(n, rank + 1);
-    return {{begin.floor, end.floor}, {n - end.ceil, n - begin.ceil}, row};
+    return Runs::of(Order::pieces_of(n, cp_size, rank, [&](int i) { return cut(n, i); }), row);
   }
 
   RINGSIDE_HD Slot slot(int n, int position) const {
-    const int c = DualChunk{n, cp_size}.chunk_of(position);
-    const int rank = c < cp_size ? c : 2 * cp_size - 1 - c;
+    const int rank = Order::owner(n, cp_size, position);
     const Runs rows = runs(n, rank, 0);
-    return {rank, c < cp_size ? position - rows.first.begin
-                              : rows.first.size() + (position - rows.second.begin)};
+    return {rank, position < rows.first.end ? position - rows.first.begin
+                                            : rows.first.size() + (position - rows.second.begin)};
   }
 };
 

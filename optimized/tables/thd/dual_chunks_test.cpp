@@ -21,14 +21,22 @@ void expect_same(int n, int cp_size, int rank) {
   ASSERT_EQ(got.rows_before(n, rank + 1) - got.rows_before(n, rank), want.local_rows(rank));
 }
 
+// A slot is right if the rank holds the position in that very row.
+void expect_slot(int n, int cp_size, int position) {
+  const Slot slot = DualChunks(cp_size).slot(n, position);
+  ASSERT_TRUE(0 <= slot.rank && slot.rank < cp_size) << position << " of " << n;
+  const Runs runs = DualChunk{n, cp_size}.runs(slot.rank, 0);
+  ASSERT_TRUE(0 <= slot.row && slot.row < runs.num_rows()) << position << " of " << n;
+  ASSERT_EQ(runs.position_at(slot.row), position) << n << " rows, cp_size " << cp_size;
+}
+
 TEST(DualChunks, AreDualChunk) {
   for (int cp_size = 1; cp_size <= 9; ++cp_size)
     for (int n = 0; n <= 100; ++n) {
       for (int rank = 0; rank < cp_size; ++rank) expect_same(n, cp_size, rank);
       ASSERT_EQ(DualChunks(cp_size).rows_before(n, 0), 0);
       ASSERT_EQ(DualChunks(cp_size).rows_before(n, cp_size), n);
-      for (int position = 0; position < n; ++position)
-        ASSERT_EQ(DualChunks(cp_size).slot(n, position), (DualChunk{n, cp_size}.slot(position)));
+      for (int position = 0; position < n; ++position) expect_slot(n, cp_size, position);
     }
 }
 
@@ -41,8 +49,7 @@ TEST(DualChunks, AreDualChunkForLargeNumbers) {
     const int rows = n % 5 == 0 ? kMost - up_to(9) : up_to(kMost) >> (n % 31);
     expect_same(rows, cp_size, n % 3 == 0 ? cp_size - 1 : up_to(cp_size - 1));
     if (rows == 0) continue;
-    const int position = up_to(rows - 1);
-    ASSERT_EQ(DualChunks(cp_size).slot(rows, position), (DualChunk{rows, cp_size}.slot(position)));
+    expect_slot(rows, cp_size, up_to(rows - 1));
   }
 }
 

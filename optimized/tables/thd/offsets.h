@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "optimized/tables/search.h"
 #include "reference/host_device.h"
 
 namespace ringside::thd {
@@ -34,14 +35,7 @@ struct DeviceOffsets {
 // it is the sequence that holds the row: empty sequences come before it.
 template <typename Values>
 RINGSIDE_HD int last_at_or_before(const Values& offsets, int64_t row, int lo, int hi) {
-  while (lo < hi) {
-    const int middle = hi - (hi - lo) / 2;
-    if (offsets[middle] <= row)
-      lo = middle;
-    else
-      hi = middle - 1;
-  }
-  return lo;
+  return first_where(lo + 1, hi + 1, [&](int i) { return offsets[i] > row; }) - 1;
 }
 
 }  // namespace ringside::thd
