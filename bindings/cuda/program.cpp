@@ -27,7 +27,7 @@ struct Extent {
 move::GlobalArray global_array(const DeviceArray& x, const char* name, const Extent& want) {
   require(x.shape == std::vector<int64_t>{want.rows, want.heads, want.dim}, name, " has shape ",
           x.shape_text(), "; the plan expects [", want.rows, ", ", want.heads, ", ", want.dim, "]");
-  return {{reinterpret_cast<void*>(x.data), x.strides[0], x.strides[1]},
+  return {{reinterpret_cast<void*>(x.data), x.strides[0], x.strides[1], want.rows},
           x.type(),
           static_cast<int>(want.heads),
           static_cast<int>(want.dim)};
@@ -38,7 +38,7 @@ move::GlobalArray lse_array(const DeviceArray& x, int64_t heads, int64_t rows) {
           "; expected [heads, rows] = [", heads, ", ", rows, "], as attention() returned it");
   if (x.type() != ElementType::float32)
     throw py::type_error("lse is not float32; pass it as attention() returned it");
-  return {{reinterpret_cast<void*>(x.data), x.strides[1], x.strides[0]},
+  return {{reinterpret_cast<void*>(x.data), x.strides[1], x.strides[0], rows},
           x.type(),
           static_cast<int>(heads),
           1};

@@ -118,8 +118,9 @@ void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_
 }
 
 void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
-             bool in_tiles) {
+             AccumulatorLayout layout) {
   const int rows = map.home_of_global.size;
+  const bool in_tiles = layout == AccumulatorLayout::tiles;
   if (rows == 0) return;
   with_type(to.type, [&]<typename To>(To) {
     constexpr int kPack = sizeof(To) == 2 ? 8 : 4;
@@ -131,9 +132,10 @@ void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaSt
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim, bool in_tiles,
-                 cudaStream_t stream) {
+void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim,
+                 AccumulatorLayout layout, cudaStream_t stream) {
   const int rows = map.global_of_home.size;
+  const bool in_tiles = layout == AccumulatorLayout::tiles;
   if (rows == 0) return;
   merge_sinks_kernel<<<blocks_of_rows(rows), kThreads, 0, stream>>>(map, sinks, home, dim,
                                                                     in_tiles);

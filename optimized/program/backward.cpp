@@ -59,7 +59,7 @@ class Backward {
 
   void differentiate(const StepTables& step) {
     for (const Launch& launch : step.launches) differentiate(launch);
-    is_first_ = false;
+    accumulate_ = Accumulate::merge;
     add_late_key_gradients();
   }
 
@@ -76,7 +76,7 @@ class Backward {
     const int64_t cells = t.kv[kv_epoch_].stack.cells;
     run_.zero(p.dk[kv_epoch_], cells * qk * int64_t{sizeof(float)});
     run_.zero(p.dv[kv_epoch_], cells * v * int64_t{sizeof(float)});
-    is_first_ = true;
+    accumulate_ = Accumulate::start;
   }
 
   void add_late_key_gradients() {
@@ -89,17 +89,22 @@ class Backward {
   void differentiate(const Launch& launch) const {
     const RankStack &qs = t.q[q_epoch_].stack, &ks = t.kv[kv_epoch_].stack;
     RINGSIDE_CUDA(c.family.backward(
-        {c.shape_of(launch), run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
-         run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
-         run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
-         run_.matrix(p.dout[q_epoch_], qs, launch.q_matrix, v, bytes),
-         run_.cells(p.lse[q_epoch_], qs, launch.q_matrix),
-         run_.cells(p.delta[q_epoch_], qs, launch.q_matrix),
-         run_.matrix(p.dq[q_epoch_], qs, launch.q_matrix, qk, sizeof(float)),
-         run_.matrix(p.dk[kv_epoch_], ks, launch.k_matrix, qk, sizeof(float)),
-         run_.matrix(p.dv[kv_epoch_], ks, launch.k_matrix, v, sizeof(float)),
-         t.work_list(launch.backward_queries), t.work_list(launch.backward_keys),
-         call_.deterministic, call_.options, is_first_},
+        {.shape = c.shape_of(launch),
+         .q = run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
+         .k = run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
+         .v = run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
+         .dout = run_.matrix(p.dout[q_epoch_], qs, launch.q_matrix, v, bytes),
+         .lse = run_.cells(p.lse[q_epoch_], qs, launch.q_matrix),
+         .delta = run_.cells(p.delta[q_epoch_], qs, launch.q_matrix),
+         .dq = run_.matrix(p.dq[q_epoch_], qs, launch.q_matrix, qk, sizeof(float)),
+         .dk = run_.matrix(p.dk[kv_epoch_], ks, launch.k_matrix, qk, sizeof(float)),
+         .dv = run_.matrix(p.dv[kv_epoch_], ks, launch.k_matrix, v, sizeof(float)),
+         .queries = t.work_list(launch.backward_queries),
+         .keys = t.work_list(launch.backward_keys),
+         .deterministic = call_.deterministic,
+         .options = call_.options,
+         .accumulate = accumulate_,
+         .workspace = run_.at(p.of_family)},
         stream_));
   }
 
@@ -111,14 +116,16 @@ class Backward {
   cudaStream_t stream_;
   move::RowMap q_rows_ = t.row_map(t.q_rows), kv_rows_ = t.row_map(t.kv_rows);
   int q_epoch_ = 0, kv_epoch_ = 0;
-  bool is_first_ = true;  // of the launches of this epoch
-  bool late_ = false;     // dk and dv of the epoch behind are still to be added
+  Accumulate accumulate_ = Accumulate::start;  // of the launches to come, into dk and dv
+  bool late_ = false;  // dk and dv of the epoch behind are still to be added
   int qk = c.shape.head_dim_qk, v = c.shape.head_dim_v, bytes = move::bytes_of(c.shape.type);
 };
 
 }  // namespace
 
 void CudaProgram::backward(const BackwardCall& call, cudaStream_t stream) const {
+  parts_->require_current();
+  parts_->require_rows(call);
   if (parts_->in_place) return parts_->backward_in_place(call, stream);
   const BackwardCall at_home = parts_->at_home(call);
   Backward backward(*parts_, at_home, stream);

@@ -232,43 +232,6 @@ INSTANTIATE_TEST_SUITE_P(Float16, EveryPlanOnTheDevice,
 INSTANTIATE_TEST_SUITE_P(BFloat16, EveryPlanOnTheDevice,
                          ::testing::ValuesIn(seeds(testing::kBFloat16)));
 
-TEST(KernelFamilies, HaveNamesAndSayWhatTheyTake) {
-  ASSERT_FALSE(kernel_families().empty());
-  for (const KernelFamily& family : kernel_families()) {
-    EXPECT_NE(family.name, nullptr);
-    AttentionShape shape{.head_dim_qk = 257, .head_dim_v = 257};
-    EXPECT_FALSE(family.supports(shape)) << family.name;
-  }
-}
-
-TEST(KernelFamilies, TensorCoresTakeSixteenBits) {
-  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16}) {
-    const AttentionShape shape{.head_dim_qk = 64, .head_dim_v = 128, .type = type.type};
-    ASSERT_NE(find_family(shape, false), nullptr);
-    EXPECT_STREQ(find_family(shape, false)->name, "mma") << type.name;
-  }
-}
-
-// Refused on the host, before anything is launched.
-TEST(KernelFamilies, RefuseResultsTheyWouldMisplace) {
-  for (const TypeInfo& type : {testing::kFloat32, testing::kBFloat16}) {
-    AttentionShape shape;
-    shape.num_heads = 2, shape.head_dim_qk = shape.head_dim_v = 64, shape.type = type.type;
-    const KernelFamily& family = *find_family(shape, false);
-    const auto refused = [&](int64_t row_stride, bool in_tiles, bool is_final) {
-      ForwardArguments arguments;
-      arguments.shape = shape;
-      arguments.out_in_tiles = in_tiles, arguments.is_final = is_final;
-      arguments.out.row_stride = row_stride;
-      return family.forward(arguments, nullptr) == cudaErrorInvalidValue;
-    };
-    EXPECT_TRUE(refused(128, true, true)) << family.name;
-    EXPECT_TRUE(refused(256, true, false)) << family.name;  // rows with room between them
-    EXPECT_EQ(refused(128, true, false), !family.tiled_results) << family.name;
-    EXPECT_EQ(refused(128, false, true), !family.final_results) << family.name;
-  }
-}
-
 TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};

@@ -41,18 +41,24 @@ class Forward {
 
   void attend(const StepTables& step) {
     for (const Launch& launch : step.launches) attend(launch);
-    is_first_ = false;
+    accumulate_ = Accumulate::merge;
   }
 
   void attend(const Launch& launch) const {
     const RankStack &qs = t.q[q_epoch_].stack, &ks = t.kv[kv_epoch_].stack;
     RINGSIDE_CUDA(c.family.forward(
-        {c.shape_of(launch), run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
-         run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
-         run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
-         run_.matrix(p.out[q_epoch_], qs, launch.q_matrix, v, sizeof(float)),
-         run_.cells(p.lse[q_epoch_], qs, launch.q_matrix), t.work_list(launch.forward),
-         call_.options, reinterpret_cast<int32_t*>(call_.max_logit), c.out_in_tiles, is_first_},
+        {.shape = c.shape_of(launch),
+         .q = run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
+         .k = run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
+         .v = run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
+         .out = run_.matrix(p.out[q_epoch_], qs, launch.q_matrix, v, sizeof(float)),
+         .lse = run_.cells(p.lse[q_epoch_], qs, launch.q_matrix),
+         .work = t.work_list(launch.forward),
+         .options = call_.options,
+         .max_logit = reinterpret_cast<int32_t*>(call_.max_logit),
+         .layout = c.layout,
+         .accumulate = accumulate_,
+         .workspace = run_.at(p.of_family)},
         stream_));
   }
 
@@ -61,9 +67,9 @@ class Forward {
       for (const auto& round : t.q[q_epoch_].carry_back)
         move::merge(t.span(round), results(q_epoch_), results(q_epoch_ - 1), v, stream_);
     if (call_.sinks != nullptr)
-      move::merge_sinks(q_rows_, {call_.sinks, t.problem.num_heads}, results(0), v, c.out_in_tiles,
+      move::merge_sinks(q_rows_, {call_.sinks, t.problem.num_heads}, results(0), v, c.layout,
                         stream_);
-    move::unshard(q_rows_, run_.floats(p.out[0]), call_.out, stream_, c.out_in_tiles);
+    move::unshard(q_rows_, run_.floats(p.out[0]), call_.out, stream_, c.layout);
     move::unshard_lse(q_rows_, run_.floats(p.lse[0]), call_.lse, stream_);
     if (call_.max_logit != nullptr)
       move::finish_max_logit(call_.max_logit, t.problem.num_heads, stream_);
@@ -78,7 +84,7 @@ class Forward {
     const RankStack& stack = t.q[q_epoch_].stack;
     run_.zero(p.out[q_epoch_], c.cells_of_results(stack) * v * int64_t{sizeof(float)});
     move::fill(run_.floats(p.lse[q_epoch_]), stack.cells, -INFINITY, stream_);
-    is_first_ = true;
+    accumulate_ = Accumulate::start;
   }
 
   const Parts& c;
@@ -89,13 +95,15 @@ class Forward {
   cudaStream_t stream_;
   move::RowMap q_rows_ = t.row_map(t.q_rows), kv_rows_ = t.row_map(t.kv_rows);
   int q_epoch_ = 0, kv_epoch_ = 0;
-  bool is_first_ = true;  // of the launches into these results
+  Accumulate accumulate_ = Accumulate::start;  // of the launches to come
   int qk = c.shape.head_dim_qk, v = c.shape.head_dim_v, bytes = move::bytes_of(c.shape.type);
 };
 
 }  // namespace
 
 void CudaProgram::forward(const ForwardCall& call, cudaStream_t stream) const {
+  parts_->require_current();
+  parts_->require_rows(call);
   if (parts_->in_place) return parts_->forward_in_place(call, stream);
   const ForwardCall at_home = parts_->at_home(call);
   Forward forward(*parts_, at_home, stream);

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 #include <vector>
 
 #include "optimized/device/error.h"
+#include "optimized/device/properties.h"
 #include "optimized/program/tables.h"
 #include "optimized/tables/accumulator_tiles.h"
 
@@ -16,28 +18,73 @@ using Places = std::vector<int64_t>;
 
 struct ForwardPlaces {
   Arena arena;
+  int64_t of_family = 0;  // the kernels' own
   Places q, k, v, out, lse;
 };
 
 struct BackwardPlaces {
   Arena arena;
+  int64_t of_family = 0;
   Places q, dout, lse, delta, dq;
   Places k, v, dk, dv;
 };
 
+// The most that any of some launches needs of its own; they share it.
+inline int64_t most_bytes(KernelFamily::BytesOfShape of_shape,
+                          const std::vector<AttentionShape>& shapes) {
+  int64_t most = 0;
+  if (of_shape != nullptr)
+    for (const AttentionShape& shape : shapes) most = std::max(most, of_shape(shape));
+  return most;
+}
+
+// A matrix of a stack of buffers that begins at `cells`.
+inline DeviceMatrix matrix_of(std::byte* cells, const RankStack& stack, int index, int dim,
+                              int bytes_of_element) {
+  const RankStack::Matrix& m = stack.matrices[index];
+  return {cells + m.cell * dim * bytes_of_element, int64_t{m.heads.size()} * dim, dim, m.rows};
+}
+
+// The caller's array of the home rows of one rank that owns all, in order. As the work list counts
+// rows: the stack may begin with a gap, which belongs to nobody and is not touched.
+inline DeviceMatrix as_home(const move::GlobalArray& x, const RankStack& home) {
+  DeviceMatrix matrix = x.matrix;
+  const int64_t gap = home.of_rank[0].row;
+  matrix.data =
+      static_cast<std::byte*>(matrix.data) - gap * matrix.row_stride * move::bytes_of(x.type);
+  matrix.rows += gap;
+  return matrix;
+}
+
+struct NamedArray {
+  const move::GlobalArray* array;
+  const char* name;
+};
+inline void require_rows_of(int rows, std::initializer_list<NamedArray> arrays) {
+  for (const auto& [array, name] : arrays)
+    require(array->matrix.rows == rows, name, " has ", array->matrix.rows,
+            " rows; the plan expects ", rows, ". Pass the whole array, padding included");
+}
+
 struct CudaProgram::Parts {
+  int device = current_device();
   ProgramOptions options;
   AttentionShape shape;  // head numbers are those of the launch
   KernelFamily family;
   ProgramTables tables;
-  bool in_place;      // kernels work on the caller's arrays
-  bool out_in_tiles;  // results at home lie as accumulator_tiles.h says
+  bool in_place;             // kernels work on the caller's arrays
+  AccumulatorLayout layout;  // of results at home
   ForwardPlaces forward;
   BackwardPlaces backward;
 
   // `source` is a Plan or a Capacity.
   template <typename Source>
   Parts(const Source& source, int group_size, const ProgramOptions& o);
+
+  void require_current() const { require_made_on(current_device(), device, "program"); }
+  // Of one call's arrays.
+  void require_rows(const ForwardCall& call) const;
+  void require_rows(const BackwardCall& call) const;
 
   void forward_in_place(const ForwardCall& call, cudaStream_t stream) const;
   void backward_in_place(const BackwardCall& call, cudaStream_t stream) const;
@@ -48,8 +95,9 @@ struct CudaProgram::Parts {
   }
 
   int64_t cells_of_results(const RankStack& stack) const {
-    return out_in_tiles ? rows_of_tiles(stack.matrices[0].rows) * stack.matrices[0].heads.size()
-                        : stack.cells;
+    return layout == AccumulatorLayout::tiles
+               ? rows_of_tiles(stack.matrices[0].rows) * stack.matrices[0].heads.size()
+               : stack.cells;
   }
 
   AttentionShape shape_of(const Launch& launch) const {
@@ -75,6 +123,9 @@ struct CudaProgram::Parts {
   }
 
  private:
+  int rows_q() const { return tables.q_rows.home_of_global.size; }  // of the caller's arrays
+  int rows_k() const { return tables.kv_rows.home_of_global.size; }
+  std::vector<AttentionShape> shapes() const;  // of all launches
   void place_buffers();
   void place_buffers_in_place();
 };
@@ -129,9 +180,7 @@ class Run {
   // A matrix of a stack.
   DeviceMatrix matrix(int64_t place, const RankStack& stack, int index, int dim,
                       int bytes_of_element) const {
-    const auto& m = stack.matrices[index];
-    return {workspace_ + place + m.cell * dim * bytes_of_element, int64_t{m.heads.size()} * dim,
-            dim};
+    return matrix_of(workspace_ + place, stack, index, dim, bytes_of_element);
   }
   float* cells(int64_t place, const RankStack& stack, int index) const {
     return floats(place) + stack.matrices[index].cell;

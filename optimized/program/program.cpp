@@ -10,17 +10,18 @@ namespace {
 
 constexpr int kGapRows = 8;
 
-const KernelFamily& choose_family(AttentionShape& shape, bool score_options) {
-  const KernelFamily* family = find_family(shape, score_options);
+const KernelFamily& choose_family(AttentionShape& shape, int device_number, bool score_options) {
+  const DeviceProperties device = properties_of(device_number);
+  const KernelFamily* family = find_family(shape, device, score_options);
   if (family == nullptr && shape.type != ElementType::float32) {  // columns of zeros at home
     AttentionShape padded = shape;
     for (int* dim : {&padded.head_dim_qk, &padded.head_dim_v}) *dim = (*dim + 7) / 8 * 8;
-    family = find_family(padded, score_options);
+    family = find_family(padded, device, score_options);
     if (family != nullptr) shape = padded;
   }
   if (family == nullptr) {  // float32 takes everything else, converted where rows come home
     shape.type = ElementType::float32;
-    family = find_family(shape, score_options);
+    family = find_family(shape, device, score_options);
   }
   if (family == nullptr)
     throw Unsupported(concat("backend=\"cuda\" with head_dim_qk=", shape.head_dim_qk,
@@ -57,7 +58,7 @@ CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOpt
             .head_dim_v = o.head_dim_v,
             .softmax_scale = o.softmax_scale,
             .type = o.type},
-      family(choose_family(shape, o.score_options)),
+      family(choose_family(shape, device, o.score_options)),
       tables(source,
              {family.forward_rows(shape), family.backward_query_rows(shape),
               family.backward_key_rows(shape)},
@@ -66,12 +67,34 @@ CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOpt
                tables.kv.size() == 1 && tables.steps.size() == 1 &&
                shape.head_dim_qk == o.head_dim_qk && shape.head_dim_v == o.head_dim_v),
       // Moves of results from rank to rank know rows only.
-      out_in_tiles(family.tiled_results && !in_place && tables.q.size() == 1 &&
-                   tables.q[0].stack.matrices.size() == 1) {
+      layout(family.tiled_results && !in_place && tables.q.size() == 1 &&
+                     tables.q[0].stack.matrices.size() == 1
+                 ? AccumulatorLayout::tiles
+                 : AccumulatorLayout::rows) {
   if (in_place)
     place_buffers_in_place();
   else
     place_buffers();
+  forward.of_family = forward.arena.take(most_bytes(family.forward_workspace_bytes, shapes()));
+  backward.of_family = backward.arena.take(most_bytes(family.backward_workspace_bytes, shapes()));
+}
+
+std::vector<AttentionShape> CudaProgram::Parts::shapes() const {
+  std::vector<AttentionShape> all;
+  for (const StepTables& step : tables.steps)
+    for (const Launch& launch : step.launches) all.push_back(shape_of(launch));
+  return all;
+}
+
+void CudaProgram::Parts::require_rows(const ForwardCall& call) const {
+  require_rows_of(rows_q(), {{&call.q, "q"}, {&call.out, "out"}, {&call.lse, "lse"}});
+  require_rows_of(rows_k(), {{&call.k, "k"}, {&call.v, "v"}});
+}
+
+void CudaProgram::Parts::require_rows(const BackwardCall& call) const {
+  require_rows_of(rows_q(), {{&call.q, "q"}, {&call.out, "out"}, {&call.lse, "lse"}});
+  require_rows_of(rows_q(), {{&call.dout, "dout"}, {&call.dq, "dq"}});
+  require_rows_of(rows_k(), {{&call.k, "k"}, {&call.v, "v"}, {&call.dk, "dk"}, {&call.dv, "dv"}});
 }
 
 void CudaProgram::Parts::place_buffers() {
@@ -111,8 +134,10 @@ CudaProgram::CudaProgram(const Capacity& capacity, const ProgramOptions& options
           capacity, capacity.num_heads / std::max(1, capacity.num_kv_heads), options)) {}
 CudaProgram::~CudaProgram() = default;
 
+int CudaProgram::device() const { return parts_->device; }
 const char* CudaProgram::family() const { return parts_->family.name; }
 void CudaProgram::set_lengths(const DeviceLengths& lengths, cudaStream_t stream) const {
+  parts_->require_current();
   const LengthTables& tables = parts_->tables.lengths;
   require(lengths.batch <= tables.max_batch, lengths.batch, " sequences; the program has room for ",
           tables.max_batch, ". Make one with a larger max_sequences");
@@ -120,6 +145,7 @@ void CudaProgram::set_lengths(const DeviceLengths& lengths, cudaStream_t stream)
 }
 
 bool CudaProgram::lengths_fitted(cudaStream_t stream) const {
+  parts_->require_current();
   int32_t status = 0, *on_device = parts_->tables.lengths.status;
   RINGSIDE_CUDA(
       cudaMemcpyAsync(&status, on_device, sizeof(status), cudaMemcpyDeviceToHost, stream));

@@ -6,6 +6,9 @@
 // making, see DeviceMemory) and read nothing back. In each step, one launch serves all ranks that
 // hold the same heads. A plan of one rank that owns all rows in order moves none: kernels read and
 // write the caller's arrays.
+//
+// A program belongs to the device that was current when it was made. Its functions raise
+// InvalidArgument while another one is.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -65,6 +68,7 @@ class CudaProgram {
   void set_lengths(const DeviceLengths& lengths, cudaStream_t stream) const;
   bool lengths_fitted(cudaStream_t stream) const;  // since it was last asked; synchronizes
 
+  int device() const;          // on which it was made
   const char* family() const;  // whose kernels it runs
   bool in_place() const;       // whether they work on the caller's arrays, 16-byte aligned then
   int64_t forward_bytes() const;

@@ -107,7 +107,7 @@ struct OnDevice {  // a [rows, heads, dim] array
         memory(static_cast<size_t>(rows_) * heads_ * dim_, t) {}
 
   move::GlobalArray array() const {
-    return {{memory.data(), int64_t{heads} * dim, dim}, type, heads, dim};
+    return {{memory.data(), int64_t{heads} * dim, dim, rows}, type, heads, dim};
   }
   Tensor read() const {
     Tensor x(rows, heads, dim, 0);

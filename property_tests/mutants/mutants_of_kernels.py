@@ -222,7 +222,7 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "a launch into gradients that are not empty overwrites them",
         BACKWARD,
-        "    is_first_ = false;\n",
+        "    accumulate_ = Accumulate::merge;\n",
         "",
     ),
     Mutant(
@@ -234,7 +234,7 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "a launch after the first starts its results again",
         FORWARD,
-        "    is_first_ = false;\n",
+        "    accumulate_ = Accumulate::merge;\n",
         "",
     ),
     Mutant(
