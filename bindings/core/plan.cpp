@@ -10,6 +10,7 @@
 #include "bindings/core/interruptible.h"
 #include "bindings/core/module.h"
 #include "bindings/core/plan_views.h"
+#include "reference/carry.h"
 #include "reference/errors.h"
 #include "reference/partition/partition.h"
 #include "reference/plan_tables.h"

@@ -110,7 +110,7 @@ void reorder(const DeviceArrays& from, const DeviceArrays& to, const DeviceArray
              int cp_size, bool to_ranks, uintptr_t table, const Place& place) {
   thd::check_cp_size(cp_size);
   require(!from.empty() && from.size() == to.size(), "expected as many arrays as results");
-  const thd::DeviceOffsets offsets_of_sequences = offsets({starts, "cu_seqlens_padded"});
+  const DeviceOffsets offsets_of_sequences = offsets({starts, "cu_seqlens_padded"});
   const int rows = num_rows_of(from[0], "x");
   std::vector<thd::RowCopyArrays> arrays;
   for (size_t i = 0; i < from.size(); ++i) {

@@ -156,17 +156,23 @@ class DeviceRun {  // of one case on the device
     return x.capacity ? CudaProgram(*x.capacity, options) : CudaProgram(x.plan, options);
   }
 
-  void set_lengths() const {
+  static std::vector<int64_t> wide(const std::vector<int32_t>& x) { return {x.begin(), x.end()}; }
+
+  void set_lengths() const {  // half of them int64
     const Problem& p = plan_.problem;
     DeviceTables tables;
     const auto of_q = tables.add(p.layout_q.cu_seqlens());
-    const auto of_q_padded = tables.add(p.layout_q.cu_seqlens_padded());
-    const auto of_k = tables.add(p.layout_k.cu_seqlens());
+    const auto of_q_padded = tables.add(wide(p.layout_q.cu_seqlens_padded()));
+    const auto of_k = tables.add(wide(p.layout_k.cu_seqlens()));
     const auto of_k_padded = tables.add(p.layout_k.cu_seqlens_padded());
     tables.upload();
-    program_.set_lengths({tables.at(of_q), tables.at(of_q_padded), tables.at(of_k),
-                          tables.at(of_k_padded), p.layout_q.batch()},
-                         nullptr);
+    const DeviceLayout q_layout{{tables.at(of_q), of_q.size, false},
+                                {tables.at(of_q_padded), of_q_padded.size, true},
+                                p.layout_q.num_rows()};
+    const DeviceLayout k_layout{{tables.at(of_k), of_k.size, true},
+                                {tables.at(of_k_padded), of_k_padded.size, false},
+                                p.layout_k.num_rows()};
+    program_.set_lengths(q_layout, k_layout, nullptr);
     EXPECT_TRUE(program_.lengths_fitted(nullptr));  // waits, too
   }
 

@@ -4,6 +4,7 @@
 
 #include "optimized/program/fill_length_tables.h"
 #include "optimized/program/parts.h"
+#include "optimized/tables/length_lists.h"
 
 namespace ringside {
 namespace {
@@ -136,12 +137,11 @@ CudaProgram::~CudaProgram() = default;
 
 int CudaProgram::device() const { return parts_->device; }
 const char* CudaProgram::family() const { return parts_->family.name; }
-void CudaProgram::set_lengths(const DeviceLengths& lengths, cudaStream_t stream) const {
+void CudaProgram::set_lengths(const DeviceLayout& q, const DeviceLayout& k,
+                              cudaStream_t stream) const {
   parts_->require_current();
-  const LengthTables& tables = parts_->tables.lengths;
-  require(lengths.batch <= tables.max_batch, lengths.batch, " sequences; the program has room for ",
-          tables.max_batch, ". Make one with a larger max_sequences");
-  fill_length_tables(tables, lengths, stream);
+  require_room(parts_->tables.lengths, q, k);
+  fill_length_tables(parts_->tables.lengths, q, k, stream);
 }
 
 bool CudaProgram::lengths_fitted(cudaStream_t stream) const {

@@ -64,8 +64,9 @@ class CudaProgram {
 
   // Rewrites the tables from lengths in device memory: one asynchronous launch, nothing read back,
   // so that a captured graph follows what the arrays hold when it is replayed. Lengths that do not
-  // fit count as none: results are those of an empty batch until they fit again.
-  void set_lengths(const DeviceLengths& lengths, cudaStream_t stream) const;
+  // fit count as none: results are those of an empty batch until they fit again. Of q and of k, as
+  // many sequences each; padded offsets may be the same array.
+  void set_lengths(const DeviceLayout& q, const DeviceLayout& k, cudaStream_t stream) const;
   bool lengths_fitted(cudaStream_t stream) const;  // since it was last asked; synchronizes
 
   int device() const;          // on which it was made

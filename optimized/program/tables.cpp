@@ -104,8 +104,11 @@ RowTables ProgramTables::add(const HostRowMap& map) {
 }
 
 UnseenRows ProgramTables::unseen_rows() const {
-  return {{device.at(cu_seqlens_q), device.at(cu_seqlens_q_padded), cu_seqlens_q.size - 1},
-          {device.at(cu_seqlens_k), device.at(cu_seqlens_k_padded), cu_seqlens_k.size - 1},
+  const auto offsets = [&](TableOf<int32_t> table) {
+    return DeviceOffsets{device.at(table), table.size, false};
+  };
+  return {{offsets(cu_seqlens_q), offsets(cu_seqlens_q_padded), q_rows.home_of_global.size},
+          {offsets(cu_seqlens_k), offsets(cu_seqlens_k_padded), kv_rows.home_of_global.size},
           problem.mask};
 }
 

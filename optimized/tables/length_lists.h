@@ -9,6 +9,10 @@
 
 namespace ringside {
 
+// Raises InvalidArgument for layouts that cannot be those of q and k: what their arrays hold is not
+// looked at.
+void require_room(const LengthTables& tables, const DeviceLayout& q, const DeviceLayout& k);
+
 class LengthLists {
  public:
   // Sets what of `tables` follows from the capacity alone.

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 
+#include "optimized/tables/device_layout.h"
 #include "optimized/tables/move_tables.h"
 #include "optimized/tables/partition_rows.h"
 #include "optimized/tables/search.h"
@@ -23,13 +24,6 @@
 #include "reference/seen_rows.h"
 
 namespace ringside {
-
-// Lengths in the caller's device memory, [batch+1] each; padded ones may be the same array.
-struct DeviceLengths {
-  const int32_t *cu_seqlens_q = nullptr, *cu_seqlens_q_padded = nullptr;
-  const int32_t *cu_seqlens_k = nullptr, *cu_seqlens_k_padded = nullptr;
-  int batch = 0;
-};
 
 enum class WorkSide : int8_t { queries, keys };  // whose rows an item is a block of
 
@@ -96,12 +90,18 @@ struct LengthTables {
 
   // --- phase 1 ---
 
-  struct Offsets {  // of a sequence: where its tokens and its rows begin and end
+  struct Bounds {  // of a sequence: where its tokens and its rows begin and end
     int32_t begin = 0, end = 0, row_begin = 0, row_end = 0;
   };
 
+  // As the caller gives them; sequences behind the last are empty ones at its end.
+  RINGSIDE_HD static Bounds bounds(const DeviceLayout& given, int s) {
+    return {given.valid.going_on(s), given.valid.going_on(s + 1), given.padded.going_on(s),
+            given.padded.going_on(s + 1)};
+  }
+
   // Whether sequence s fits; all of them do where every one does.
-  RINGSIDE_HD bool fits(const Side& x, int s, const Offsets& o) const {
+  RINGSIDE_HD bool fits(const Side& x, int s, const Bounds& o) const {
     const int64_t len = int64_t{o.end} - o.begin, rows = int64_t{o.row_end} - o.row_begin;
     const bool starts = s > 0 || (o.begin == 0 && o.row_begin == 0);
     const bool inside = o.begin >= 0 && o.row_begin >= 0 && o.row_end <= x.max_rows;

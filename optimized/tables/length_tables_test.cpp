@@ -103,9 +103,15 @@ class HostTables {
   }
 
   void fill_homes(const LengthTables::Side& x, const PackedLayout& layout) {
-    for (int s = 0; s <= t.max_batch; ++s) {
-      x.cu_seqlens[s] = layout.cu_seqlens()[std::min(s, layout.batch())];
-      x.cu_seqlens_padded[s] = layout.cu_seqlens_padded()[std::min(s, layout.batch())];
+    const std::vector<int64_t> wide(layout.cu_seqlens().begin(), layout.cu_seqlens().end());
+    const DeviceLayout given{{wide.data(), layout.batch() + 1, true},
+                             {layout.cu_seqlens_padded().data(), layout.batch() + 1, false},
+                             layout.num_rows()};
+    for (int s = 0; s < t.max_batch; ++s) {
+      const LengthTables::Bounds bounds = t.bounds(given, s);
+      EXPECT_TRUE(t.fits(x, s, bounds)) << "sequence " << s;
+      x.cu_seqlens[s] = bounds.begin, x.cu_seqlens_padded[s] = bounds.row_begin;
+      x.cu_seqlens[s + 1] = bounds.end, x.cu_seqlens_padded[s + 1] = bounds.row_end;
     }
     for (int rank = 0; rank < t.partition.cp_size; ++rank) {
       int rows_of_rank = 0;
