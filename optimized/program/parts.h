@@ -13,20 +13,20 @@
 
 namespace ringside {
 
-// Buffers of one kind, one for every epoch: places in the workspace.
-using Places = std::vector<int64_t>;
+// Where the buffers of one kind lie in the workspace: one for every residency.
+using BufferOffsets = std::vector<int64_t>;
 
-struct ForwardPlaces {
+struct ForwardBuffers {
   Arena arena;
   int64_t of_family = 0;  // the kernels' own
-  Places q, k, v, out, lse;
+  BufferOffsets q, k, v, out, lse;
 };
 
-struct BackwardPlaces {
+struct BackwardBuffers {
   Arena arena;
   int64_t of_family = 0;
-  Places q, dout, lse, delta, dq;
-  Places k, v, dk, dv;
+  BufferOffsets q, dout, lse, delta, dq;
+  BufferOffsets k, v, dk, dv;
 };
 
 // The most that any of some launches needs of its own; they share it.
@@ -66,7 +66,7 @@ inline void require_rows_of(int rows, std::initializer_list<NamedArray> arrays) 
             " rows; the plan expects ", rows, ". Pass the whole array, padding included");
 }
 
-struct CudaProgram::Parts {
+struct ProgramParts {
   int device = current_device();
   ProgramOptions options;
   AttentionShape shape;  // head numbers are those of the launch
@@ -74,12 +74,12 @@ struct CudaProgram::Parts {
   ProgramTables tables;
   bool in_place;             // kernels work on the caller's arrays
   AccumulatorLayout layout;  // of results at home
-  ForwardPlaces forward;
-  BackwardPlaces backward;
+  ForwardBuffers forward;
+  BackwardBuffers backward;
 
   // `source` is a Plan or a Capacity.
   template <typename Source>
-  Parts(const Source& source, int group_size, const ProgramOptions& o);
+  ProgramParts(const Source& source, int group_size, const ProgramOptions& o);
 
   void require_current() const { require_made_on(current_device(), device, "program"); }
   // Of one call's arrays.
@@ -131,11 +131,11 @@ struct CudaProgram::Parts {
 };
 
 // One call: the program's tables, the caller's workspace and stream.
-class Run {
+class CallWorkspace {
  public:
-  Run(const ProgramTables& tables, const ProgramOptions& options, void* workspace, int64_t bytes,
-      cudaStream_t stream)
-      : t(tables),
+  CallWorkspace(const ProgramTables& tables, const ProgramOptions& options, void* workspace,
+                int64_t bytes, cudaStream_t stream)
+      : tables_(tables),
         poison_(options.poison),
         workspace_(static_cast<std::byte*>(workspace)),
         stream_(stream) {
@@ -144,51 +144,53 @@ class Run {
   }
 
   cudaStream_t stream() const { return stream_; }
-  void* at(int64_t place) const { return workspace_ + place; }
-  float* floats(int64_t place) const { return reinterpret_cast<float*>(workspace_ + place); }
+  void* at(int64_t offset) const { return workspace_ + offset; }
+  float* floats(int64_t offset) const { return reinterpret_cast<float*>(workspace_ + offset); }
 
   // NaN in every type.
-  void poison(int64_t place, int64_t bytes) const {
+  void poison(int64_t offset, int64_t bytes) const {
     if (poison_ == Poison::on && bytes > 0)
-      RINGSIDE_CUDA(cudaMemsetAsync(at(place), 0xff, static_cast<size_t>(bytes), stream_));
+      RINGSIDE_CUDA(cudaMemsetAsync(at(offset), 0xff, static_cast<size_t>(bytes), stream_));
   }
 
-  void zero(int64_t place, int64_t bytes) const {
+  void zero(int64_t offset, int64_t bytes) const {
     if (bytes > 0)
-      RINGSIDE_CUDA(cudaMemsetAsync(at(place), 0, static_cast<size_t>(bytes), stream_));
+      RINGSIDE_CUDA(cudaMemsetAsync(at(offset), 0, static_cast<size_t>(bytes), stream_));
   }
 
-  // Brings `places` from epoch-1 to epoch.
-  void carry(const Places& places, const std::vector<Epoch>& epochs, int epoch,
+  // Brings what lies at some offsets from the residency before.
+  void carry(const BufferOffsets& offsets, const std::vector<Residency>& residencies, int residency,
              int bytes_of_cell) const {
-    poison(places[epoch], epochs[epoch].stack.cells * bytes_of_cell);
-    move::copy(t.span(epochs[epoch].carry), at(places[epoch - 1]), at(places[epoch]), bytes_of_cell,
-               stream_);
+    poison(offsets[residency], residencies[residency].stack.cells * bytes_of_cell);
+    move::copy(tables_.span(residencies[residency].carry), at(offsets[residency - 1]),
+               at(offsets[residency]), bytes_of_cell, stream_);
   }
 
-  // Sums gradients of `epoch` into those of the epoch before.
-  void carry_back(const Places& places, const std::vector<Epoch>& epochs, int epoch,
-                  int dim) const {
-    zero(places[epoch - 1], epochs[epoch - 1].stack.cells * dim * int64_t{sizeof(float)});
-    add_back(places, epochs, epoch, dim);
+  // Sums gradients of `residency` into those of the residency before.
+  void carry_back(const BufferOffsets& offsets, const std::vector<Residency>& residencies,
+                  int residency, int dim) const {
+    zero(offsets[residency - 1],
+         residencies[residency - 1].stack.cells * dim * int64_t{sizeof(float)});
+    add_back(offsets, residencies, residency, dim);
   }
-  void add_back(const Places& places, const std::vector<Epoch>& epochs, int epoch, int dim) const {
-    for (const auto& round : epochs[epoch].carry_back)
-      move::add(t.span(round), floats(places[epoch]), floats(places[epoch - 1]), dim, stream_);
+  void add_back(const BufferOffsets& offsets, const std::vector<Residency>& residencies,
+                int residency, int dim) const {
+    for (const auto& round : residencies[residency].carry_back)
+      move::add(tables_.span(round), floats(offsets[residency]), floats(offsets[residency - 1]),
+                dim, stream_);
   }
 
   // A matrix of a stack.
-  DeviceMatrix matrix(int64_t place, const RankStack& stack, int index, int dim,
+  DeviceMatrix matrix(int64_t offset, const RankStack& stack, int index, int dim,
                       int bytes_of_element) const {
-    return matrix_of(workspace_ + place, stack, index, dim, bytes_of_element);
+    return matrix_of(workspace_ + offset, stack, index, dim, bytes_of_element);
   }
-  float* cells(int64_t place, const RankStack& stack, int index) const {
-    return floats(place) + stack.matrices[index].cell;
+  float* cells(int64_t offset, const RankStack& stack, int index) const {
+    return floats(offset) + stack.matrices[index].cell;
   }
-
-  const ProgramTables& t;
 
  private:
+  const ProgramTables& tables_;
   Poison poison_;
   std::byte* workspace_;
   cudaStream_t stream_;

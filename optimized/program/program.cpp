@@ -32,27 +32,30 @@ const KernelFamily& choose_family(AttentionShape& shape, int device_number, bool
   return *family;
 }
 
-Places place_each(Arena& arena, const std::vector<Epoch>& epochs, int64_t bytes_of_cell) {
-  Places places;
-  for (const Epoch& epoch : epochs) places.push_back(arena.take(epoch.stack.cells * bytes_of_cell));
-  return places;
+BufferOffsets place_each(Arena& arena, const std::vector<Residency>& residencies,
+                         int64_t bytes_of_cell) {
+  BufferOffsets offsets;
+  for (const Residency& residency : residencies)
+    offsets.push_back(arena.take(residency.stack.cells * bytes_of_cell));
+  return offsets;
 }
 
 // Two buffers in turn, for what is needed until the next exchange only.
-Places place_in_turn(Arena& arena, const std::vector<Epoch>& epochs, int64_t bytes_of_cell) {
+BufferOffsets place_in_turn(Arena& arena, const std::vector<Residency>& residencies,
+                            int64_t bytes_of_cell) {
   int64_t cells = 0;
-  for (const Epoch& epoch : epochs) cells = std::max(cells, epoch.stack.cells);
-  const size_t buffers = std::min<size_t>(epochs.size(), 2);
-  Places places;
-  for (size_t i = 0; i < epochs.size(); ++i)
-    places.push_back(i < buffers ? arena.take(cells * bytes_of_cell) : places[i - 2]);
-  return places;
+  for (const Residency& residency : residencies) cells = std::max(cells, residency.stack.cells);
+  const size_t buffers = std::min<size_t>(residencies.size(), 2);
+  BufferOffsets offsets;
+  for (size_t i = 0; i < residencies.size(); ++i)
+    offsets.push_back(i < buffers ? arena.take(cells * bytes_of_cell) : offsets[i - 2]);
+  return offsets;
 }
 
 }  // namespace
 
 template <typename Source>
-CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOptions& o)
+ProgramParts::ProgramParts(const Source& source, int group_size, const ProgramOptions& o)
     : options(o),
       shape{.group_size = group_size,
             .head_dim_qk = o.head_dim_qk,
@@ -80,32 +83,32 @@ CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOpt
   backward.of_family = backward.arena.take(most_bytes(family.backward_workspace_bytes, shapes()));
 }
 
-std::vector<AttentionShape> CudaProgram::Parts::shapes() const {
+std::vector<AttentionShape> ProgramParts::shapes() const {
   std::vector<AttentionShape> all;
   for (const StepTables& step : tables.steps)
     for (const Launch& launch : step.launches) all.push_back(shape_of(launch));
   return all;
 }
 
-void CudaProgram::Parts::require_rows(const ForwardCall& call) const {
+void ProgramParts::require_rows(const ForwardCall& call) const {
   require_rows_of(rows_q(), {{&call.q, "q"}, {&call.out, "out"}, {&call.lse, "lse"}});
   require_rows_of(rows_k(), {{&call.k, "k"}, {&call.v, "v"}});
 }
 
-void CudaProgram::Parts::require_rows(const BackwardCall& call) const {
+void ProgramParts::require_rows(const BackwardCall& call) const {
   require_rows_of(rows_q(), {{&call.q, "q"}, {&call.out, "out"}, {&call.lse, "lse"}});
   require_rows_of(rows_q(), {{&call.dout, "dout"}, {&call.dq, "dq"}});
   require_rows_of(rows_k(), {{&call.k, "k"}, {&call.v, "v"}, {&call.dk, "dk"}, {&call.dv, "dv"}});
 }
 
-void CudaProgram::Parts::place_buffers() {
+void ProgramParts::place_buffers() {
   const int64_t element = move::bytes_of(shape.type);
   const int64_t qk = shape.head_dim_qk, v = shape.head_dim_v, f32 = sizeof(float);
   forward.q = place_in_turn(forward.arena, tables.q, qk * element);
   forward.k = place_in_turn(forward.arena, tables.kv, qk * element);
   forward.v = place_in_turn(forward.arena, tables.kv, v * element);
-  for (const Epoch& epoch : tables.q)
-    forward.out.push_back(forward.arena.take(cells_of_results(epoch.stack) * v * f32));
+  for (const Residency& residency : tables.q)
+    forward.out.push_back(forward.arena.take(cells_of_results(residency.stack) * v * f32));
   forward.lse = place_each(forward.arena, tables.q, f32);
 
   backward.q = place_each(backward.arena, tables.q, qk * element);
@@ -119,7 +122,7 @@ void CudaProgram::Parts::place_buffers() {
   backward.dv = place_in_turn(backward.arena, tables.kv, v * f32);
 }
 
-void CudaProgram::Parts::place_buffers_in_place() {
+void ProgramParts::place_buffers_in_place() {
   const int64_t f32 = sizeof(float);
   forward.lse = place_each(forward.arena, tables.q, f32);
   backward.lse = place_each(backward.arena, tables.q, f32);
@@ -129,9 +132,9 @@ void CudaProgram::Parts::place_buffers_in_place() {
 }
 
 CudaProgram::CudaProgram(const Plan& plan, const ProgramOptions& options)
-    : parts_(std::make_unique<Parts>(plan, plan.problem.group_size(), options)) {}
+    : parts_(std::make_unique<ProgramParts>(plan, plan.problem.group_size(), options)) {}
 CudaProgram::CudaProgram(const Capacity& capacity, const ProgramOptions& options)
-    : parts_(std::make_unique<Parts>(
+    : parts_(std::make_unique<ProgramParts>(
           capacity, capacity.num_heads / std::max(1, capacity.num_kv_heads), options)) {}
 CudaProgram::~CudaProgram() = default;
 

@@ -54,6 +54,8 @@ struct BackwardCall {
   void* workspace = nullptr;  // backward_bytes()
 };
 
+struct ProgramParts;  // parts.h
+
 class CudaProgram {
  public:
   // Raises Unsupported where no kernel family takes the head dimensions.
@@ -78,8 +80,7 @@ class CudaProgram {
   void backward(const BackwardCall& call, cudaStream_t stream) const;
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<ProgramParts> parts_;
 };
 
 }  // namespace ringside

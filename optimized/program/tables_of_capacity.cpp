@@ -130,8 +130,8 @@ ProgramTables::ProgramTables(const Capacity& capacity, const ItemRows& rows, int
   start(plan, gap);
   CapacityTables tables(*this, capacity, plan);
   for (int step = 0; step < plan.num_steps(); ++step) {
-    add_epoch(plan, step, Operand::q, gap);
-    add_epoch(plan, step, Operand::kv, gap);
+    add_residency(plan, step, Operand::q, gap);
+    add_residency(plan, step, Operand::kv, gap);
     steps.push_back({static_cast<int>(q.size()) - 1, static_cast<int>(kv.size()) - 1, {}});
     tables.add_launches(step, rows);
   }

@@ -19,8 +19,8 @@ struct UnseenRows {
     const int seq = q.sequence_of(row);
     if (seq == q.batch()) return true;
     const int position = row - q.padded[seq];
-    return mask.visible(position, q.tokens(seq), k.tokens(seq)).size() ==
-           0;  // padding sees nothing
+    // Padding sees nothing.
+    return mask.visible(position, q.tokens(seq), k.tokens(seq)).size() == 0;
   }
 
   RINGSIDE_HD bool key(int row) const {
