@@ -57,7 +57,7 @@ inline DeviceLayout device_layout(const DeviceArray& valid, const DeviceArray& p
   return layout;
 }
 
-struct Place {  // device, stream
+struct DeviceStream {  // a device, and a stream of it
   int device;
   uintptr_t stream;
   cudaStream_t handle() const { return pointer<CUstream_st>(stream); }

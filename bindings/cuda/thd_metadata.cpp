@@ -67,7 +67,7 @@ struct StepArguments {
 
 template <bool kOneEntry>
 void write_steps(const StepArguments& a, const std::vector<thd::EntryArrays>& out,
-                 uint32_t* workspace, const Place& place) {
+                 uint32_t* workspace, const DeviceStream& place) {
   thd::StepTask<kOneEntry> task{a.layouts.q, {}, a.mask, a.cp.cp_size, a.cp.rank, a.ring.kv_rank};
   task.layout_k = layout_like(a.layouts.k, task.layout_q);
   if (a.keys == thd::Keys::gathered)
@@ -80,7 +80,7 @@ void write_steps(const StepArguments& a, const std::vector<thd::EntryArrays>& ou
 }
 
 void steps(const StepArguments& a, const std::vector<DeviceArrays>& out, uintptr_t workspace,
-           const Place& place) {
+           const DeviceStream& place) {
   require(out.size() == (a.keys == thd::Keys::gathered ? 2 : 1), "expected arrays for all steps");
   std::vector<thd::EntryArrays> arrays;
   for (const DeviceArrays& of_step : out) arrays.push_back(entry_arrays(of_step));
@@ -94,7 +94,7 @@ int64_t most_pieces(int64_t batch, int64_t rows, int chunk_size) {
 }
 
 void pieces(const DeviceLayout& layout, int chunk_size, const std::optional<thd::CpRank>& cp,
-            const std::array<DeviceArray, 3>& out, uintptr_t workspace, const Place& place) {
+            const std::array<DeviceArray, 3>& out, uintptr_t workspace, const DeviceStream& place) {
   thd::check_chunk_size(chunk_size);
   thd::PieceTask task{layout, chunk_size};  // of all rows
   if (cp) {
@@ -108,13 +108,13 @@ void pieces(const DeviceLayout& layout, int chunk_size, const std::optional<thd:
   thd::write_pieces(task, arrays, pointer<uint32_t>(workspace), place.handle());
 }
 
-enum class Side { below, above };  // of the diagonal
+enum class Diagonal { below, above };  // on which side of it
 
-template <Side kSide>
+template <Diagonal kDiagonal>
 void pairs(const DeviceLayout& layout, int chunk_size, const thd::CpRank& cp, int kv_rank,
-           const std::array<DeviceArray, 4>& out, uintptr_t workspace, const Place& place) {
-  (kSide == Side::below ? thd::check_below_diagonal : thd::check_above_diagonal)(chunk_size, cp,
-                                                                                 kv_rank);
+           const std::array<DeviceArray, 4>& out, uintptr_t workspace, const DeviceStream& place) {
+  (kDiagonal == Diagonal::below ? thd::check_below_diagonal : thd::check_above_diagonal)(
+      chunk_size, cp, kv_rank);
   const thd::PairTask task{layout, chunk_size, cp.cp_size, cp.rank, kv_rank};
   thd::EntryArrays arrays;
   arrays.cu_seqlens_q = ints(out[0]), arrays.cu_seqlens_q_padded = ints(out[1]);
@@ -126,7 +126,8 @@ void pairs(const DeviceLayout& layout, int chunk_size, const thd::CpRank& cp, in
 }
 
 void indices(const DeviceArray& starts, int64_t num_rows, const thd::CpRank& cp,
-             const std::array<DeviceArray, 2>& out, uintptr_t workspace, const Place& place) {
+             const std::array<DeviceArray, 2>& out, uintptr_t workspace,
+             const DeviceStream& place) {
   thd::check_rank(cp);
   const DeviceLayout layout = device_layout(starts, starts, num_rows);
   const thd::IndexTask task{layout.padded, layout.num_rows, cp.cp_size, cp.rank};
@@ -166,11 +167,11 @@ void bind_cuda_thd_metadata(py::module_& thd) {
           "layout"_a, "chunk_size"_a, "cp"_a, "out"_a, "workspace"_a, "place"_a);
   thd.def("pairs_below_diagonal",
           strictly<"layout", "chunk_size", "cp", "kv_rank", "out", "workspace", "place">(
-              &pairs<Side::below>),
+              &pairs<Diagonal::below>),
           "layout"_a, "chunk_size"_a, "cp"_a, "kv_rank"_a, "out"_a, "workspace"_a, "place"_a);
   thd.def("pairs_above_diagonal",
           strictly<"layout", "chunk_size", "cp", "kv_rank", "out", "workspace", "place">(
-              &pairs<Side::above>),
+              &pairs<Diagonal::above>),
           "layout"_a, "chunk_size"_a, "cp"_a, "kv_rank"_a, "out"_a, "workspace"_a, "place"_a);
   thd.def("indices", &indices, "cu_seqlens_padded"_a, "num_rows"_a, "cp"_a, "out"_a, "workspace"_a,
           "place"_a);

@@ -246,5 +246,20 @@ TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
     EXPECT_STREQ(CudaProgram(plan, {5, 255, type.type}).family(), "mma") << type.name;
 }
 
+TEST(CudaProgram, RefusesToRunOnAnotherDevice) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) GTEST_SKIP() << "one device";
+  Capacity room;
+  room.comm.name = "p2p", room.max_rows_q = room.max_rows_k = 4;
+  const CudaProgram program(room, {8, 8, ElementType::bfloat16});
+  EXPECT_EQ(program.device(), 0);
+  RINGSIDE_CUDA(cudaSetDevice(1));
+  EXPECT_THROW(program.forward(ForwardCall(), nullptr), InvalidArgument);
+  EXPECT_THROW(program.backward(BackwardCall(), nullptr), InvalidArgument);
+  EXPECT_THROW(program.set_lengths({}, {}, nullptr), InvalidArgument);
+  EXPECT_THROW(program.lengths_fitted(nullptr), InvalidArgument);
+  RINGSIDE_CUDA(cudaSetDevice(0));
+}
+
 }  // namespace
 }  // namespace ringside

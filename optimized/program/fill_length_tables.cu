@@ -132,7 +132,7 @@ __device__ void fill_buffers(const LengthTables& t, const Team& team) {
                   [&](int i) { t.map_rows<kRowsOfThread>(*x, i / of_rank, i % of_rank, of_rank); });
   }
   for (int number = 0; number < t.num_buffers; ++number) {
-    const LengthTables::Buffer& buffer = t.buffers[number];
+    const LengthTables::ResidentBuffer& buffer = t.buffers[number];
     team.for_each_of_warps(t.num_partners_of(buffer), [&](int i) {
       store_together(t.partners + buffer.first_partner, i,
                      i < 0 ? Segment{} : t.partner(buffer, i));

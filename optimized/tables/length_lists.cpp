@@ -36,8 +36,8 @@ LengthLists::LengthLists(const Capacity& capacity, const Plan& stand_in, LengthT
   tables.k.rank_rows = rank_rows(capacity, capacity.max_rows_k);
 }
 
-int LengthLists::add_buffer(WorkSide side, const Buffer& buffer, int row) {
-  const auto ranks = owners_of(plan_, buffer, side == WorkSide::queries ? Operand::q : Operand::kv);
+int LengthLists::add_buffer(Operand side, const Buffer& buffer, int row) {
+  const auto ranks = owners_of(plan_, buffer, side);
   const auto partners = static_cast<int64_t>(ranks.size()) * tables_.segments_of_rank();
   require(num_partners + partners < INT32_MAX,
           "tables of 2^31 segments; lower max_sequences or cp_size");
@@ -51,7 +51,7 @@ int LengthLists::add_buffer(WorkSide side, const Buffer& buffer, int row) {
   return static_cast<int>(buffers.size()) - 1;
 }
 
-int LengthLists::add_list(WorkSide side, const std::vector<int>& own,
+int LengthLists::add_list(Operand side, const std::vector<int>& own,
                           const std::vector<int>& partners, int rows_of_item) {
   LengthTables::List list;
   list.side = side;

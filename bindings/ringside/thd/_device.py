@@ -41,7 +41,7 @@ class Place:
         self.library = _cuda.library_of(like)
         self.device = self.library.device(like)
         self.core = _cuda.cuda_core().thd
-        self.handle = self.core.Place(self.device, self.library.stream(self.device))
+        self.handle = self.core.DeviceStream(self.device, self.library.stream(self.device))
 
     def describe(self, name: str, x: Any) -> Any:
         """For the C++ half; raises TypeError for what lies elsewhere."""

@@ -63,9 +63,9 @@ struct Config : Shape {
 
   // Shared memory: K and V, two stages of Q, dout and dS, one of P (split only), then per stage and
   // query lse, delta, and the keys it sees.
-  using QkTile = Tile<kQk>;
-  using VTile = Tile<kV>;
-  using ScoreTile = Tile<kQueries>;  // [keys][queries]
+  using QkTile = SharedTile<kQk>;
+  using VTile = SharedTile<kV>;
+  using ScoreTile = SharedTile<kQueries>;  // [keys][queries]
   static constexpr int kQBytes = QkTile::bytes(kQueries), kDoutBytes = VTile::bytes(kQueries);
   static constexpr int kScoreBytes = ScoreTile::bytes(kKeys);
   static constexpr int kAtV = QkTile::bytes(kKeys), kAtQ = kAtV + VTile::bytes(kKeys);

@@ -16,9 +16,10 @@ struct Config {
   using T = Element;
   static constexpr int kQk = Dims::kQk, kV = Dims::kV, kThreads = kRows / 16 * 32;
   static constexpr int kKeys = kQk > 192 ? 32 : 64;
-  static constexpr int kDoutAt = Tile<kQk>::bytes(kRows);
-  static constexpr int kKAt = kDoutAt + Tile<kV>::bytes(kRows), kKBytes = Tile<kQk>::bytes(kKeys);
-  static constexpr int kVAt = kKAt + 2 * kKBytes, kVBytes = Tile<kV>::bytes(kKeys);
+  static constexpr int kDoutAt = SharedTile<kQk>::bytes(kRows);
+  static constexpr int kKAt = kDoutAt + SharedTile<kV>::bytes(kRows),
+                       kKBytes = SharedTile<kQk>::bytes(kKeys);
+  static constexpr int kVAt = kKAt + 2 * kKBytes, kVBytes = SharedTile<kV>::bytes(kKeys);
   static constexpr int kSharedBytes = kVAt + 2 * kVBytes;
 };
 
@@ -39,8 +40,8 @@ template <typename C>
 __device__ __forceinline__ void differentiate_queries(const BackwardParameters& arguments,
                                                       int index) {
   using T = typename C::T;
-  using QkTile = Tile<C::kQk>;
-  using VTile = Tile<C::kV>;
+  using QkTile = SharedTile<C::kQk>;
+  using VTile = SharedTile<C::kV>;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.queries;
   const WorkItem& item = work.items[index];

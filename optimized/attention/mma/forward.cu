@@ -46,8 +46,9 @@ struct Config {
   static constexpr int kM = Shape::kWarpRows / 16;  // fragments of 16 rows a warp
   static constexpr int kThreads = kRows / Shape::kWarpRows * 32;
   static constexpr int kBlocksPerSm = Shape::kBlocksPerSm;
-  static constexpr int kKBytes = Tile<kQk>::bytes(kKeys), kVBytes = Tile<kV>::bytes(kKeys);
-  static constexpr int kQBytes = Tile<kQk>::bytes(kRows);
+  static constexpr int kKBytes = SharedTile<kQk>::bytes(kKeys),
+                       kVBytes = SharedTile<kV>::bytes(kKeys);
+  static constexpr int kQBytes = SharedTile<kQk>::bytes(kRows);
   static constexpr int kSharedBytes = kQBytes + kKBytes + kVBytes;
 
   using Scores = Accumulator[kM][kKeys / 8];
@@ -103,8 +104,8 @@ __device__ __forceinline__ void attend(const ForwardParameters& arguments, int i
         arguments.v.row_stride, next.end - next.begin, shape.head_dim_v);
     typename C::Scores scores;
     clear(scores);
-    multiply_rows<T, C::kQk>(scores, Tile<C::kQk>::lane_down(q_tile, warp_row),
-                             Tile<C::kQk>::lane_across(k_tile));
+    multiply_rows<T, C::kQk>(scores, SharedTile<C::kQk>::lane_down(q_tile, warp_row),
+                             SharedTile<C::kQk>::lane_across(k_tile));
 
     const int begin = next.begin, partner = next.partner;
     const bool all_seen = next.is_clear();
@@ -117,7 +118,7 @@ __device__ __forceinline__ void attend(const ForwardParameters& arguments, int i
     softmax.update(scores, output, scale_log2, item, warp_row);
     typename C::Weights weights;
     as_left_operand<T>(weights, scores);
-    multiply_columns<T, C::kV, 1>(output, weights, Tile<C::kV>::lane_down(v_tile));
+    multiply_columns<T, C::kV, 1>(output, weights, SharedTile<C::kV>::lane_down(v_tile));
   }
   wait_for_copies();  // of an item that meets nothing
   finish<C>(arguments, LaneRows<C>(item), head, softmax, output);

@@ -11,8 +11,8 @@ int forward_rows(const AttentionShape& shape);
 int backward_query_rows(const AttentionShape& shape);
 int backward_key_rows(const AttentionShape& shape);
 
-// Arguments as kernels take them. What they ask about results is a byte that is 0 or 1: asked for an
-// enumerator instead, the compiler deals the registers of the hot loops anew.
+// Arguments as kernels take them. What they ask about results is a byte that is 0 or 1: asked for
+// an enumerator instead, the compiler deals the registers of the hot loops anew.
 struct ForwardParameters : ForwardArguments {
   bool out_in_tiles, is_final;
 
