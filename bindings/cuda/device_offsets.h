@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "bindings/cuda/device_array.h"
-#include "optimized/tables/thd/offsets.h"
+#include "optimized/tables/device_layout.h"
 
 namespace ringside::bindings {
 
@@ -34,7 +34,7 @@ inline bool is_wide(const Named& x) {
   return x.array.dtype == "int64";
 }
 
-inline thd::DeviceOffsets offsets(const Named& x) {
+inline DeviceOffsets offsets(const Named& x) {
   const bool wide = is_wide(x);
   require(x.array.shape.size() == 1 && x.array.shape[0] >= 1, x.name, " has shape ",
           x.array.shape_text(), "; expected [batch+1] offsets. Pass [0] for no sequences");
@@ -43,7 +43,21 @@ inline thd::DeviceOffsets offsets(const Named& x) {
   return {pointer<void>(x.array.data), num_rows_of(x.array, x.name), wide};
 }
 
-struct Place {  // device, stream
+// Of arrays named cu_seqlens and cu_seqlens_padded.
+inline DeviceLayout device_layout(const DeviceArray& valid, const DeviceArray& padded,
+                                  int64_t num_rows) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  require(0 <= num_rows && num_rows <= kMost, "num_rows=", num_rows, "; expected 0 to ", kMost,
+          ". Pass the rows of the packed array, x.shape[0]");
+  const DeviceLayout layout{offsets({valid, "cu_seqlens"}), offsets({padded, "cu_seqlens_padded"}),
+                            static_cast<int>(num_rows)};
+  require(layout.valid.size == layout.padded.size, "cu_seqlens has ", layout.valid.size,
+          " entries and cu_seqlens_padded has ", layout.padded.size,
+          "; both must have [batch+1]. Pass one entry a sequence in each, plus the leading one");
+  return layout;
+}
+
+struct DeviceStream {  // a device, and a stream of it
   int device;
   uintptr_t stream;
   cudaStream_t handle() const { return pointer<CUstream_st>(stream); }

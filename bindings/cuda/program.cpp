@@ -27,7 +27,7 @@ struct Extent {
 move::GlobalArray global_array(const DeviceArray& x, const char* name, const Extent& want) {
   require(x.shape == std::vector<int64_t>{want.rows, want.heads, want.dim}, name, " has shape ",
           x.shape_text(), "; the plan expects [", want.rows, ", ", want.heads, ", ", want.dim, "]");
-  return {{reinterpret_cast<void*>(x.data), x.strides[0], x.strides[1]},
+  return {{reinterpret_cast<void*>(x.data), x.strides[0], x.strides[1], want.rows},
           x.type(),
           static_cast<int>(want.heads),
           static_cast<int>(want.dim)};
@@ -38,7 +38,7 @@ move::GlobalArray lse_array(const DeviceArray& x, int64_t heads, int64_t rows) {
           "; expected [heads, rows] = [", heads, ", ", rows, "], as attention() returned it");
   if (x.type() != ElementType::float32)
     throw py::type_error("lse is not float32; pass it as attention() returned it");
-  return {{reinterpret_cast<void*>(x.data), x.strides[1], x.strides[0]},
+  return {{reinterpret_cast<void*>(x.data), x.strides[1], x.strides[0], rows},
           x.type(),
           static_cast<int>(heads),
           1};
@@ -77,12 +77,9 @@ class Program {
             {capacity.max_rows_q, capacity.max_rows_k, capacity.num_heads, capacity.num_kv_heads},
             q, v, device, options, poison) {}
 
-  void set_lengths(const std::vector<uintptr_t>& offsets, int batch, uintptr_t stream) const {
-    require(offsets.size() == 4, "expected cu_seqlens_q, _q_padded, _k, _k_padded");
-    const auto at = [&](size_t i) { return reinterpret_cast<const int32_t*>(offsets[i]); };
+  void set_lengths(const DeviceLayout& q, const DeviceLayout& k, uintptr_t stream) const {
     const OnDevice on(device_);
-    program_->set_lengths({at(0), at(1), at(2), at(3), batch},
-                          reinterpret_cast<cudaStream_t>(stream));
+    program_->set_lengths(q, k, reinterpret_cast<cudaStream_t>(stream));
   }
   bool lengths_fitted(uintptr_t stream) const {
     const py::gil_scoped_release release;
@@ -241,9 +238,9 @@ PYBIND11_MODULE(_cuda_core, m) {
       .def(py::init<const Capacity&, const DeviceArray&, const DeviceArray&, int,
                     const CallOptions&, bool>(),
            "capacity"_a, "q"_a, "v"_a, "device"_a, "options"_a, "poison"_a)
-      .def("set_lengths", &Program::set_lengths, "offsets"_a, "batch"_a, "stream"_a,
-           "Of a program of capacity: rewrites its tables from four [batch+1] int32 arrays on the "
-           "device; one launch.")
+      .def("set_lengths", &Program::set_lengths, "q"_a, "k"_a, "stream"_a,
+           "Of a program of capacity: rewrites its tables from a thd.Layout of q and one of k; one "
+           "launch.")
       .def("lengths_fitted", &Program::lengths_fitted, "stream"_a,
            "Whether all lengths since the last question fitted; synchronizes.")
       .def_property_readonly("family", &Program::family, "The kernels it runs.")

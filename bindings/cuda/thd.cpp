@@ -107,10 +107,10 @@ int64_t table_size(int cp_size, int64_t batch) {
 }
 
 void reorder(const DeviceArrays& from, const DeviceArrays& to, const DeviceArray& starts,
-             int cp_size, bool to_ranks, uintptr_t table, const Place& place) {
+             int cp_size, bool to_ranks, uintptr_t table, const DeviceStream& place) {
   thd::check_cp_size(cp_size);
   require(!from.empty() && from.size() == to.size(), "expected as many arrays as results");
-  const thd::DeviceOffsets offsets_of_sequences = offsets({starts, "cu_seqlens_padded"});
+  const DeviceOffsets offsets_of_sequences = offsets({starts, "cu_seqlens_padded"});
   const int rows = num_rows_of(from[0], "x");
   std::vector<thd::RowCopyArrays> arrays;
   for (size_t i = 0; i < from.size(); ++i) {
@@ -126,7 +126,8 @@ void reorder(const DeviceArrays& from, const DeviceArrays& to, const DeviceArray
 }
 
 void copy_valid_tokens(const DeviceArray& out, const DeviceArray& step_out,
-                       const DeviceArray& starts, const DeviceArray& valid, const Place& place) {
+                       const DeviceArray& starts, const DeviceArray& valid,
+                       const DeviceStream& place) {
   require(out.shape == step_out.shape, "step_out has shape ", step_out.shape_text(),
           " and out has shape ", out.shape_text(),
           "; expected the same. A step's output has the rows of the whole rank");
@@ -155,7 +156,7 @@ thd::SegmentMap segment_map(const DeviceArray& segments, const DeviceArray& to,
 }
 
 void copy_rows(const DeviceArray& out, const DeviceArray& x, const DeviceArray& segments,
-               uintptr_t table, const Place& place) {
+               uintptr_t table, const DeviceStream& place) {
   const thd::RowCopyArrays arrays = copy_arrays({x, "x"}, {out, "out"});
   const thd::SegmentMap map = segment_map(segments, out, x);
   const py::gil_scoped_release release;
@@ -164,7 +165,7 @@ void copy_rows(const DeviceArray& out, const DeviceArray& x, const DeviceArray& 
 }
 
 void add_rows(const DeviceArray& sum, const DeviceArray& x, const DeviceArray& segments,
-              uintptr_t table, const Place& place) {
+              uintptr_t table, const DeviceStream& place) {
   const thd::SegmentMap map = segment_map(segments, sum, x);
   require_same_rows({x, "x"}, {sum, "accumulator"});
   if (sum.dtype != "float32")
@@ -191,7 +192,7 @@ void add_rows(const DeviceArray& sum, const DeviceArray& x, const DeviceArray& s
 
 void bind_cuda_thd(py::module_& m) {
   py::module_ thd = m.def_submodule("thd", "ringside.thd on device arrays. Import that instead.");
-  py::class_<Place>(thd, "Place", "A device and a stream of it.")
+  py::class_<DeviceStream>(thd, "DeviceStream", "A device and a stream of it.")
       .def(py::init<int, uintptr_t>(), "device"_a, "stream"_a);
   thd.def("table_size", strictly<"cp_size", "batch">(&table_size), "cp_size"_a, "batch"_a,
           "int32 elements of reorder()'s table.");

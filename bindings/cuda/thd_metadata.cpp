@@ -15,29 +15,10 @@ namespace {
 using namespace pybind11::literals;
 using DeviceArrays = std::vector<DeviceArray>;
 
-struct LayoutArgument {  // cu_seqlens, cu_seqlens_padded, rows
-  DeviceArray valid, padded;
-  int64_t num_rows;
-
-  thd::DeviceLayout view() const {
-    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-    require(0 <= num_rows && num_rows <= kMost, "num_rows=", num_rows, "; expected 0 to ", kMost,
-            ". Pass the rows of the packed array, x.shape[0]");
-    const thd::DeviceLayout layout{offsets({valid, "cu_seqlens"}),
-                                   offsets({padded, "cu_seqlens_padded"}),
-                                   static_cast<int>(num_rows)};
-    require(layout.valid.size == layout.padded.size, "cu_seqlens has ", layout.valid.size,
-            " entries and cu_seqlens_padded has ", layout.padded.size,
-            "; both must have [batch+1]. Pass one entry a sequence in each, plus the leading one");
-    return layout;
-  }
-};
-
-thd::DeviceLayout layout_like(const LayoutArgument& k, const thd::DeviceLayout& q) {
-  const thd::DeviceLayout layout = k.view();
-  require(layout.batch() == q.batch(), "layout holds ", q.batch(), " sequences and layout_k ",
-          layout.batch(), "; expected as many. Pass the layouts of the same batch");
-  return layout;
+const DeviceLayout& layout_like(const DeviceLayout& k, const DeviceLayout& q) {
+  require(k.batch() == q.batch(), "layout holds ", q.batch(), " sequences and layout_k ", k.batch(),
+          "; expected as many. Pass the layouts of the same batch");
+  return k;
 }
 
 // Arrays that Python has just made: [capacity], or one longer.
@@ -57,7 +38,7 @@ thd::EntryArrays entry_arrays(const DeviceArrays& out) {
 }
 
 struct Layouts {
-  LayoutArgument q, k;
+  DeviceLayout q, k;
   bool equal;  // k is q
 };
 
@@ -79,16 +60,15 @@ struct StepArguments {
   }
 
   int64_t most_entries(int64_t rows) const {
-    const int64_t batch = layouts.q.view().batch();
+    const int64_t batch = layouts.q.batch();
     return thd::most_entries(mask, keys, layouts.equal, batch, rows);
   }
 };
 
 template <bool kOneEntry>
 void write_steps(const StepArguments& a, const std::vector<thd::EntryArrays>& out,
-                 uint32_t* workspace, const Place& place) {
-  thd::StepTask<kOneEntry> task{a.layouts.q.view(), {},        a.mask,
-                                a.cp.cp_size,       a.cp.rank, a.ring.kv_rank};
+                 uint32_t* workspace, const DeviceStream& place) {
+  thd::StepTask<kOneEntry> task{a.layouts.q, {}, a.mask, a.cp.cp_size, a.cp.rank, a.ring.kv_rank};
   task.layout_k = layout_like(a.layouts.k, task.layout_q);
   if (a.keys == thd::Keys::gathered)
     task.half[0] = thd::Half::first, task.half[1] = thd::Half::second;
@@ -100,7 +80,7 @@ void write_steps(const StepArguments& a, const std::vector<thd::EntryArrays>& ou
 }
 
 void steps(const StepArguments& a, const std::vector<DeviceArrays>& out, uintptr_t workspace,
-           const Place& place) {
+           const DeviceStream& place) {
   require(out.size() == (a.keys == thd::Keys::gathered ? 2 : 1), "expected arrays for all steps");
   std::vector<thd::EntryArrays> arrays;
   for (const DeviceArrays& of_step : out) arrays.push_back(entry_arrays(of_step));
@@ -113,10 +93,10 @@ int64_t most_pieces(int64_t batch, int64_t rows, int chunk_size) {
   return thd::most_pieces(batch, rows, chunk_size);
 }
 
-void pieces(const LayoutArgument& layout, int chunk_size, const std::optional<thd::CpRank>& cp,
-            const std::array<DeviceArray, 3>& out, uintptr_t workspace, const Place& place) {
+void pieces(const DeviceLayout& layout, int chunk_size, const std::optional<thd::CpRank>& cp,
+            const std::array<DeviceArray, 3>& out, uintptr_t workspace, const DeviceStream& place) {
   thd::check_chunk_size(chunk_size);
-  thd::PieceTask task{layout.view(), chunk_size};  // of all rows
+  thd::PieceTask task{layout, chunk_size};  // of all rows
   if (cp) {
     thd::check_rank(*cp);
     task.chunks = cp->cp_size, task.rank = cp->rank;
@@ -128,14 +108,14 @@ void pieces(const LayoutArgument& layout, int chunk_size, const std::optional<th
   thd::write_pieces(task, arrays, pointer<uint32_t>(workspace), place.handle());
 }
 
-enum class Side { below, above };  // of the diagonal
+enum class Diagonal { below, above };  // on which side of it
 
-template <Side kSide>
-void pairs(const LayoutArgument& layout, int chunk_size, const thd::CpRank& cp, int kv_rank,
-           const std::array<DeviceArray, 4>& out, uintptr_t workspace, const Place& place) {
-  (kSide == Side::below ? thd::check_below_diagonal : thd::check_above_diagonal)(chunk_size, cp,
-                                                                                 kv_rank);
-  const thd::PairTask task{layout.view(), chunk_size, cp.cp_size, cp.rank, kv_rank};
+template <Diagonal kDiagonal>
+void pairs(const DeviceLayout& layout, int chunk_size, const thd::CpRank& cp, int kv_rank,
+           const std::array<DeviceArray, 4>& out, uintptr_t workspace, const DeviceStream& place) {
+  (kDiagonal == Diagonal::below ? thd::check_below_diagonal : thd::check_above_diagonal)(
+      chunk_size, cp, kv_rank);
+  const thd::PairTask task{layout, chunk_size, cp.cp_size, cp.rank, kv_rank};
   thd::EntryArrays arrays;
   arrays.cu_seqlens_q = ints(out[0]), arrays.cu_seqlens_q_padded = ints(out[1]);
   arrays.cu_seqlens_kv = ints(out[2]), arrays.cu_seqlens_kv_padded = ints(out[3]);
@@ -146,10 +126,11 @@ void pairs(const LayoutArgument& layout, int chunk_size, const thd::CpRank& cp, 
 }
 
 void indices(const DeviceArray& starts, int64_t num_rows, const thd::CpRank& cp,
-             const std::array<DeviceArray, 2>& out, uintptr_t workspace, const Place& place) {
+             const std::array<DeviceArray, 2>& out, uintptr_t workspace,
+             const DeviceStream& place) {
   thd::check_rank(cp);
-  const LayoutArgument layout{starts, starts, num_rows};
-  const thd::IndexTask task{layout.view().padded, layout.view().num_rows, cp.cp_size, cp.rank};
+  const DeviceLayout layout = device_layout(starts, starts, num_rows);
+  const thd::IndexTask task{layout.padded, layout.num_rows, cp.cp_size, cp.rank};
   const thd::IndexArrays arrays{ints(out[0]), ints(out[1]), num_rows_of(out[0], "capacity")};
   const py::gil_scoped_release release;
   const OnDevice on(place.device);
@@ -159,11 +140,8 @@ void indices(const DeviceArray& starts, int64_t num_rows, const thd::CpRank& cp,
 }  // namespace
 
 void bind_cuda_thd_metadata(py::module_& thd) {
-  py::class_<LayoutArgument>(thd, "Layout", "cu_seqlens, cu_seqlens_padded, and the rows.")
-      .def(py::init(strictly<"cu_seqlens", "cu_seqlens_padded", "num_rows">(
-               [](const DeviceArray& valid, const DeviceArray& padded, int64_t num_rows) {
-                 return LayoutArgument{valid, padded, num_rows};
-               })),
+  py::class_<DeviceLayout>(thd, "Layout", "cu_seqlens, cu_seqlens_padded, and the rows.")
+      .def(py::init(strictly<"cu_seqlens", "cu_seqlens_padded", "num_rows">(&device_layout)),
            "cu_seqlens"_a, "cu_seqlens_padded"_a, "num_rows"_a);
   py::class_<thd::CpRank>(thd, "CpRank", "A rank of a group.")
       .def(py::init(strictly<"cp_size", "rank">([](int cp_size, int rank) {
@@ -171,7 +149,7 @@ void bind_cuda_thd_metadata(py::module_& thd) {
            })),
            "cp_size"_a, "rank"_a);
   py::class_<Layouts>(thd, "Layouts", "Of q and of k.")
-      .def(py::init<LayoutArgument, LayoutArgument, bool>(), "q"_a, "k"_a, "equal"_a);
+      .def(py::init<DeviceLayout, DeviceLayout, bool>(), "q"_a, "k"_a, "equal"_a);
   py::class_<StepArguments>(thd, "Step", "What a step's metadata is computed from.")
       .def_static("all_gather", strictly<"layouts", "mask", "cp">(&StepArguments::all_gather),
                   "layouts"_a, "mask"_a, "cp"_a)
@@ -189,11 +167,11 @@ void bind_cuda_thd_metadata(py::module_& thd) {
           "layout"_a, "chunk_size"_a, "cp"_a, "out"_a, "workspace"_a, "place"_a);
   thd.def("pairs_below_diagonal",
           strictly<"layout", "chunk_size", "cp", "kv_rank", "out", "workspace", "place">(
-              &pairs<Side::below>),
+              &pairs<Diagonal::below>),
           "layout"_a, "chunk_size"_a, "cp"_a, "kv_rank"_a, "out"_a, "workspace"_a, "place"_a);
   thd.def("pairs_above_diagonal",
           strictly<"layout", "chunk_size", "cp", "kv_rank", "out", "workspace", "place">(
-              &pairs<Side::above>),
+              &pairs<Diagonal::above>),
           "layout"_a, "chunk_size"_a, "cp"_a, "kv_rank"_a, "out"_a, "workspace"_a, "place"_a);
   thd.def("indices", &indices, "cu_seqlens_padded"_a, "num_rows"_a, "cp"_a, "out"_a, "workspace"_a,
           "place"_a);

@@ -11,10 +11,17 @@ std::span<const KernelFamily> kernel_families() {
   return kTable;
 }
 
-const KernelFamily* find_family(const AttentionShape& shape, bool with_score_options) {
-  for (const KernelFamily& family : kernel_families())
-    if (family.supports(shape) && (family.score_options || !with_score_options)) return &family;
+const KernelFamily* find_family(std::span<const KernelFamily> families, const AttentionShape& shape,
+                                const DeviceProperties& device, bool with_score_options) {
+  for (const KernelFamily& family : families)
+    if (family.supports(shape, device) && (family.score_options || !with_score_options))
+      return &family;
   return nullptr;
+}
+
+const KernelFamily* find_family(const AttentionShape& shape, const DeviceProperties& device,
+                                bool with_score_options) {
+  return find_family(kernel_families(), shape, device, with_score_options);
 }
 
 }  // namespace ringside

@@ -1,16 +1,16 @@
 // What every attention kernel family takes, and the table in which they are listed.
 //
-// A kernel family is one .cu file with a forward and a backward launch for some element types and
-// head dimensions. Launches are asynchronous on the caller's stream, allocate nothing and copy
-// nothing to the host. Results are merged into float32 accumulators, so that the steps of a plan
-// need no further pass:
+// A kernel family is a folder with a forward and a backward launch for some element types, head
+// dimensions and devices. Launches are asynchronous on the caller's stream, allocate nothing and
+// copy nothing to the host. Results are merged into float32 accumulators, so that the steps of a
+// plan need no further pass:
 //
 //   out, lse   merged (partial.h): a row that the launch does not see keeps what it had, but for
 //              the rounding of lse
 //   dq, dk, dv added to
 //
 // Where one launch is all there is, a family may write final results in the operands' type instead,
-// rows of its items only: see `is_final`.
+// rows of its items only: see Accumulate::only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,9 @@
 #include <cstdint>
 #include <span>
 
+#include "optimized/device/properties.h"
 #include "optimized/device/types.h"
+#include "optimized/tables/accumulator_tiles.h"
 #include "optimized/tables/work_list.h"
 #include "reference/philox.h"
 
@@ -44,6 +46,13 @@ struct ScoreOptions {
   bool empty() const { return softcap == 0 && alibi_slopes == nullptr && dropout.p == 0; }
 };
 
+// What a launch finds in its results, and what it leaves there.
+enum class Accumulate : uint8_t {
+  merge,  // results of launches before it, in float32: it goes on from them
+  start,  // zeros, and lse -inf: they need not be read. Others may come after it
+  only,   // nothing of meaning, and nobody comes after: results are final, in shape.type
+};
+
 struct ForwardArguments {
   AttentionShape shape;
   DeviceMatrix q, k, v;  // resident buffers
@@ -52,10 +61,10 @@ struct ForwardArguments {
   WorkList work;         // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
   int32_t* max_logit = nullptr;  // [num_heads of the problem] raised to ordered_key(score); or none
-  bool out_in_tiles =
-      false;              // out lies as accumulator_tiles.h says: all heads, row_stride their cells
-  bool is_first = false;  // out holds zeros, lse -inf: they need not be read
-  bool is_final = false;  // likewise, and out is written in shape.type
+  // Of out; where it lies in tiles, it has all heads, and row_stride is their cells.
+  AccumulatorLayout layout = AccumulatorLayout::rows;
+  Accumulate accumulate = Accumulate::merge;  // into out and lse
+  void* workspace = nullptr;                  // forward_workspace_bytes(), which hold anything
 };
 
 struct BackwardArguments {
@@ -68,31 +77,43 @@ struct BackwardArguments {
   WorkList keys;                 // items are key blocks
   bool deterministic = false;    // bit-equal results from run to run
   ScoreOptions options;
-  bool is_first = false;  // dk and dv are zeros: they may be written instead of added to
-  bool is_final = false;  // dk, dv and, where deterministic, dq are written in shape.type
-  // Likewise, and so is dq, by the one item of keys that each query meets; deterministic then.
-  bool is_alone = false;
+  Accumulate accumulate = Accumulate::merge;  // into dk and dv; dq is added to, or, where this is
+                                              // `only` and the launch deterministic, final, too
+  // Of `only`: no query meets two items of keys. So each dq has one writer, which writes it final,
+  // and `deterministic` need not be asked for.
+  bool one_item_of_keys = false;
+  void* workspace = nullptr;  // backward_workspace_bytes(), which hold anything
 };
 
 struct KernelFamily {
+  using BytesOfShape = int64_t (*)(const AttentionShape& shape);
+
   const char* name;
-  bool (*supports)(const AttentionShape& shape);
+  bool (*supports)(const AttentionShape& shape, const DeviceProperties& device);
   int (*forward_rows)(const AttentionShape& shape);  // query rows of a forward item
   int (*backward_query_rows)(const AttentionShape& shape);
   int (*backward_key_rows)(const AttentionShape& shape);
   cudaError_t (*forward)(const ForwardArguments& arguments, cudaStream_t stream);
   cudaError_t (*backward)(const BackwardArguments& arguments, cudaStream_t stream);
   bool score_options = false;  // whether it knows softcap, ALiBi and dropout
-  bool final_results = false;  // whether it knows `is_final`
-  bool tiled_results = false;  // whether it knows `out_in_tiles`, and prefers it
+  bool final_results = false;  // whether it knows Accumulate::only
+  bool tiled_results = false;  // whether it knows AccumulatorLayout::tiles, and prefers them
+  // What a launch needs besides its arguments, of the caller's memory, at multiples of 256 bytes;
+  // null: nothing. Launches on one stream may share it.
+  BytesOfShape forward_workspace_bytes = nullptr;
+  BytesOfShape backward_workspace_bytes = nullptr;
 };
 
 std::span<const KernelFamily> kernel_families();  // the preferred one first
 
-// The preferred family for a shape; nullptr if there is none.
-const KernelFamily* find_family(const AttentionShape& shape, bool with_score_options);
+// The preferred family for a shape on a device; nullptr if there is none.
+const KernelFamily* find_family(const AttentionShape& shape, const DeviceProperties& device,
+                                bool with_score_options);
+// Likewise among some.
+const KernelFamily* find_family(std::span<const KernelFamily> families, const AttentionShape& shape,
+                                const DeviceProperties& device, bool with_score_options);
 
-// The families, one a pair of .cu files; kernel_families.cpp lists them.
+// The families, a folder each; families.cpp lists them.
 KernelFamily float32_family();
 KernelFamily mma_family();  // bfloat16 and float16 on the tensor cores
 

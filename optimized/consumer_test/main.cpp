@@ -11,7 +11,7 @@ int main() {
   ringside::AttentionShape shape;
   shape.head_dim_qk = shape.head_dim_v = 128;
   shape.type = ringside::ElementType::bfloat16;
-  const ringside::KernelFamily* family = ringside::find_family(shape, false);
+  const ringside::KernelFamily* family = ringside::find_family(shape, {}, false);
   if (family == nullptr || family->name != std::string("mma")) {
     std::printf("bfloat16 runs on %s, but should run on mma\n", family ? family->name : "nothing");
     return 1;

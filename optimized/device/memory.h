@@ -66,6 +66,7 @@ template <typename T>
 struct TableOf {  // rows of a table in DeviceTables
   int64_t offset = 0;
   int size = 0;
+  bool is_reserved = false;  // and filled on the device; else uploaded
 };
 
 // Any number of tables, uploaded together, once; and others that are filled on the device.
@@ -81,8 +82,8 @@ class DeviceTables {
 
   template <typename T>
   TableOf<T> reserve(int64_t size) {
-    return {kReserved | reserved_arena_.take(size * static_cast<int64_t>(sizeof(T))),
-            static_cast<int>(size)};
+    return {reserved_arena_.take(size * static_cast<int64_t>(sizeof(T))), static_cast<int>(size),
+            true};
   }
 
   // Allocates what was reserved, zeros: kernels look at rows before they know how many there are.
@@ -108,12 +109,11 @@ class DeviceTables {
 
   template <typename T>
   T* at(TableOf<T> table) const {
-    const DeviceMemory& memory = table.offset & kReserved ? reserved_ : device_;
-    return reinterpret_cast<T*>(memory.data() + (table.offset & ~kReserved));
+    const DeviceMemory& memory = table.is_reserved ? reserved_ : device_;
+    return reinterpret_cast<T*>(memory.data() + table.offset);
   }
 
  private:
-  static constexpr int64_t kReserved = int64_t{1} << 62;
   Arena arena_, reserved_arena_;
   std::vector<std::byte> host_;
   DeviceMemory device_, reserved_;

@@ -1,12 +1,11 @@
 // What move.cu and move_home.cu share: elements of any type, and who does which cell.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 
+#include "optimized/device/elements.cuh"
 #include "optimized/device/error.h"
+#include "optimized/device/with_type.h"
 #include "optimized/exchange/move.h"
 
 namespace ringside::move {
@@ -15,26 +14,6 @@ inline constexpr int kThreads = 256, kLanes = 32;
 
 __device__ inline int64_t offset_of(const DeviceMatrix& x, int64_t row, int head) {
   return row * x.row_stride + head * x.head_stride;
-}
-
-__device__ inline float to_float(float x) { return x; }
-__device__ inline float to_float(__half x) { return __half2float(x); }
-__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ inline void assign(float& to, float x) { to = x; }
-__device__ inline void assign(__half& to, float x) { to = __float2half_rn(x); }
-__device__ inline void assign(__nv_bfloat16& to, float x) { to = __float2bfloat16_rn(x); }
-
-// Calls run(T{}) for the type's element.
-template <typename Run>
-void with_type(ElementType type, Run run) {
-  switch (type) {
-    case ElementType::float32:
-      return run(float{});
-    case ElementType::float16:
-      return run(__half{});
-    case ElementType::bfloat16:
-      return run(__nv_bfloat16{});
-  }
 }
 
 // N neighbouring elements of a row of a head, moved as one.

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "optimized/device/types.h"
+#include "optimized/tables/accumulator_tiles.h"
 #include "optimized/tables/move_tables.h"
 #include "optimized/tables/unseen_rows.h"
 
@@ -40,10 +41,9 @@ struct RowMap {
 // Tokens come home; padding stays behind.
 void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
            cudaStream_t stream);
-// Writes every row of the global array: zeros where no rank owns it. `in_tiles`: home lies as
-// accumulator_tiles.h says.
+// Writes every row of the global array: zeros where no rank owns it.
 void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
-             bool in_tiles = false);
+             AccumulatorLayout layout = AccumulatorLayout::rows);
 
 // What backward kernels need of every token and head, in home buffers: delta = dout . out, and lse.
 struct OfSoftmax {
@@ -86,8 +86,8 @@ struct Sinks {
   const float* logits = nullptr;  // [heads]
   int heads = 0;
 };
-void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim, bool in_tiles,
-                 cudaStream_t stream);
+void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim,
+                 AccumulatorLayout layout, cudaStream_t stream);
 
 // dsink[h] = -sum over rows of exp(sink[h] - lse) * delta, in one order.
 void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,

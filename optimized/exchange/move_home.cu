@@ -1,6 +1,7 @@
 // Between global arrays and home buffers: every row finds its place in a map of rows.
 #include "optimized/exchange/move.cuh"
 #include "optimized/tables/accumulator_tiles.h"
+#include "optimized/tables/row_owner.h"
 #include "reference/partial.h"
 
 namespace ringside::move {
@@ -28,7 +29,7 @@ __global__ void shard_kernel(RowMap map, GlobalArray from, int columns, To* to) 
   const From* x = static_cast<const From*>(from.matrix.data);
   for_each_pack<N>(map.global_of_home.size, from.heads, columns, [&](int row, int head, int d) {
     const int global = map.global_of_home.rows[row];
-    if (global < 0) return;
+    if (!is_token(global)) return;
     To* place = to + (int64_t{row} * from.heads + head) * columns + d;
     if (d < from.dim)
       move_pack<N>(x + offset_of(from.matrix, global, head) + d, place);
@@ -64,7 +65,7 @@ __global__ void merge_sinks_kernel(RowMap map, Sinks sinks, Results home, int di
   const int first = blockIdx.x * (kThreads / kLanes);
   const int rows = min(kThreads / kLanes, map.global_of_home.size - first);
   for_each_cell(rows, sinks.heads, [&](int row, int head) {
-    if (map.global_of_home.rows[first + row] < 0) return;
+    if (!is_token(map.global_of_home.rows[first + row])) return;
     const int64_t cell = (int64_t{first} + row) * sinks.heads + head;
     const auto w = merge_weights(home.lse[cell], sinks.logits[head]);
     for (int d = threadIdx.x % kLanes; d < dim; d += kLanes)
@@ -81,7 +82,7 @@ __global__ void sink_gradients_kernel(RowMap map, Sinks sinks, const float* lse,
   const int head = blockIdx.x;
   double sum = 0;
   for (int row = threadIdx.x; row < map.global_of_home.size; row += kThreads) {
-    if (map.global_of_home.rows[row] < 0) continue;
+    if (!is_token(map.global_of_home.rows[row])) continue;
     const int64_t cell = int64_t{row} * sinks.heads + head;
     sum -= static_cast<double>(expf(sinks.logits[head] - lse[cell])) * delta[cell];
   }
@@ -118,8 +119,9 @@ void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_
 }
 
 void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
-             bool in_tiles) {
+             AccumulatorLayout layout) {
   const int rows = map.home_of_global.size;
+  const bool in_tiles = layout == AccumulatorLayout::tiles;
   if (rows == 0) return;
   with_type(to.type, [&]<typename To>(To) {
     constexpr int kPack = sizeof(To) == 2 ? 8 : 4;
@@ -131,9 +133,10 @@ void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaSt
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim, bool in_tiles,
-                 cudaStream_t stream) {
+void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim,
+                 AccumulatorLayout layout, cudaStream_t stream) {
   const int rows = map.global_of_home.size;
+  const bool in_tiles = layout == AccumulatorLayout::tiles;
   if (rows == 0) return;
   merge_sinks_kernel<<<blocks_of_rows(rows), kThreads, 0, stream>>>(map, sinks, home, dim,
                                                                     in_tiles);

@@ -4,6 +4,7 @@
 
 #include "optimized/device/processors.h"
 #include "optimized/exchange/move.cuh"
+#include "optimized/tables/row_owner.h"
 
 namespace ringside::move {
 namespace {
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
     for (int i = 0; i < kCellsOfTeam; ++i) {
       const Cell& cell = cells[i];
       const float sum = sum_of_team<Team>(sums[i]);
-      if (cell.global < 0 || member != 0) continue;
+      if (!is_token(cell.global) || member != 0) continue;
       const int64_t at = int64_t{cell.row} * heads + cell.head;
       to.delta[at] = sum, to.lse[at] = lses[i];
     }

@@ -156,17 +156,23 @@ class DeviceRun {  // of one case on the device
     return x.capacity ? CudaProgram(*x.capacity, options) : CudaProgram(x.plan, options);
   }
 
-  void set_lengths() const {
+  static std::vector<int64_t> wide(const std::vector<int32_t>& x) { return {x.begin(), x.end()}; }
+
+  void set_lengths() const {  // half of them int64
     const Problem& p = plan_.problem;
     DeviceTables tables;
     const auto of_q = tables.add(p.layout_q.cu_seqlens());
-    const auto of_q_padded = tables.add(p.layout_q.cu_seqlens_padded());
-    const auto of_k = tables.add(p.layout_k.cu_seqlens());
+    const auto of_q_padded = tables.add(wide(p.layout_q.cu_seqlens_padded()));
+    const auto of_k = tables.add(wide(p.layout_k.cu_seqlens()));
     const auto of_k_padded = tables.add(p.layout_k.cu_seqlens_padded());
     tables.upload();
-    program_.set_lengths({tables.at(of_q), tables.at(of_q_padded), tables.at(of_k),
-                          tables.at(of_k_padded), p.layout_q.batch()},
-                         nullptr);
+    const DeviceLayout q_layout{{tables.at(of_q), of_q.size, false},
+                                {tables.at(of_q_padded), of_q_padded.size, true},
+                                p.layout_q.num_rows()};
+    const DeviceLayout k_layout{{tables.at(of_k), of_k.size, true},
+                                {tables.at(of_k_padded), of_k_padded.size, false},
+                                p.layout_k.num_rows()};
+    program_.set_lengths(q_layout, k_layout, nullptr);
     EXPECT_TRUE(program_.lengths_fitted(nullptr));  // waits, too
   }
 
@@ -232,49 +238,27 @@ INSTANTIATE_TEST_SUITE_P(Float16, EveryPlanOnTheDevice,
 INSTANTIATE_TEST_SUITE_P(BFloat16, EveryPlanOnTheDevice,
                          ::testing::ValuesIn(seeds(testing::kBFloat16)));
 
-TEST(KernelFamilies, HaveNamesAndSayWhatTheyTake) {
-  ASSERT_FALSE(kernel_families().empty());
-  for (const KernelFamily& family : kernel_families()) {
-    EXPECT_NE(family.name, nullptr);
-    AttentionShape shape{.head_dim_qk = 257, .head_dim_v = 257};
-    EXPECT_FALSE(family.supports(shape)) << family.name;
-  }
-}
-
-TEST(KernelFamilies, TensorCoresTakeSixteenBits) {
-  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16}) {
-    const AttentionShape shape{.head_dim_qk = 64, .head_dim_v = 128, .type = type.type};
-    ASSERT_NE(find_family(shape, false), nullptr);
-    EXPECT_STREQ(find_family(shape, false)->name, "mma") << type.name;
-  }
-}
-
-// Refused on the host, before anything is launched.
-TEST(KernelFamilies, RefuseResultsTheyWouldMisplace) {
-  for (const TypeInfo& type : {testing::kFloat32, testing::kBFloat16}) {
-    AttentionShape shape;
-    shape.num_heads = 2, shape.head_dim_qk = shape.head_dim_v = 64, shape.type = type.type;
-    const KernelFamily& family = *find_family(shape, false);
-    const auto refused = [&](int64_t row_stride, bool in_tiles, bool is_final) {
-      ForwardArguments arguments;
-      arguments.shape = shape;
-      arguments.out_in_tiles = in_tiles, arguments.is_final = is_final;
-      arguments.out.row_stride = row_stride;
-      return family.forward(arguments, nullptr) == cudaErrorInvalidValue;
-    };
-    EXPECT_TRUE(refused(128, true, true)) << family.name;
-    EXPECT_TRUE(refused(256, true, false)) << family.name;  // rows with room between them
-    EXPECT_EQ(refused(128, true, false), !family.tiled_results) << family.name;
-    EXPECT_EQ(refused(128, false, true), !family.final_results) << family.name;
-  }
-}
-
 TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};
   const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
   for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
     EXPECT_STREQ(CudaProgram(plan, {5, 255, type.type}).family(), "mma") << type.name;
+}
+
+TEST(CudaProgram, RefusesToRunOnAnotherDevice) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) GTEST_SKIP() << "one device";
+  Capacity room;
+  room.comm.name = "p2p", room.max_rows_q = room.max_rows_k = 4;
+  const CudaProgram program(room, {8, 8, ElementType::bfloat16});
+  EXPECT_EQ(program.device(), 0);
+  RINGSIDE_CUDA(cudaSetDevice(1));
+  EXPECT_THROW(program.forward(ForwardCall(), nullptr), InvalidArgument);
+  EXPECT_THROW(program.backward(BackwardCall(), nullptr), InvalidArgument);
+  EXPECT_THROW(program.set_lengths({}, {}, nullptr), InvalidArgument);
+  EXPECT_THROW(program.lengths_fitted(nullptr), InvalidArgument);
+  RINGSIDE_CUDA(cudaSetDevice(0));
 }
 
 }  // namespace

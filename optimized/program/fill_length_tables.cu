@@ -73,28 +73,16 @@ struct Team {
   }
 };
 
-struct GivenSide {  // the caller's arrays; sequences behind the last are empty ones at its end
-  const int32_t *cu_seqlens = nullptr, *padded = nullptr;
-  int batch = 0;
-
-  __device__ int32_t at(const int32_t* offsets, int s) const {
-    return batch == 0 ? 0 : __ldg(&offsets[s < batch ? s : batch]);
-  }
-  __device__ LengthTables::Offsets of(int s) const {
-    return {at(cu_seqlens, s), at(cu_seqlens, s + 1), at(padded, s), at(padded, s + 1)};
-  }
-};
-
 // Prefix sums of a rank's rows over a chunk of sequences, by one block; copies the lengths, too.
 __device__ void add_up_chunk(const LengthTables& t, const LengthTables::Side& x,
-                             const GivenSide& given, int rank, int chunk) {
+                             const DeviceLayout& given, int rank, int chunk) {
   const int s = chunk * kThreads + static_cast<int>(threadIdx.x);
   thd::Sums<int, 1> rows;
   if (s < t.max_batch) {
-    const LengthTables::Offsets o = given.of(s);
+    const LengthTables::Bounds o = t.bounds(given, s);
     if (!t.fits(x, s, o)) *t.unfit = 1;
     rows.of[0] =
-        t.rows_of_sequence(rank, s, o.row_begin, o.row_end, given.at(given.padded, given.batch));
+        t.rows_of_sequence(rank, s, o.row_begin, o.row_end, given.padded.going_on(given.batch()));
     if (rank == 0) {
       x.cu_seqlens[s] = o.begin, x.cu_seqlens_padded[s] = o.row_begin;
       if (s + 1 == t.max_batch) x.cu_seqlens[s + 1] = o.end, x.cu_seqlens_padded[s + 1] = o.row_end;
@@ -105,7 +93,7 @@ __device__ void add_up_chunk(const LengthTables& t, const LengthTables::Side& x,
   if (threadIdx.x == 0) x.rows_of_chunk[int64_t{rank} * t.num_chunks() + chunk] = sums.total.of[0];
 }
 
-__device__ void add_up_chunks(const LengthTables& t, const GivenSide& q, const GivenSide& k) {
+__device__ void add_up_chunks(const LengthTables& t, const DeviceLayout& q, const DeviceLayout& k) {
   const int of_side = t.partition.cp_size * t.num_chunks();
   for (int i = blockIdx.x; i < 2 * of_side; i += gridDim.x) {
     const int rank = i % of_side / t.num_chunks(), chunk = i % t.num_chunks();
@@ -144,7 +132,7 @@ __device__ void fill_buffers(const LengthTables& t, const Team& team) {
                   [&](int i) { t.map_rows<kRowsOfThread>(*x, i / of_rank, i % of_rank, of_rank); });
   }
   for (int number = 0; number < t.num_buffers; ++number) {
-    const LengthTables::Buffer& buffer = t.buffers[number];
+    const LengthTables::ResidentBuffer& buffer = t.buffers[number];
     team.for_each_of_warps(t.num_partners_of(buffer), [&](int i) {
       store_together(t.partners + buffer.first_partner, i,
                      i < 0 ? Segment{} : t.partner(buffer, i));
@@ -207,13 +195,12 @@ __device__ int blocks_of_lists(const LengthTables& t, int blocks) {
 }
 
 __global__ void __launch_bounds__(kThreads, 1)
-    fill_kernel(const __grid_constant__ LengthTables t,
-                const __grid_constant__ DeviceLengths given) {
+    fill_kernel(const __grid_constant__ LengthTables t, const __grid_constant__ DeviceLayout q,
+                const __grid_constant__ DeviceLayout k) {
   const auto grid = cooperative_groups::this_grid();
   const int blocks = gridDim.x, block = blockIdx.x;
   const bool first = block == 0 && threadIdx.x == 0;
-  add_up_chunks(t, {given.cu_seqlens_q, given.cu_seqlens_q_padded, given.batch},
-                {given.cu_seqlens_k, given.cu_seqlens_k_padded, given.batch});
+  add_up_chunks(t, q, k);
   clear(t, {block, blocks});
   grid.sync();
   if (*t.unfit != 0) {  // the same in every block
@@ -237,7 +224,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 }  // namespace
 
-void fill_length_tables(const LengthTables& tables, const DeviceLengths& lengths,
+void fill_length_tables(const LengthTables& tables, const DeviceLayout& q, const DeviceLayout& k,
                         cudaStream_t stream) {
   int device = 0, processors = 0;
   RINGSIDE_CUDA(cudaGetDevice(&device));
@@ -251,7 +238,7 @@ void fill_length_tables(const LengthTables& tables, const DeviceLengths& lengths
   config.stream = stream;
   config.attrs = &cooperative;
   config.numAttrs = 1;
-  RINGSIDE_CUDA(cudaLaunchKernelEx(&config, fill_kernel, tables, lengths));
+  RINGSIDE_CUDA(cudaLaunchKernelEx(&config, fill_kernel, tables, q, k));
 }
 
 }  // namespace ringside

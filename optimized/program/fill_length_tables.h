@@ -8,7 +8,7 @@
 namespace ringside {
 
 // Lengths that do not fit the tables count as none at all, and set *tables.status.
-void fill_length_tables(const LengthTables& tables, const DeviceLengths& lengths,
+void fill_length_tables(const LengthTables& tables, const DeviceLayout& q, const DeviceLayout& k,
                         cudaStream_t stream);
 
 }  // namespace ringside

@@ -6,96 +6,111 @@
 namespace ringside {
 namespace {
 
-template <typename Parts>
 class Forward {
  public:
-  Forward(const Parts& parts, const ForwardCall& call, cudaStream_t stream)
-      : c(parts),
-        t(parts.tables),
-        p(parts.forward),
+  Forward(const ProgramParts& parts, const ForwardCall& call, cudaStream_t stream)
+      : parts_(parts),
+        tables_(parts.tables),
+        buffers_(parts.forward),
         call_(call),
-        run_(t, c.options, call.workspace, p.arena.bytes(), stream),
+        workspace_(tables_, parts_.options, call.workspace, buffers_.arena.bytes(), stream),
         stream_(stream) {}
 
   void bring_home() {
-    move::shard(q_rows_, call_.q, run_.at(p.q[0]), c.shape.type, stream_);
-    move::shard(kv_rows_, call_.k, run_.at(p.k[0]), c.shape.type, stream_);
-    move::shard(kv_rows_, call_.v, run_.at(p.v[0]), c.shape.type, stream_);
+    move::shard(q_rows_, call_.q, workspace_.at(buffers_.q[0]), parts_.shape.type, stream_);
+    move::shard(kv_rows_, call_.k, workspace_.at(buffers_.k[0]), parts_.shape.type, stream_);
+    move::shard(kv_rows_, call_.v, workspace_.at(buffers_.v[0]), parts_.shape.type, stream_);
     start_results();
     if (call_.max_logit != nullptr)
-      move::start_max_logit(call_.max_logit, t.problem.num_heads, stream_);
+      move::start_max_logit(call_.max_logit, tables_.problem.num_heads, stream_);
   }
 
   void exchange(const StepTables& step) {
-    if (step.q_epoch != q_epoch_) {
-      q_epoch_ = step.q_epoch;
-      run_.carry(p.q, t.q, q_epoch_, qk * bytes);
+    if (step.q_residency != q_residency_) {
+      q_residency_ = step.q_residency;
+      workspace_.carry(buffers_.q, tables_.q, q_residency_, dim_qk_ * element_bytes_);
       start_results();
     }
-    if (step.kv_epoch != kv_epoch_) {
-      kv_epoch_ = step.kv_epoch;
-      run_.carry(p.k, t.kv, kv_epoch_, qk * bytes);
-      run_.carry(p.v, t.kv, kv_epoch_, v * bytes);
+    if (step.kv_residency != kv_residency_) {
+      kv_residency_ = step.kv_residency;
+      workspace_.carry(buffers_.k, tables_.kv, kv_residency_, dim_qk_ * element_bytes_);
+      workspace_.carry(buffers_.v, tables_.kv, kv_residency_, dim_v_ * element_bytes_);
     }
   }
 
   void attend(const StepTables& step) {
     for (const Launch& launch : step.launches) attend(launch);
-    is_first_ = false;
+    accumulate_ = Accumulate::merge;
   }
 
   void attend(const Launch& launch) const {
-    const RankStack &qs = t.q[q_epoch_].stack, &ks = t.kv[kv_epoch_].stack;
-    RINGSIDE_CUDA(c.family.forward(
-        {c.shape_of(launch), run_.matrix(p.q[q_epoch_], qs, launch.q_matrix, qk, bytes),
-         run_.matrix(p.k[kv_epoch_], ks, launch.k_matrix, qk, bytes),
-         run_.matrix(p.v[kv_epoch_], ks, launch.k_matrix, v, bytes),
-         run_.matrix(p.out[q_epoch_], qs, launch.q_matrix, v, sizeof(float)),
-         run_.cells(p.lse[q_epoch_], qs, launch.q_matrix), t.work_list(launch.forward),
-         call_.options, reinterpret_cast<int32_t*>(call_.max_logit), c.out_in_tiles, is_first_},
+    const RankStack &qs = tables_.q[q_residency_].stack, &ks = tables_.kv[kv_residency_].stack;
+    RINGSIDE_CUDA(parts_.family.forward(
+        {.shape = parts_.shape_of(launch),
+         .q = workspace_.matrix(buffers_.q[q_residency_], qs, launch.q_matrix, dim_qk_,
+                                element_bytes_),
+         .k = workspace_.matrix(buffers_.k[kv_residency_], ks, launch.k_matrix, dim_qk_,
+                                element_bytes_),
+         .v = workspace_.matrix(buffers_.v[kv_residency_], ks, launch.k_matrix, dim_v_,
+                                element_bytes_),
+         .out = workspace_.matrix(buffers_.out[q_residency_], qs, launch.q_matrix, dim_v_,
+                                  sizeof(float)),
+         .lse = workspace_.cells(buffers_.lse[q_residency_], qs, launch.q_matrix),
+         .work = tables_.work_list(launch.forward),
+         .options = call_.options,
+         .max_logit = reinterpret_cast<int32_t*>(call_.max_logit),
+         .layout = parts_.layout,
+         .accumulate = accumulate_,
+         .workspace = workspace_.at(buffers_.of_family)},
         stream_));
   }
 
   void send_home() {
-    for (; q_epoch_ > 0; --q_epoch_)  // the way q came
-      for (const auto& round : t.q[q_epoch_].carry_back)
-        move::merge(t.span(round), results(q_epoch_), results(q_epoch_ - 1), v, stream_);
+    for (; q_residency_ > 0; --q_residency_)  // the way q came
+      for (const auto& round : tables_.q[q_residency_].carry_back)
+        move::merge(tables_.span(round), results(q_residency_), results(q_residency_ - 1), dim_v_,
+                    stream_);
     if (call_.sinks != nullptr)
-      move::merge_sinks(q_rows_, {call_.sinks, t.problem.num_heads}, results(0), v, c.out_in_tiles,
-                        stream_);
-    move::unshard(q_rows_, run_.floats(p.out[0]), call_.out, stream_, c.out_in_tiles);
-    move::unshard_lse(q_rows_, run_.floats(p.lse[0]), call_.lse, stream_);
+      move::merge_sinks(q_rows_, {call_.sinks, tables_.problem.num_heads}, results(0), dim_v_,
+                        parts_.layout, stream_);
+    move::unshard(q_rows_, workspace_.floats(buffers_.out[0]), call_.out, stream_, parts_.layout);
+    move::unshard_lse(q_rows_, workspace_.floats(buffers_.lse[0]), call_.lse, stream_);
     if (call_.max_logit != nullptr)
-      move::finish_max_logit(call_.max_logit, t.problem.num_heads, stream_);
+      move::finish_max_logit(call_.max_logit, tables_.problem.num_heads, stream_);
   }
 
  private:
-  move::Results results(int epoch) const {
-    return {run_.floats(p.out[epoch]), run_.floats(p.lse[epoch])};
+  move::Results results(int residency) const {
+    return {workspace_.floats(buffers_.out[residency]), workspace_.floats(buffers_.lse[residency])};
   }
 
   void start_results() {  // (0, -inf): saw nothing
-    const RankStack& stack = t.q[q_epoch_].stack;
-    run_.zero(p.out[q_epoch_], c.cells_of_results(stack) * v * int64_t{sizeof(float)});
-    move::fill(run_.floats(p.lse[q_epoch_]), stack.cells, -INFINITY, stream_);
-    is_first_ = true;
+    const RankStack& stack = tables_.q[q_residency_].stack;
+    workspace_.zero(buffers_.out[q_residency_],
+                    parts_.cells_of_results(stack) * dim_v_ * int64_t{sizeof(float)});
+    move::fill(workspace_.floats(buffers_.lse[q_residency_]), stack.cells, -INFINITY, stream_);
+    accumulate_ = Accumulate::start;
   }
 
-  const Parts& c;
-  const ProgramTables& t;
-  const ForwardPlaces& p;
+  const ProgramParts& parts_;
+  const ProgramTables& tables_;
+  const ForwardBuffers& buffers_;
   const ForwardCall& call_;
-  Run run_;
+  CallWorkspace workspace_;
   cudaStream_t stream_;
-  move::RowMap q_rows_ = t.row_map(t.q_rows), kv_rows_ = t.row_map(t.kv_rows);
-  int q_epoch_ = 0, kv_epoch_ = 0;
-  bool is_first_ = true;  // of the launches into these results
-  int qk = c.shape.head_dim_qk, v = c.shape.head_dim_v, bytes = move::bytes_of(c.shape.type);
+  move::RowMap q_rows_ = tables_.row_map(tables_.q_rows);
+  move::RowMap kv_rows_ = tables_.row_map(tables_.kv_rows);
+  int q_residency_ = 0, kv_residency_ = 0;
+  Accumulate accumulate_ = Accumulate::start;  // of the launches to come
+  int dim_qk_ = parts_.shape.head_dim_qk, dim_v_ = parts_.shape.head_dim_v;
+  int element_bytes_ = move::bytes_of(parts_.shape.type);
 };
 
 }  // namespace
 
 void CudaProgram::forward(const ForwardCall& call, cudaStream_t stream) const {
+  parts_->require_current();
+  parts_->require_rows(call);
   if (parts_->in_place) return parts_->forward_in_place(call, stream);
   const ForwardCall at_home = parts_->at_home(call);
   Forward forward(*parts_, at_home, stream);

@@ -6,14 +6,6 @@
 namespace ringside {
 namespace {
 
-// As the work list counts rows: the stack of home buffers may begin with a gap.
-DeviceMatrix as_home(const move::GlobalArray& x, const RankStack& home) {
-  DeviceMatrix matrix = x.matrix;
-  const int64_t gap = home.of_rank[0].row * matrix.row_stride * move::bytes_of(x.type);
-  matrix.data = static_cast<std::byte*>(matrix.data) - gap;
-  return matrix;
-}
-
 void check_aligned(const move::GlobalArray& x, const char* name) {
   const int64_t element = move::bytes_of(x.type);
   require(reinterpret_cast<uintptr_t>(x.matrix.data) % 16 == 0 &&
@@ -35,13 +27,13 @@ void clear_unseen(const ProgramTables& tables, const BackwardCall& call,
 
 }  // namespace
 
-void CudaProgram::Parts::forward_in_place(const ForwardCall& call, cudaStream_t stream) const {
+void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream) const {
   require(call.sinks == nullptr, "sinks, which the program was not made for");
   check_aligned(call.q, "q"), check_aligned(call.k, "k"), check_aligned(call.v, "v");
   check_aligned(call.out, "out");
-  const Run run(tables, options, call.workspace, forward.arena.bytes(), stream);
+  const CallWorkspace workspace(tables, options, call.workspace, forward.arena.bytes(), stream);
   const RankStack &q = tables.q[0].stack, &kv = tables.kv[0].stack;
-  float* lse = run.floats(forward.lse[0]);
+  float* lse = workspace.floats(forward.lse[0]);
   if (call.max_logit != nullptr)
     move::start_max_logit(call.max_logit, tables.problem.num_heads, stream);
   for (const Launch& launch : tables.steps[0].launches)
@@ -54,7 +46,8 @@ void CudaProgram::Parts::forward_in_place(const ForwardCall& call, cudaStream_t 
                                   .work = tables.work_list(launch.forward),
                                   .options = call.options,
                                   .max_logit = reinterpret_cast<int32_t*>(call.max_logit),
-                                  .is_final = true},
+                                  .accumulate = Accumulate::only,
+                                  .workspace = workspace.at(forward.of_family)},
                                  stream));
   if (call.max_logit != nullptr)
     move::finish_max_logit(call.max_logit, tables.problem.num_heads, stream);
@@ -65,25 +58,24 @@ void CudaProgram::Parts::forward_in_place(const ForwardCall& call, cudaStream_t 
     move::unshard_lse(rows, tables.unseen_rows(), lse, call.lse, call.out, stream);
 }
 
-void CudaProgram::Parts::backward_in_place(const BackwardCall& call, cudaStream_t stream) const {
+void ProgramParts::backward_in_place(const BackwardCall& call, cudaStream_t stream) const {
   require(call.sinks == nullptr, "sinks, which the program was not made for");
   check_aligned(call.q, "q"), check_aligned(call.k, "k"), check_aligned(call.v, "v");
   check_aligned(call.dout, "dout"), check_aligned(call.dq, "dq");
   check_aligned(call.dk, "dk"), check_aligned(call.dv, "dv");
-  const Run run(tables, options, call.workspace, backward.arena.bytes(), stream);
+  const CallWorkspace workspace(tables, options, call.workspace, backward.arena.bytes(), stream);
   const RankStack &q = tables.q[0].stack, &kv = tables.kv[0].stack;
   const move::RowMap q_rows = tables.row_map(tables.q_rows);
-  float *lse = run.floats(backward.lse[0]), *delta = run.floats(backward.delta[0]);
+  float *lse = workspace.floats(backward.lse[0]), *delta = workspace.floats(backward.delta[0]);
   move::shard_softmax(q_rows, call.dout, call.out, call.lse, {delta, lse}, stream);
 
-  const int64_t width = int64_t{shape.head_dim_qk} * tables.problem.num_heads;
   const auto& launches = tables.steps[0].launches;
   const bool alone = keys_in_one_item();
   const bool summed = !call.deterministic && !alone;  // dq, in float32
   DeviceMatrix dq = as_home(call.dq, q);
   if (summed) {
-    run.zero(backward.dq[0], q.cells * shape.head_dim_qk * int64_t{sizeof(float)});
-    dq = {run.at(backward.dq[0]), width, shape.head_dim_qk};
+    workspace.zero(backward.dq[0], q.cells * shape.head_dim_qk * int64_t{sizeof(float)});
+    dq = workspace.matrix(backward.dq[0], q, 0, shape.head_dim_qk, sizeof(float));
   }
   for (const Launch& launch : launches)
     RINGSIDE_CUDA(family.backward({.shape = shape_of(launch),
@@ -100,10 +92,11 @@ void CudaProgram::Parts::backward_in_place(const BackwardCall& call, cudaStream_
                                    .keys = tables.work_list(launch.backward_keys),
                                    .deterministic = call.deterministic && !alone,
                                    .options = call.options,
-                                   .is_final = true,
-                                   .is_alone = alone},
+                                   .accumulate = Accumulate::only,
+                                   .one_item_of_keys = alone,
+                                   .workspace = workspace.at(backward.of_family)},
                                   stream));
-  if (summed) move::unshard(q_rows, run.floats(backward.dq[0]), call.dq, stream);
+  if (summed) move::unshard(q_rows, workspace.floats(backward.dq[0]), call.dq, stream);
   clear_unseen(tables, call, summed ? nullptr : &call.dq, stream);
 }
 

@@ -3,41 +3,88 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 #include <vector>
 
 #include "optimized/device/error.h"
+#include "optimized/device/properties.h"
 #include "optimized/program/tables.h"
 #include "optimized/tables/accumulator_tiles.h"
 
 namespace ringside {
 
-// Buffers of one kind, one for every epoch: places in the workspace.
-using Places = std::vector<int64_t>;
+// Where the buffers of one kind lie in the workspace: one for every residency.
+using BufferOffsets = std::vector<int64_t>;
 
-struct ForwardPlaces {
+struct ForwardBuffers {
   Arena arena;
-  Places q, k, v, out, lse;
+  int64_t of_family = 0;  // the kernels' own
+  BufferOffsets q, k, v, out, lse;
 };
 
-struct BackwardPlaces {
+struct BackwardBuffers {
   Arena arena;
-  Places q, dout, lse, delta, dq;
-  Places k, v, dk, dv;
+  int64_t of_family = 0;
+  BufferOffsets q, dout, lse, delta, dq;
+  BufferOffsets k, v, dk, dv;
 };
 
-struct CudaProgram::Parts {
+// The most that any of some launches needs of its own; they share it.
+inline int64_t most_bytes(KernelFamily::BytesOfShape of_shape,
+                          const std::vector<AttentionShape>& shapes) {
+  int64_t most = 0;
+  if (of_shape != nullptr)
+    for (const AttentionShape& shape : shapes) most = std::max(most, of_shape(shape));
+  return most;
+}
+
+// A matrix of a stack of buffers that begins at `cells`.
+inline DeviceMatrix matrix_of(std::byte* cells, const RankStack& stack, int index, int dim,
+                              int bytes_of_element) {
+  const RankStack::Matrix& m = stack.matrices[index];
+  return {cells + m.cell * dim * bytes_of_element, int64_t{m.heads.size()} * dim, dim, m.rows};
+}
+
+// The caller's array of the home rows of one rank that owns all, in order. As the work list counts
+// rows: the stack may begin with a gap, which belongs to nobody and is not touched.
+inline DeviceMatrix as_home(const move::GlobalArray& x, const RankStack& home) {
+  DeviceMatrix matrix = x.matrix;
+  const int64_t gap = home.of_rank[0].row;
+  matrix.data =
+      static_cast<std::byte*>(matrix.data) - gap * matrix.row_stride * move::bytes_of(x.type);
+  matrix.rows += gap;
+  return matrix;
+}
+
+struct NamedArray {
+  const move::GlobalArray* array;
+  const char* name;
+};
+inline void require_rows_of(int rows, std::initializer_list<NamedArray> arrays) {
+  for (const auto& [array, name] : arrays)
+    require(array->matrix.rows == rows, name, " has ", array->matrix.rows,
+            " rows; the plan expects ", rows, ". Pass the whole array, padding included");
+}
+
+struct ProgramParts {
+  int device = current_device();
   ProgramOptions options;
   AttentionShape shape;  // head numbers are those of the launch
   KernelFamily family;
   ProgramTables tables;
-  bool in_place;      // kernels work on the caller's arrays
-  bool out_in_tiles;  // results at home lie as accumulator_tiles.h says
-  ForwardPlaces forward;
-  BackwardPlaces backward;
+  bool in_place;             // kernels work on the caller's arrays
+  AccumulatorLayout layout;  // of results at home
+  ForwardBuffers forward;
+  BackwardBuffers backward;
 
   // `source` is a Plan or a Capacity.
   template <typename Source>
-  Parts(const Source& source, int group_size, const ProgramOptions& o);
+  ProgramParts(const Source& source, int group_size, const ProgramOptions& o);
+
+  void require_current() const { require_made_on(current_device(), device, "program"); }
+  // Of one call's arrays.
+  void require_rows(const ForwardCall& call) const;
+  void require_rows(const BackwardCall& call) const;
 
   void forward_in_place(const ForwardCall& call, cudaStream_t stream) const;
   void backward_in_place(const BackwardCall& call, cudaStream_t stream) const;
@@ -48,8 +95,9 @@ struct CudaProgram::Parts {
   }
 
   int64_t cells_of_results(const RankStack& stack) const {
-    return out_in_tiles ? rows_of_tiles(stack.matrices[0].rows) * stack.matrices[0].heads.size()
-                        : stack.cells;
+    return layout == AccumulatorLayout::tiles
+               ? rows_of_tiles(stack.matrices[0].rows) * stack.matrices[0].heads.size()
+               : stack.cells;
   }
 
   AttentionShape shape_of(const Launch& launch) const {
@@ -75,16 +123,19 @@ struct CudaProgram::Parts {
   }
 
  private:
+  int rows_q() const { return tables.q_rows.home_of_global.size; }  // of the caller's arrays
+  int rows_k() const { return tables.kv_rows.home_of_global.size; }
+  std::vector<AttentionShape> shapes() const;  // of all launches
   void place_buffers();
   void place_buffers_in_place();
 };
 
 // One call: the program's tables, the caller's workspace and stream.
-class Run {
+class CallWorkspace {
  public:
-  Run(const ProgramTables& tables, const ProgramOptions& options, void* workspace, int64_t bytes,
-      cudaStream_t stream)
-      : t(tables),
+  CallWorkspace(const ProgramTables& tables, const ProgramOptions& options, void* workspace,
+                int64_t bytes, cudaStream_t stream)
+      : tables_(tables),
         poison_(options.poison),
         workspace_(static_cast<std::byte*>(workspace)),
         stream_(stream) {
@@ -93,53 +144,53 @@ class Run {
   }
 
   cudaStream_t stream() const { return stream_; }
-  void* at(int64_t place) const { return workspace_ + place; }
-  float* floats(int64_t place) const { return reinterpret_cast<float*>(workspace_ + place); }
+  void* at(int64_t offset) const { return workspace_ + offset; }
+  float* floats(int64_t offset) const { return reinterpret_cast<float*>(workspace_ + offset); }
 
   // NaN in every type.
-  void poison(int64_t place, int64_t bytes) const {
+  void poison(int64_t offset, int64_t bytes) const {
     if (poison_ == Poison::on && bytes > 0)
-      RINGSIDE_CUDA(cudaMemsetAsync(at(place), 0xff, static_cast<size_t>(bytes), stream_));
+      RINGSIDE_CUDA(cudaMemsetAsync(at(offset), 0xff, static_cast<size_t>(bytes), stream_));
   }
 
-  void zero(int64_t place, int64_t bytes) const {
+  void zero(int64_t offset, int64_t bytes) const {
     if (bytes > 0)
-      RINGSIDE_CUDA(cudaMemsetAsync(at(place), 0, static_cast<size_t>(bytes), stream_));
+      RINGSIDE_CUDA(cudaMemsetAsync(at(offset), 0, static_cast<size_t>(bytes), stream_));
   }
 
-  // Brings `places` from epoch-1 to epoch.
-  void carry(const Places& places, const std::vector<Epoch>& epochs, int epoch,
+  // Brings what lies at some offsets from the residency before.
+  void carry(const BufferOffsets& offsets, const std::vector<Residency>& residencies, int residency,
              int bytes_of_cell) const {
-    poison(places[epoch], epochs[epoch].stack.cells * bytes_of_cell);
-    move::copy(t.span(epochs[epoch].carry), at(places[epoch - 1]), at(places[epoch]), bytes_of_cell,
-               stream_);
+    poison(offsets[residency], residencies[residency].stack.cells * bytes_of_cell);
+    move::copy(tables_.span(residencies[residency].carry), at(offsets[residency - 1]),
+               at(offsets[residency]), bytes_of_cell, stream_);
   }
 
-  // Sums gradients of `epoch` into those of the epoch before.
-  void carry_back(const Places& places, const std::vector<Epoch>& epochs, int epoch,
-                  int dim) const {
-    zero(places[epoch - 1], epochs[epoch - 1].stack.cells * dim * int64_t{sizeof(float)});
-    add_back(places, epochs, epoch, dim);
+  // Sums gradients of `residency` into those of the residency before.
+  void carry_back(const BufferOffsets& offsets, const std::vector<Residency>& residencies,
+                  int residency, int dim) const {
+    zero(offsets[residency - 1],
+         residencies[residency - 1].stack.cells * dim * int64_t{sizeof(float)});
+    add_back(offsets, residencies, residency, dim);
   }
-  void add_back(const Places& places, const std::vector<Epoch>& epochs, int epoch, int dim) const {
-    for (const auto& round : epochs[epoch].carry_back)
-      move::add(t.span(round), floats(places[epoch]), floats(places[epoch - 1]), dim, stream_);
+  void add_back(const BufferOffsets& offsets, const std::vector<Residency>& residencies,
+                int residency, int dim) const {
+    for (const auto& round : residencies[residency].carry_back)
+      move::add(tables_.span(round), floats(offsets[residency]), floats(offsets[residency - 1]),
+                dim, stream_);
   }
 
   // A matrix of a stack.
-  DeviceMatrix matrix(int64_t place, const RankStack& stack, int index, int dim,
+  DeviceMatrix matrix(int64_t offset, const RankStack& stack, int index, int dim,
                       int bytes_of_element) const {
-    const auto& m = stack.matrices[index];
-    return {workspace_ + place + m.cell * dim * bytes_of_element, int64_t{m.heads.size()} * dim,
-            dim};
+    return matrix_of(workspace_ + offset, stack, index, dim, bytes_of_element);
   }
-  float* cells(int64_t place, const RankStack& stack, int index) const {
-    return floats(place) + stack.matrices[index].cell;
+  float* cells(int64_t offset, const RankStack& stack, int index) const {
+    return floats(offset) + stack.matrices[index].cell;
   }
-
-  const ProgramTables& t;
 
  private:
+  const ProgramTables& tables_;
   Poison poison_;
   std::byte* workspace_;
   cudaStream_t stream_;

@@ -4,23 +4,25 @@
 
 #include "optimized/program/fill_length_tables.h"
 #include "optimized/program/parts.h"
+#include "optimized/tables/length_lists.h"
 
 namespace ringside {
 namespace {
 
 constexpr int kGapRows = 8;
 
-const KernelFamily& choose_family(AttentionShape& shape, bool score_options) {
-  const KernelFamily* family = find_family(shape, score_options);
+const KernelFamily& choose_family(AttentionShape& shape, int device_number, bool score_options) {
+  const DeviceProperties device = properties_of(device_number);
+  const KernelFamily* family = find_family(shape, device, score_options);
   if (family == nullptr && shape.type != ElementType::float32) {  // columns of zeros at home
     AttentionShape padded = shape;
     for (int* dim : {&padded.head_dim_qk, &padded.head_dim_v}) *dim = (*dim + 7) / 8 * 8;
-    family = find_family(padded, score_options);
+    family = find_family(padded, device, score_options);
     if (family != nullptr) shape = padded;
   }
   if (family == nullptr) {  // float32 takes everything else, converted where rows come home
     shape.type = ElementType::float32;
-    family = find_family(shape, score_options);
+    family = find_family(shape, device, score_options);
   }
   if (family == nullptr)
     throw Unsupported(concat("backend=\"cuda\" with head_dim_qk=", shape.head_dim_qk,
@@ -30,34 +32,37 @@ const KernelFamily& choose_family(AttentionShape& shape, bool score_options) {
   return *family;
 }
 
-Places place_each(Arena& arena, const std::vector<Epoch>& epochs, int64_t bytes_of_cell) {
-  Places places;
-  for (const Epoch& epoch : epochs) places.push_back(arena.take(epoch.stack.cells * bytes_of_cell));
-  return places;
+BufferOffsets place_each(Arena& arena, const std::vector<Residency>& residencies,
+                         int64_t bytes_of_cell) {
+  BufferOffsets offsets;
+  for (const Residency& residency : residencies)
+    offsets.push_back(arena.take(residency.stack.cells * bytes_of_cell));
+  return offsets;
 }
 
 // Two buffers in turn, for what is needed until the next exchange only.
-Places place_in_turn(Arena& arena, const std::vector<Epoch>& epochs, int64_t bytes_of_cell) {
+BufferOffsets place_in_turn(Arena& arena, const std::vector<Residency>& residencies,
+                            int64_t bytes_of_cell) {
   int64_t cells = 0;
-  for (const Epoch& epoch : epochs) cells = std::max(cells, epoch.stack.cells);
-  const size_t buffers = std::min<size_t>(epochs.size(), 2);
-  Places places;
-  for (size_t i = 0; i < epochs.size(); ++i)
-    places.push_back(i < buffers ? arena.take(cells * bytes_of_cell) : places[i - 2]);
-  return places;
+  for (const Residency& residency : residencies) cells = std::max(cells, residency.stack.cells);
+  const size_t buffers = std::min<size_t>(residencies.size(), 2);
+  BufferOffsets offsets;
+  for (size_t i = 0; i < residencies.size(); ++i)
+    offsets.push_back(i < buffers ? arena.take(cells * bytes_of_cell) : offsets[i - 2]);
+  return offsets;
 }
 
 }  // namespace
 
 template <typename Source>
-CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOptions& o)
+ProgramParts::ProgramParts(const Source& source, int group_size, const ProgramOptions& o)
     : options(o),
       shape{.group_size = group_size,
             .head_dim_qk = o.head_dim_qk,
             .head_dim_v = o.head_dim_v,
             .softmax_scale = o.softmax_scale,
             .type = o.type},
-      family(choose_family(shape, o.score_options)),
+      family(choose_family(shape, device, o.score_options)),
       tables(source,
              {family.forward_rows(shape), family.backward_query_rows(shape),
               family.backward_key_rows(shape)},
@@ -66,22 +71,44 @@ CudaProgram::Parts::Parts(const Source& source, int group_size, const ProgramOpt
                tables.kv.size() == 1 && tables.steps.size() == 1 &&
                shape.head_dim_qk == o.head_dim_qk && shape.head_dim_v == o.head_dim_v),
       // Moves of results from rank to rank know rows only.
-      out_in_tiles(family.tiled_results && !in_place && tables.q.size() == 1 &&
-                   tables.q[0].stack.matrices.size() == 1) {
+      layout(family.tiled_results && !in_place && tables.q.size() == 1 &&
+                     tables.q[0].stack.matrices.size() == 1
+                 ? AccumulatorLayout::tiles
+                 : AccumulatorLayout::rows) {
   if (in_place)
     place_buffers_in_place();
   else
     place_buffers();
+  forward.of_family = forward.arena.take(most_bytes(family.forward_workspace_bytes, shapes()));
+  backward.of_family = backward.arena.take(most_bytes(family.backward_workspace_bytes, shapes()));
 }
 
-void CudaProgram::Parts::place_buffers() {
+std::vector<AttentionShape> ProgramParts::shapes() const {
+  std::vector<AttentionShape> all;
+  for (const StepTables& step : tables.steps)
+    for (const Launch& launch : step.launches) all.push_back(shape_of(launch));
+  return all;
+}
+
+void ProgramParts::require_rows(const ForwardCall& call) const {
+  require_rows_of(rows_q(), {{&call.q, "q"}, {&call.out, "out"}, {&call.lse, "lse"}});
+  require_rows_of(rows_k(), {{&call.k, "k"}, {&call.v, "v"}});
+}
+
+void ProgramParts::require_rows(const BackwardCall& call) const {
+  require_rows_of(rows_q(), {{&call.q, "q"}, {&call.out, "out"}, {&call.lse, "lse"}});
+  require_rows_of(rows_q(), {{&call.dout, "dout"}, {&call.dq, "dq"}});
+  require_rows_of(rows_k(), {{&call.k, "k"}, {&call.v, "v"}, {&call.dk, "dk"}, {&call.dv, "dv"}});
+}
+
+void ProgramParts::place_buffers() {
   const int64_t element = move::bytes_of(shape.type);
   const int64_t qk = shape.head_dim_qk, v = shape.head_dim_v, f32 = sizeof(float);
   forward.q = place_in_turn(forward.arena, tables.q, qk * element);
   forward.k = place_in_turn(forward.arena, tables.kv, qk * element);
   forward.v = place_in_turn(forward.arena, tables.kv, v * element);
-  for (const Epoch& epoch : tables.q)
-    forward.out.push_back(forward.arena.take(cells_of_results(epoch.stack) * v * f32));
+  for (const Residency& residency : tables.q)
+    forward.out.push_back(forward.arena.take(cells_of_results(residency.stack) * v * f32));
   forward.lse = place_each(forward.arena, tables.q, f32);
 
   backward.q = place_each(backward.arena, tables.q, qk * element);
@@ -95,7 +122,7 @@ void CudaProgram::Parts::place_buffers() {
   backward.dv = place_in_turn(backward.arena, tables.kv, v * f32);
 }
 
-void CudaProgram::Parts::place_buffers_in_place() {
+void ProgramParts::place_buffers_in_place() {
   const int64_t f32 = sizeof(float);
   forward.lse = place_each(forward.arena, tables.q, f32);
   backward.lse = place_each(backward.arena, tables.q, f32);
@@ -105,21 +132,23 @@ void CudaProgram::Parts::place_buffers_in_place() {
 }
 
 CudaProgram::CudaProgram(const Plan& plan, const ProgramOptions& options)
-    : parts_(std::make_unique<Parts>(plan, plan.problem.group_size(), options)) {}
+    : parts_(std::make_unique<ProgramParts>(plan, plan.problem.group_size(), options)) {}
 CudaProgram::CudaProgram(const Capacity& capacity, const ProgramOptions& options)
-    : parts_(std::make_unique<Parts>(
+    : parts_(std::make_unique<ProgramParts>(
           capacity, capacity.num_heads / std::max(1, capacity.num_kv_heads), options)) {}
 CudaProgram::~CudaProgram() = default;
 
+int CudaProgram::device() const { return parts_->device; }
 const char* CudaProgram::family() const { return parts_->family.name; }
-void CudaProgram::set_lengths(const DeviceLengths& lengths, cudaStream_t stream) const {
-  const LengthTables& tables = parts_->tables.lengths;
-  require(lengths.batch <= tables.max_batch, lengths.batch, " sequences; the program has room for ",
-          tables.max_batch, ". Make one with a larger max_sequences");
-  fill_length_tables(tables, lengths, stream);
+void CudaProgram::set_lengths(const DeviceLayout& q, const DeviceLayout& k,
+                              cudaStream_t stream) const {
+  parts_->require_current();
+  require_room(parts_->tables.lengths, q, k);
+  fill_length_tables(parts_->tables.lengths, q, k, stream);
 }
 
 bool CudaProgram::lengths_fitted(cudaStream_t stream) const {
+  parts_->require_current();
   int32_t status = 0, *on_device = parts_->tables.lengths.status;
   RINGSIDE_CUDA(
       cudaMemcpyAsync(&status, on_device, sizeof(status), cudaMemcpyDeviceToHost, stream));

@@ -6,6 +6,9 @@
 // making, see DeviceMemory) and read nothing back. In each step, one launch serves all ranks that
 // hold the same heads. A plan of one rank that owns all rows in order moves none: kernels read and
 // write the caller's arrays.
+//
+// A program belongs to the device that was current when it was made. Its functions raise
+// InvalidArgument while another one is.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -51,6 +54,8 @@ struct BackwardCall {
   void* workspace = nullptr;  // backward_bytes()
 };
 
+struct ProgramParts;  // parts.h
+
 class CudaProgram {
  public:
   // Raises Unsupported where no kernel family takes the head dimensions.
@@ -61,10 +66,12 @@ class CudaProgram {
 
   // Rewrites the tables from lengths in device memory: one asynchronous launch, nothing read back,
   // so that a captured graph follows what the arrays hold when it is replayed. Lengths that do not
-  // fit count as none: results are those of an empty batch until they fit again.
-  void set_lengths(const DeviceLengths& lengths, cudaStream_t stream) const;
+  // fit count as none: results are those of an empty batch until they fit again. Of q and of k, as
+  // many sequences each; padded offsets may be the same array.
+  void set_lengths(const DeviceLayout& q, const DeviceLayout& k, cudaStream_t stream) const;
   bool lengths_fitted(cudaStream_t stream) const;  // since it was last asked; synchronizes
 
+  int device() const;          // on which it was made
   const char* family() const;  // whose kernels it runs
   bool in_place() const;       // whether they work on the caller's arrays, 16-byte aligned then
   int64_t forward_bytes() const;
@@ -73,8 +80,7 @@ class CudaProgram {
   void backward(const BackwardCall& call, cudaStream_t stream) const;
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<ProgramParts> parts_;
 };
 
 }  // namespace ringside

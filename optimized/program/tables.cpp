@@ -28,8 +28,8 @@ ProgramTables::ProgramTables(const Plan& plan, const ItemRows& rows, int gap)
   cu_seqlens_q_padded = device.add(problem.layout_q.cu_seqlens_padded());
   cu_seqlens_k_padded = device.add(problem.layout_k.cu_seqlens_padded());
   for (int step = 0; step < plan.num_steps(); ++step) {
-    add_epoch(plan, step, Operand::q, gap);
-    add_epoch(plan, step, Operand::kv, gap);
+    add_residency(plan, step, Operand::q, gap);
+    add_residency(plan, step, Operand::kv, gap);
     steps.push_back({static_cast<int>(q.size()) - 1, static_cast<int>(kv.size()) - 1, {}});
     add_launches(plan, step, rows);
   }
@@ -41,15 +41,15 @@ void ProgramTables::start(const Plan& plan, int gap) {
   kv.push_back({stack_ranks(plan, 0, Operand::kv, gap), -1, {}, {}});
 }
 
-void ProgramTables::add_epoch(const Plan& plan, int step, Operand operand, int gap) {
+void ProgramTables::add_residency(const Plan& plan, int step, Operand operand, int gap) {
   if (!any_rank_moves(plan, step, operand)) return;
-  std::vector<Epoch>& epochs = operand == Operand::q ? q : kv;
-  Epoch next{stack_ranks(plan, step + 1, operand, gap), step, {}, {}};
-  const RankStack& before = epochs.back().stack;
+  std::vector<Residency>& residencies = operand == Operand::q ? q : kv;
+  Residency next{stack_ranks(plan, step + 1, operand, gap), step, {}, {}};
+  const RankStack& before = residencies.back().stack;
   next.carry = device.add(carry_blocks(plan, step, operand, before, next.stack));
   for (const auto& round : carry_back_rounds(plan, step, operand, before, next.stack))
     next.carry_back.push_back(device.add(round));
-  epochs.push_back(std::move(next));
+  residencies.push_back(std::move(next));
 }
 
 // The ranks that compute something, by the heads they hold.
@@ -104,8 +104,11 @@ RowTables ProgramTables::add(const HostRowMap& map) {
 }
 
 UnseenRows ProgramTables::unseen_rows() const {
-  return {{device.at(cu_seqlens_q), device.at(cu_seqlens_q_padded), cu_seqlens_q.size - 1},
-          {device.at(cu_seqlens_k), device.at(cu_seqlens_k_padded), cu_seqlens_k.size - 1},
+  const auto offsets = [&](TableOf<int32_t> table) {
+    return DeviceOffsets{device.at(table), table.size, false};
+  };
+  return {{offsets(cu_seqlens_q), offsets(cu_seqlens_q_padded), q_rows.home_of_global.size},
+          {offsets(cu_seqlens_k), offsets(cu_seqlens_k_padded), kv_rows.home_of_global.size},
           problem.mask};
 }
 

@@ -14,11 +14,11 @@
 namespace ringside {
 
 // What is resident of one operand from one exchange to the next.
-struct Epoch {
+struct Residency {
   RankStack stack;
   int step = -1;                               // whose exchange brought it; -1: home
-  TableOf<CellBlock> carry;                    // from the epoch before
-  std::vector<TableOf<CellBlock>> carry_back;  // to the epoch before, in rounds
+  TableOf<CellBlock> carry;                    // from the residency before
+  std::vector<TableOf<CellBlock>> carry_back;  // to the residency before, in rounds
 };
 
 struct WorkTable {  // a WorkList in DeviceTables
@@ -36,7 +36,7 @@ struct Launch {
 };
 
 struct StepTables {
-  int q_epoch = 0, kv_epoch = 0;
+  int q_residency = 0, kv_residency = 0;
   std::vector<Launch> launches;
 };
 
@@ -52,7 +52,7 @@ struct ItemRows {  // how many rows an item of the family has
 // what follows from them.
 struct ProgramTables {
   Problem problem;
-  std::vector<Epoch> q, kv;
+  std::vector<Residency> q, kv;
   std::vector<StepTables> steps;
   RowTables q_rows, kv_rows;
   TableOf<int32_t> cu_seqlens_q, cu_seqlens_k, cu_seqlens_q_padded, cu_seqlens_k_padded;
@@ -81,7 +81,7 @@ struct ProgramTables {
     std::vector<int> ranks;
   };
   void start(const Plan& plan, int gap);
-  void add_epoch(const Plan& plan, int step, Operand operand, int gap);
+  void add_residency(const Plan& plan, int step, Operand operand, int gap);
   std::vector<RanksOfLaunch> launches_of(const Plan& plan, int step) const;
   Launch launch_of(const RanksOfLaunch& ranks) const;
   void add_launches(const Plan& plan, int step, const ItemRows& rows);

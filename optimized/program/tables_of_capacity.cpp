@@ -26,14 +26,12 @@ class CapacityTables {
       std::vector<int> queries, keys;
       for (const int rank : of_launch.ranks) {
         const Step& s = plan_.steps_of_rank[rank][step];
-        queries.push_back(
-            lists_.add_buffer(WorkSide::queries, s.q, t_.q.back().stack.of_rank[rank].row));
-        keys.push_back(
-            lists_.add_buffer(WorkSide::keys, s.kv, t_.kv.back().stack.of_rank[rank].row));
+        queries.push_back(lists_.add_buffer(Operand::q, s.q, t_.q.back().stack.of_rank[rank].row));
+        keys.push_back(lists_.add_buffer(Operand::kv, s.kv, t_.kv.back().stack.of_rank[rank].row));
       }
-      launch.forward = add_list(WorkSide::queries, queries, keys, rows.forward);
-      launch.backward_queries = add_list(WorkSide::queries, queries, keys, rows.backward_queries);
-      launch.backward_keys = add_list(WorkSide::keys, keys, queries, rows.backward_keys);
+      launch.forward = add_list(Operand::q, queries, keys, rows.forward);
+      launch.backward_queries = add_list(Operand::q, queries, keys, rows.backward_queries);
+      launch.backward_keys = add_list(Operand::kv, keys, queries, rows.backward_keys);
       t_.steps.back().launches.push_back(launch);
     }
   }
@@ -100,7 +98,7 @@ class CapacityTables {
     side.home_of_global = t_.device.at(rows.home_of_global);
   }
 
-  WorkTable add_list(WorkSide side, const std::vector<int>& own, const std::vector<int>& partners,
+  WorkTable add_list(Operand side, const std::vector<int>& own, const std::vector<int>& partners,
                      int rows_of_item) {
     const auto& list = lists_.lists[lists_.add_list(side, own, partners, rows_of_item)];
     work_.push_back(
@@ -130,8 +128,8 @@ ProgramTables::ProgramTables(const Capacity& capacity, const ItemRows& rows, int
   start(plan, gap);
   CapacityTables tables(*this, capacity, plan);
   for (int step = 0; step < plan.num_steps(); ++step) {
-    add_epoch(plan, step, Operand::q, gap);
-    add_epoch(plan, step, Operand::kv, gap);
+    add_residency(plan, step, Operand::q, gap);
+    add_residency(plan, step, Operand::kv, gap);
     steps.push_back({static_cast<int>(q.size()) - 1, static_cast<int>(kv.size()) - 1, {}});
     tables.add_launches(step, rows);
   }

@@ -2,8 +2,6 @@
 // values must be: for the tests of what runs there.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "optimized/device/memory.h"
+#include "optimized/device/with_type.h"
 #include "optimized/exchange/move.h"
 #include "reference/tensor.h"
 
@@ -30,13 +29,6 @@ struct TypeInfo {
 inline constexpr TypeInfo kFloat32{ElementType::float32, "float32", 0x1p-24};
 inline constexpr TypeInfo kFloat16{ElementType::float16, "float16", 0x1p-11};
 inline constexpr TypeInfo kBFloat16{ElementType::bfloat16, "bfloat16", 0x1p-8};
-
-template <typename Run>
-auto with_type(ElementType type, Run run) {
-  if (type == ElementType::float16) return run(__half{});
-  if (type == ElementType::bfloat16) return run(__nv_bfloat16{});
-  return run(float{});
-}
 
 inline double rounded(double x, ElementType type) {
   return with_type(type, [&](auto element) {
@@ -107,7 +99,7 @@ struct OnDevice {  // a [rows, heads, dim] array
         memory(static_cast<size_t>(rows_) * heads_ * dim_, t) {}
 
   move::GlobalArray array() const {
-    return {{memory.data(), int64_t{heads} * dim, dim}, type, heads, dim};
+    return {{memory.data(), int64_t{heads} * dim, dim, rows}, type, heads, dim};
   }
   Tensor read() const {
     Tensor x(rows, heads, dim, 0);

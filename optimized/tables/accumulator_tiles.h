@@ -9,6 +9,8 @@
 
 namespace ringside {
 
+enum class AccumulatorLayout : uint8_t { rows, tiles };  // [rows, heads, dim], or as above
+
 inline constexpr int kTileSide = 8, kTileCells = kTileSide * kTileSide;
 
 // Rows for which there must be room: whole tiles.

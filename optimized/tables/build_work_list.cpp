@@ -11,8 +11,6 @@
 namespace ringside {
 namespace {
 
-enum class Side { query, key };
-
 Segment part_of(const Segment& s, int begin, int len) {
   return {s.seq, s.position(begin), s.stride, s.row + begin, len};
 }
@@ -28,18 +26,18 @@ struct Piece {  // rows that every tile names together or not at all
 };
 
 // Cuts the own segments of all tiles at each other's ends.
-std::vector<Piece> pieces_of(const RankTiles& rank, Side side) {
+std::vector<Piece> pieces_of(const RankTiles& rank, Operand side) {
   std::set<int> cuts;
   for (const Tile& tile : *rank.tiles) {
-    const Segment& own = side == Side::query ? tile.q : tile.k;
+    const Segment& own = side == Operand::q ? tile.q : tile.k;
     cuts.insert({own.row, own.row_end()});
   }
   std::map<int, Piece> by_row;
   for (const Tile& tile : *rank.tiles) {
     const auto& [own, partner] =
-        side == Side::query ? std::tie(tile.q, tile.k) : std::tie(tile.k, tile.q);
-    const int own_row = side == Side::query ? rank.q_row : rank.k_row;
-    const int partner_row = side == Side::query ? rank.k_row : rank.q_row;
+        side == Operand::q ? std::tie(tile.q, tile.k) : std::tie(tile.k, tile.q);
+    const int own_row = side == Operand::q ? rank.q_row : rank.k_row;
+    const int partner_row = side == Operand::q ? rank.k_row : rank.q_row;
     for (auto cut = cuts.find(own.row); *cut < own.row_end();) {
       const int begin = *cut, end = *++cut;
       Piece& piece = by_row[begin];
@@ -53,10 +51,11 @@ std::vector<Piece> pieces_of(const RankTiles& rank, Side side) {
 }
 
 // Rows of partners that the block meets.
-int64_t length_of(const SequenceMask& mask, Side side, const Piece& piece, const WorkItem& item) {
+int64_t length_of(const SequenceMask& mask, Operand side, const Piece& piece,
+                  const WorkItem& item) {
   int64_t rows = 0;
   for (const Segment& partner : piece.partners)
-    rows += side == Side::query
+    rows += side == Operand::q
                 ? keys_seen(mask, partner, item.own, item.begin, item.end).size()
                 : queries_seeing(mask, partner, item.own, item.begin, item.end).size();
   return rows;
@@ -67,11 +66,11 @@ struct WeighedItem {
   WorkItem item;
 };
 
-void add_items(const Problem& problem, Side side, const Piece& piece, int rows_of_item,
+void add_items(const Problem& problem, Operand side, const Piece& piece, int rows_of_item,
                HostWorkList& list, std::vector<WeighedItem>& items) {
   const int seq = piece.own.seq;
   const SequenceMask mask{problem.mask, problem.layout_q.len(seq), problem.layout_k.len(seq)};
-  const int valid = piece.own.rows_below(side == Side::query ? mask.len_q : mask.len_k);
+  const int valid = piece.own.rows_below(side == Operand::q ? mask.len_q : mask.len_k);
   const int first = static_cast<int>(list.partners.size());
   const int last = first + static_cast<int>(piece.partners.size());
   bool any = false;
@@ -81,7 +80,7 @@ void add_items(const Problem& problem, Side side, const Piece& piece, int rows_o
     const int64_t length = length_of(mask, side, piece, item);
     if (length == 0) continue;
     const Segment& own = item.own;  // kernels leave out what is not sound
-    require(side == Side::key || is_sound(item), "a tile's query segment has seq=", own.seq,
+    require(side == Operand::kv || is_sound(item), "a tile's query segment has seq=", own.seq,
             ", pos=", own.pos, ", stride=", own.stride, ", row=", own.row, ", len=", own.len,
             "; expected stride and len of at least 1, the others not negative. verify() the plan");
     items.push_back({length * (item.end - item.begin), item});
@@ -91,7 +90,7 @@ void add_items(const Problem& problem, Side side, const Piece& piece, int rows_o
 }
 
 HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, int rows_of_item,
-                   Side side) {
+                   Operand side) {
   HostWorkList list;
   std::vector<WeighedItem> items;
   for (const RankTiles& rank : ranks)
@@ -113,12 +112,12 @@ bool one_item_a_sequence(const HostWorkList& list) {
 
 HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& ranks,
                          int rows_of_item) {
-  return build(problem, ranks, rows_of_item, Side::query);
+  return build(problem, ranks, rows_of_item, Operand::q);
 }
 
 HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ranks,
                        int rows_of_item) {
-  return build(problem, ranks, rows_of_item, Side::key);
+  return build(problem, ranks, rows_of_item, Operand::kv);
 }
 
 }  // namespace ringside

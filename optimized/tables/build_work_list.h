@@ -5,11 +5,8 @@
 // write it. Items are sorted longest first (a GPU starts them in order), items that see nothing are
 // left out.
 //
-// Plans whose lengths live on the device only (a captured graph replayed with other cu_seqlens)
-// need the same lists made there: one kernel over the segment tables of the resident buffers that
-// fills WorkItem and Segment arrays of fixed capacity and num_items. It takes the place of
-// query_items/key_items and nothing else changes: kernels read num_items and cu_seqlens from device
-// memory already.
+// Plans whose lengths only the device knows have lists of the same kind, filled there:
+// length_tables.h.
 #pragma once
 
 #include <vector>

@@ -4,6 +4,26 @@
 #include "reference/partition/partition.h"
 
 namespace ringside {
+namespace {
+
+void require_rows(const DeviceLayout& layout, int rows, const char* name) {
+  require(layout.valid.size == layout.padded.size, "cu_seqlens of ", name, " has ",
+          layout.valid.size, " entries and cu_seqlens_padded ", layout.padded.size,
+          "; expected [batch+1] in both. Pass those of one batch");
+  require(layout.num_rows == rows, "the layout of ", name, " has ", layout.num_rows,
+          " rows; expected the program's ", rows, ". Pass the rows of the array, x.shape[0]");
+}
+
+}  // namespace
+
+void require_room(const LengthTables& tables, const DeviceLayout& q, const DeviceLayout& k) {
+  require_rows(q, tables.q.max_rows, "q"), require_rows(k, tables.k.max_rows, "k");
+  require(q.batch() == k.batch(), q.batch(), " sequences of q and ", k.batch(),
+          " of k; expected as many. Pass the layouts of one batch");
+  require(q.batch() >= 0, "no offsets; expected [batch+1]. Pass [0] for no sequences");
+  require(q.batch() <= tables.max_batch, q.batch(), " sequences; the program has room for ",
+          tables.max_batch, ". Make one with a larger max_sequences");
+}
 
 LengthLists::LengthLists(const Capacity& capacity, const Plan& stand_in, LengthTables& tables)
     : plan_(stand_in), tables_(tables) {
@@ -16,8 +36,8 @@ LengthLists::LengthLists(const Capacity& capacity, const Plan& stand_in, LengthT
   tables.k.rank_rows = rank_rows(capacity, capacity.max_rows_k);
 }
 
-int LengthLists::add_buffer(WorkSide side, const Buffer& buffer, int row) {
-  const auto ranks = owners_of(plan_, buffer, side == WorkSide::queries ? Operand::q : Operand::kv);
+int LengthLists::add_buffer(Operand side, const Buffer& buffer, int row) {
+  const auto ranks = owners_of(plan_, buffer, side);
   const auto partners = static_cast<int64_t>(ranks.size()) * tables_.segments_of_rank();
   require(num_partners + partners < INT32_MAX,
           "tables of 2^31 segments; lower max_sequences or cp_size");
@@ -31,7 +51,7 @@ int LengthLists::add_buffer(WorkSide side, const Buffer& buffer, int row) {
   return static_cast<int>(buffers.size()) - 1;
 }
 
-int LengthLists::add_list(WorkSide side, const std::vector<int>& own,
+int LengthLists::add_list(Operand side, const std::vector<int>& own,
                           const std::vector<int>& partners, int rows_of_item) {
   LengthTables::List list;
   list.side = side;

@@ -16,22 +16,15 @@
 
 #include <cstdint>
 
+#include "optimized/tables/device_layout.h"
 #include "optimized/tables/move_tables.h"
 #include "optimized/tables/partition_rows.h"
+#include "optimized/tables/row_owner.h"
 #include "optimized/tables/search.h"
 #include "optimized/tables/work_list.h"
 #include "reference/seen_rows.h"
 
 namespace ringside {
-
-// Lengths in the caller's device memory, [batch+1] each; padded ones may be the same array.
-struct DeviceLengths {
-  const int32_t *cu_seqlens_q = nullptr, *cu_seqlens_q_padded = nullptr;
-  const int32_t *cu_seqlens_k = nullptr, *cu_seqlens_k_padded = nullptr;
-  int batch = 0;
-};
-
-enum class WorkSide : int8_t { queries, keys };  // whose rows an item is a block of
 
 struct LengthTables {
   static constexpr int kBuckets = 128, kNoItem = 255;
@@ -51,16 +44,16 @@ struct LengthTables {
   struct Owner {  // whose home rows lie in a buffer, and where
     int rank = 0, row = 0;
   };
-  struct Buffer {  // a rank's resident buffer, as items see it
-    WorkSide side = WorkSide::queries;
+  struct ResidentBuffer {       // a rank's resident buffer, as items see it
+    Operand side = Operand::q;  // whose rows it holds
     int first_owner = 0, num_owners = 0, first_partner = 0;
   };
-  struct Run {  // one owner's rows in a buffer whose items a list holds
+  struct OwnerRun {  // one owner's rows in a buffer whose items a list holds
     Owner own;
     int partners = 0;  // the buffer they meet
   };
   struct List {
-    WorkSide side = WorkSide::queries;
+    Operand side = Operand::q;  // whose rows an item is a block of
     int rows_of_item = 0, slots_of_run = 0;
     int first_run = 0, num_runs = 0;
     WorkItem* items = nullptr;
@@ -78,8 +71,8 @@ struct LengthTables {
   Mask mask;
   Side q, k;
   const Owner* owners = nullptr;
-  const Buffer* buffers = nullptr;
-  const Run* runs = nullptr;
+  const ResidentBuffer* buffers = nullptr;
+  const OwnerRun* runs = nullptr;
   const List* lists = nullptr;
   int num_buffers = 0, num_lists = 0;
   Segment* partners = nullptr;
@@ -87,7 +80,7 @@ struct LengthTables {
   int32_t* status = nullptr;                // 0, or 1 once lengths did not fit
   int32_t* unfit = nullptr;                 // whether those of this launch do; 0 between launches
 
-  RINGSIDE_HD const Side& side(WorkSide s) const { return s == WorkSide::queries ? q : k; }
+  RINGSIDE_HD const Side& side(Operand s) const { return s == Operand::q ? q : k; }
   RINGSIDE_HD int segments_of_rank() const { return partition.parts() * max_batch; }
   RINGSIDE_HD int num_chunks() const { return (max_batch + kChunk - 1) / kChunk; }
   RINGSIDE_HD static int slots(int rows, int segments, int rows_of_item) {
@@ -96,12 +89,18 @@ struct LengthTables {
 
   // --- phase 1 ---
 
-  struct Offsets {  // of a sequence: where its tokens and its rows begin and end
+  struct Bounds {  // of a sequence: where its tokens and its rows begin and end
     int32_t begin = 0, end = 0, row_begin = 0, row_end = 0;
   };
 
+  // As the caller gives them; sequences behind the last are empty ones at its end.
+  RINGSIDE_HD static Bounds bounds(const DeviceLayout& given, int s) {
+    return {given.valid.going_on(s), given.valid.going_on(s + 1), given.padded.going_on(s),
+            given.padded.going_on(s + 1)};
+  }
+
   // Whether sequence s fits; all of them do where every one does.
-  RINGSIDE_HD bool fits(const Side& x, int s, const Offsets& o) const {
+  RINGSIDE_HD bool fits(const Side& x, int s, const Bounds& o) const {
     const int64_t len = int64_t{o.end} - o.begin, rows = int64_t{o.row_end} - o.row_begin;
     const bool starts = s > 0 || (o.begin == 0 && o.row_begin == 0);
     const bool inside = o.begin >= 0 && o.row_begin >= 0 && o.row_end <= x.max_rows;
@@ -134,10 +133,10 @@ struct LengthTables {
 
   // --- phase 3 ---
 
-  RINGSIDE_HD int num_partners_of(const Buffer& b) const {
+  RINGSIDE_HD int num_partners_of(const ResidentBuffer& b) const {
     return partners_of_sequence(b) * max_batch;
   }
-  RINGSIDE_HD Segment partner(const Buffer& b, int i) const {
+  RINGSIDE_HD Segment partner(const ResidentBuffer& b, int i) const {
     const int of_sequence = partners_of_sequence(b);
     Segment s = home_segment_in(b, i / of_sequence, i % of_sequence);
     s.row += owners[b.first_owner + i % of_sequence / partition.parts()].row;
@@ -177,7 +176,7 @@ struct LengthTables {
   // something is weight_of's matter.
   RINGSIDE_HD bool item_of(const List& list, int slot, int j, WorkItem& item) const {
     if (j < 0) return false;
-    const Run& run = runs[list.first_run + slot / list.slots_of_run];
+    const OwnerRun& run = runs[list.first_run + slot / list.slots_of_run];
     const int place = slot % list.slots_of_run, rows = list.rows_of_item;
     item.own = home_of(side(list.side), run.own.rank)[j];
     item.begin = (place - (item.own.row / rows + j)) * rows;
@@ -185,7 +184,7 @@ struct LengthTables {
     if (item.begin >= valid) return false;
     item.end = item.begin + rows < valid ? item.begin + rows : valid;
     item.own.row += run.own.row;
-    const Buffer& b = buffers[run.partners];
+    const ResidentBuffer& b = buffers[run.partners];
     item.partner_begin = b.first_partner + seq * partners_of_sequence(b);
     item.partner_end = item.partner_begin + partners_of_sequence(b);
     item.len_q = length(q, seq), item.len_k = length(k, seq);
@@ -195,13 +194,13 @@ struct LengthTables {
   // Pairs of rows that an item meets, perhaps a few more than it sees; 0: leave it out.
   RINGSIDE_HD int64_t weight_of(const List& list, int slot, const WorkItem& item) const {
     const int seq = item.own.seq;
-    const Buffer& b = buffers[runs[list.first_run + slot / list.slots_of_run].partners];
+    const ResidentBuffer& b = buffers[runs[list.first_run + slot / list.slots_of_run].partners];
     const SequenceMask m{mask, item.len_q, item.len_k};
     int64_t rows = 0;
     for (int i = 0; i < partners_of_sequence(b); ++i) {
       const Segment partner = home_segment_in(b, seq, i);
       if (partner.len == 0) continue;
-      rows += list.side == WorkSide::queries
+      rows += list.side == Operand::q
                   ? SeenKeys(m, partner, item.own, item.begin, item.end).some.size()
                   : SeeingQueries(m, partner, item.own, item.begin, item.end).some.size();
     }
@@ -230,14 +229,14 @@ struct LengthTables {
     if (h >= home.row_end()) return;
     const int position = home.position(h - home.row), row = x.home_row_of_rank[rank] + h;
     const int global = x.cu_seqlens_padded[home.seq] + position;
-    x.global_of_home[row] = position < length(x, home.seq) ? global : ~global;
+    x.global_of_home[row] = position < length(x, home.seq) ? global : padding_row(global);
     x.home_of_global[global] = row;
   }
-  RINGSIDE_HD int partners_of_sequence(const Buffer& b) const {
+  RINGSIDE_HD int partners_of_sequence(const ResidentBuffer& b) const {
     return b.num_owners * partition.parts();
   }
   // The i-th segment of a sequence in a buffer; rows are those of the owner's home.
-  RINGSIDE_HD const Segment& home_segment_in(const Buffer& b, int seq, int i) const {
+  RINGSIDE_HD const Segment& home_segment_in(const ResidentBuffer& b, int seq, int i) const {
     const int owner = i / partition.parts(), part = i % partition.parts();
     return home_of(side(b.side),
                    owners[b.first_owner + owner].rank)[partition.index(seq, part, max_batch)];

@@ -57,7 +57,7 @@ class HostTables {
     std::ranges::stable_sort(by_bucket, {}, &std::pair<int, WorkItem>::first);
     std::vector<WorkItem> items;
     for (const auto& [bucket, item] : by_bucket) {
-      EXPECT_TRUE(list.side == WorkSide::keys || is_sound(item));
+      EXPECT_TRUE(list.side == Operand::kv || is_sound(item));
       items.push_back(item);
     }
     return items;
@@ -73,10 +73,10 @@ class HostTables {
   void add_lists(int step, int rank, int rows_of_item) {
     const Step& s = plan_.steps_of_rank[rank][step];
     if (plan_.tiles(s).empty()) return;
-    const int q = lists_.add_buffer(WorkSide::queries, s.q, kQueryRow);
-    const int k = lists_.add_buffer(WorkSide::keys, s.kv, kKeyRow);
-    lists_.add_list(WorkSide::queries, {q}, {k}, rows_of_item);
-    lists_.add_list(WorkSide::keys, {k}, {q}, rows_of_item);
+    const int q = lists_.add_buffer(Operand::q, s.q, kQueryRow);
+    const int k = lists_.add_buffer(Operand::kv, s.kv, kKeyRow);
+    lists_.add_list(Operand::q, {q}, {k}, rows_of_item);
+    lists_.add_list(Operand::kv, {k}, {q}, rows_of_item);
     heads_.insert(heads_.end(), 2, s.q.heads);
   }
 
@@ -103,9 +103,15 @@ class HostTables {
   }
 
   void fill_homes(const LengthTables::Side& x, const PackedLayout& layout) {
-    for (int s = 0; s <= t.max_batch; ++s) {
-      x.cu_seqlens[s] = layout.cu_seqlens()[std::min(s, layout.batch())];
-      x.cu_seqlens_padded[s] = layout.cu_seqlens_padded()[std::min(s, layout.batch())];
+    const std::vector<int64_t> wide(layout.cu_seqlens().begin(), layout.cu_seqlens().end());
+    const DeviceLayout given{{wide.data(), layout.batch() + 1, true},
+                             {layout.cu_seqlens_padded().data(), layout.batch() + 1, false},
+                             layout.num_rows()};
+    for (int s = 0; s < t.max_batch; ++s) {
+      const LengthTables::Bounds bounds = t.bounds(given, s);
+      EXPECT_TRUE(t.fits(x, s, bounds)) << "sequence " << s;
+      x.cu_seqlens[s] = bounds.begin, x.cu_seqlens_padded[s] = bounds.row_begin;
+      x.cu_seqlens[s + 1] = bounds.end, x.cu_seqlens_padded[s + 1] = bounds.row_end;
     }
     for (int rank = 0; rank < t.partition.cp_size; ++rank) {
       int rows_of_rank = 0;
@@ -164,14 +170,14 @@ struct RowsOfMatrix {
 using Pair = std::array<int, 4>;  // head, sequence, positions of query and key
 
 // What a kernel would compute from the lists of one side.
-std::map<Pair, int> pairs_of(const HostTables& tables, WorkSide side) {
+std::map<Pair, int> pairs_of(const HostTables& tables, Operand side) {
   std::map<Pair, int> times;
   const LengthTables& t = tables.t;
   for (size_t number = 0; number < tables.lists().size(); ++number) {
     const LengthTables::List& list = tables.lists()[number];
     if (list.side != side) continue;
-    RowsOfMatrix own_rows{side == WorkSide::queries ? kQueryRow : kKeyRow, {}};
-    RowsOfMatrix partner_rows{side == WorkSide::queries ? kKeyRow : kQueryRow, {}};
+    RowsOfMatrix own_rows{side == Operand::q ? kQueryRow : kKeyRow, {}};
+    RowsOfMatrix partner_rows{side == Operand::q ? kKeyRow : kQueryRow, {}};
     for (const WorkItem& item : tables.items(list)) {
       own_rows.hold(item.own);
       for (int p = item.partner_begin; p < item.partner_end; ++p) partner_rows.hold(t.partners[p]);
@@ -182,8 +188,7 @@ std::map<Pair, int> pairs_of(const HostTables& tables, WorkSide side) {
           for (int j = 0; j < t.partners[p].len; ++j) {
             const int seq = item.own.seq, own = item.own.position(i);
             const int other = t.partners[p].position(j);
-            const auto [q, k] =
-                side == WorkSide::queries ? std::pair(own, other) : std::pair(other, own);
+            const auto [q, k] = side == Operand::q ? std::pair(own, other) : std::pair(other, own);
             EXPECT_EQ(t.partners[p].seq, seq);
             if (t.mask.allows(q, k, t.q.cu_seqlens[seq + 1] - t.q.cu_seqlens[seq],
                               t.k.cu_seqlens[seq + 1] - t.k.cu_seqlens[seq]))
@@ -218,9 +223,9 @@ TEST(LengthTables, ListsMeetEveryVisiblePairOnceForAnyLengths) {
       tables.fill(problem.layout_q, problem.layout_k);
       if (HasFatalFailure()) return;
       const auto want = visible_pairs(problem);
-      ASSERT_EQ(want, pairs_of(tables, WorkSide::queries));
+      ASSERT_EQ(want, pairs_of(tables, Operand::q));
       if (HasFailure()) return;
-      ASSERT_EQ(want, pairs_of(tables, WorkSide::keys));
+      ASSERT_EQ(want, pairs_of(tables, Operand::kv));
       problem.layout_q = problem.layout_k = PackedLayout();
     }
   }

@@ -13,6 +13,12 @@ namespace {
 
 using testing::Random;
 
+DeviceLayout view(const PackedLayout& x) {
+  return {{x.cu_seqlens().data(), x.batch() + 1, false},
+          {x.cu_seqlens_padded().data(), x.batch() + 1, false},
+          x.num_rows()};
+}
+
 TEST(UnseenRows, AreThoseOfNoVisiblePair) {
   Random random(1);
   int without = 0;
@@ -20,10 +26,7 @@ TEST(UnseenRows, AreThoseOfNoVisiblePair) {
     Problem p = testing::random_problem(random);
     if (random.integer(0, 3) == 0) p.layout_q = PackedLayout(p.layout_q.cu_seqlens());
     if (random.coin()) p.layout_k = p.layout_q;
-    const auto rows = [](const PackedLayout& x) {
-      return RowsOfLayout{x.cu_seqlens().data(), x.cu_seqlens_padded().data(), x.batch()};
-    };
-    const UnseenRows unseen{rows(p.layout_q), rows(p.layout_k), p.mask};
+    const UnseenRows unseen{view(p.layout_q), view(p.layout_k), p.mask};
     std::vector<bool> q(p.layout_q.num_rows() + 3, true), k(p.layout_k.num_rows() + 3, true);
     for (int s = 0; s < p.layout_q.batch(); ++s)
       for (int i = 0; i < p.layout_q.len(s); ++i)

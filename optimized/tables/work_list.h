@@ -23,8 +23,7 @@ struct WorkItem {
   int len_q = 0, len_k = 0;                // valid tokens of the sequence
 };
 
-// True of every item of query rows. A kernel that asks before it begins has all of the item loaded
-// at once.
+// Whether kernels can work on an item of query rows.
 RINGSIDE_HD inline bool is_sound(const WorkItem& item) {
   const Segment& own = item.own;
   return (own.seq >= 0) & (own.pos >= 0) & (own.stride > 0) & (own.row >= 0) & (own.len > 0) &

@@ -7,6 +7,7 @@
 
 #include "optimized/device/error.h"
 #include "optimized/device/grid_scan.cuh"
+#include "optimized/tables/thd/offsets.h"
 #include "optimized/thd/metadata.h"
 
 namespace ringside::thd {

@@ -4,11 +4,10 @@
 // 0.84 with stores that stay in the caches).
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 #include <type_traits>
+
+#include "optimized/device/elements.cuh"
 
 namespace ringside::thd {
 
@@ -56,10 +55,6 @@ template <typename T, int kElements>
 struct alignas(sizeof(T) * kElements) Elements {
   T x[kElements];
 };
-
-__device__ inline float to_float(float x) { return x; }
-__device__ inline float to_float(__half x) { return __half2float(x); }
-__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 template <typename T, int kElements>
 struct Add {

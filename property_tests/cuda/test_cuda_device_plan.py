@@ -235,13 +235,40 @@ def test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so(cu):
     assert (to_host(again) == to_host(good)).all()
 
 
+def test_either_width_and_a_layout_of_them_are_the_same_lengths():
+    q, narrow, padded = to_device(np.ones((16, 1, 8))), on_device([0, 3, 9]), on_device([0, 5, 14])
+    v = to_device(np.arange(128.0).reshape(16, 1, 8))
+
+    def results(*lengths):
+        plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=2)
+        plan.set_lengths(*lengths)
+        found = [to_host(x) for x in plan.attention(q, q, v)]
+        plan.check()
+        return found
+
+    want = results(narrow, padded)
+    layout = rs.thd.DeviceLayout(narrow.long(), padded, 16)
+    for lengths in ((narrow.long(), padded), (narrow, padded.long()), (layout, None, layout)):
+        for got, expected in zip(results(*lengths), want, strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+
+def test_wide_lengths_that_mean_nothing_count_as_none():
+    plan = rs.DevicePlan(max_sequences=4, num_rows_q=16)
+    q = to_device(np.ones((16, 1, 8)))
+    plan.set_lengths(on_device([0, 4]).long() + on_device([0, 2**30]).long() * 4)  # 2^32 too many
+    assert (to_host(plan.attention(q, q, q)[0]) == 0).all()
+    with pytest.raises(ValueError, match="did not fit"):
+        plan.check()
+
+
 def test_what_cannot_be_set_is_refused_with_the_fix():
     plan = rs.DevicePlan(max_sequences=2, num_rows_q=16)
     q = to_device(np.ones((16, 1, 8)))
     with pytest.raises(ValueError, match="set_lengths"):
         plan.attention(q, q, q)
-    with pytest.raises(TypeError, match="expected int32"):
-        plan.set_lengths(on_device([0, 4]).long())
+    with pytest.raises(TypeError, match="expected int32 or int64"):
+        plan.set_lengths(on_device([0, 4]).float())
     with pytest.raises(ValueError, match="max_sequences=2"):
         plan.set_lengths(on_device([0, 1, 2, 3]))
     with pytest.raises(TypeError, match="cuda"):

@@ -222,7 +222,7 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "a launch into gradients that are not empty overwrites them",
         BACKWARD,
-        "    is_first_ = false;\n",
+        "    accumulate_ = Accumulate::merge;\n",
         "",
     ),
     Mutant(
@@ -234,7 +234,7 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "a launch after the first starts its results again",
         FORWARD,
-        "    is_first_ = false;\n",
+        "    accumulate_ = Accumulate::merge;\n",
         "",
     ),
     Mutant(
@@ -319,20 +319,20 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "in place: rows of out that see nothing keep what lay there",
         UNSEEN,
-        "return mask.visible(position, q.len(seq), k.len(seq)).size() == 0;",
-        "return position >= q.len(seq);",
+        "return mask.visible(position, q.tokens(seq), k.tokens(seq)).size() == 0;",
+        "return position >= q.tokens(seq);",
     ),
     Mutant(
         "in place: rows of dk that nobody sees keep what lay there",
         UNSEEN,
-        "return mask.seeing(position, q.len(seq), k.len(seq)).size() == 0;",
-        "return mask.seeing(position, q.len(seq), k.len(seq)).size() < 0;",
+        "return mask.seeing(position, q.tokens(seq), k.tokens(seq)).size() == 0;",
+        "return mask.seeing(position, q.tokens(seq), k.tokens(seq)).size() < 0;",
     ),
     Mutant(
         "in place: delta is taken from rows before the gap",
-        IN_PLACE,
-        "const int64_t gap = home.of_rank[0].row *",
-        "const int64_t gap = 0 * home.of_rank[0].row *",
+        PARTS,
+        "const int64_t gap = home.of_rank[0].row;",
+        "const int64_t gap = 0;",
     ),
     Mutant(
         "in place: dq of short documents is added to what lay there",
@@ -349,8 +349,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "in place: dq is not emptied before it is summed",
         IN_PLACE,
-        "run.zero(backward.dq[0],",
-        "run.zero(backward.dq[0], 0 *",
+        "workspace.zero(backward.dq[0],",
+        "workspace.zero(backward.dq[0], 0 *",
     ),
     Mutant(
         "lengths on the device: buckets begin where the one before begins",
@@ -391,13 +391,13 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "results that have come home are not emptied for the next step",
         FORWARD,
-        "run_.carry(p.q, t.q, q_epoch_, qk * bytes);\n      start_results();",
-        "run_.carry(p.q, t.q, q_epoch_, qk * bytes);",
+        "q_residency_, dim_qk_ * element_bytes_);\n      start_results();",
+        "q_residency_, dim_qk_ * element_bytes_);",
     ),
     Mutant(
         "lse does not travel with its queries",
         BACKWARD,
-        "run_.carry(p.lse, t.q, q_epoch_, sizeof(float));",
+        "workspace_.carry(buffers_.lse, tables_.q, q_residency_, sizeof(float));",
         "",
     ),
     Mutant(

@@ -8,54 +8,7 @@ from ringside import _core
 from ringside._arrays import cuda as _cuda
 from ringside._attention.definition import Options
 from ringside._core import arguments
-
-
-class _Lengths:
-    """cu_seqlens on the device, of q and of k, valid and padded."""
-
-    def __init__(self, max_sequences: int, q: Any, q_padded: Any, k: Any, k_padded: Any) -> None:
-        q_padded = q if q_padded is None else q_padded
-        if k is None and k_padded is not None:
-            raise ValueError("cu_seqlens_k_padded without cu_seqlens_k; pass both")
-        k, k_padded = (q, q_padded) if k is None else (k, k if k_padded is None else k_padded)
-        self.arrays = {
-            "cu_seqlens": q,
-            "cu_seqlens_padded": q_padded,
-            "cu_seqlens_k": k,
-            "cu_seqlens_k_padded": k_padded,
-        }
-        self.library = _cuda.library_of(q)
-        self.device = self.library.device(q)
-        self.batch = q.shape[0] - 1 if len(q.shape) == 1 else -1
-        for name, x in self.arrays.items():
-            if not self.library.owns(x) or self.library.device(x) != self.device:
-                raise TypeError(f"{name} is not on cu_seqlens's device or not its kind of array")
-            if str(x.dtype).removeprefix("torch.") != "int32":
-                raise TypeError(f"{name} is {x.dtype}; expected int32. Convert it")
-            if tuple(x.shape) != (self.batch + 1,) or not 0 <= self.batch <= max_sequences:
-                raise ValueError(
-                    f"{name} has shape {tuple(x.shape)}; expected [batch+1] for one batch of at "
-                    f"most max_sequences={max_sequences}"
-                )
-        self.arrays = {name: self.library.ready(x) for name, x in self.arrays.items()}
-
-    def require_with(self, library: Any, device: int) -> None:
-        """Raises TypeError unless one stream orders these arrays and the library's on a device."""
-        if device != self.device or not library.owns(self.arrays["cu_seqlens"]):
-            raise TypeError(
-                f"cu_seqlens lies on device {self.device} and the other arrays on {device}, or "
-                "they are not of one library; expected one library and one device, whose stream "
-                "orders them. Convert one"
-            )
-
-    def set(self, program: Any) -> None:
-        """Rewrites a program's tables, on the current stream."""
-        pointers = [_cuda.pointer(x) for x in self.arrays.values()]
-        program.set_lengths(pointers, self.batch, self.library.stream(self.device))
-
-    def fitted(self, program: Any) -> bool:
-        """Whether lengths fitted; waits for the device."""
-        return program.lengths_fitted(self.library.stream(self.device))
+from ringside._plan.device_lengths import DeviceLengths, layouts_of
 
 
 def _or(default: int, given: int | None, name: str) -> int:
@@ -137,7 +90,7 @@ class DevicePlan:
             pad_to_multiple_of=pad_to_multiple_of,
         )
         self._programs: dict[Any, Any] = {}
-        self._lengths: _Lengths | None = None
+        self._lengths: DeviceLengths | None = None
         self._version = 0
 
     def set_lengths(
@@ -150,26 +103,29 @@ class DevicePlan:
         """Takes over the lengths that these arrays hold now, on the current stream.
 
         Args:
-            cu_seqlens: [batch+1] int32 on the GPU, valid tokens, starts at 0.
-            cu_seqlens_padded: [batch+1] int32, where each sequence's rows start; default
+            cu_seqlens: [batch+1] int32 or int64 on the GPU, valid tokens, starts at 0; or a
+                ringside.thd.DeviceLayout of num_rows_q rows, which has cu_seqlens_padded, too.
+            cu_seqlens_padded: [batch+1] likewise, where each sequence's rows start; default
                 cu_seqlens.
-            cu_seqlens_k, cu_seqlens_k_padded: of k and v; default those of q.
+            cu_seqlens_k, cu_seqlens_k_padded: of k and v, of num_rows_k rows; default those of q.
 
         A backward pass wants the lengths of its forward pass: do not set others between them (keep
         a plan for each batch in flight). ringside.torch.varlen_attention refuses.
 
         Raises:
             ValueError: shapes that do not fit.
-            TypeError: arrays that are not int32, or not on the device.
+            TypeError: arrays that are not int32 or int64, or not on the device.
 
         >>> import ringside as rs, torch
         >>> plan = rs.DevicePlan(max_sequences=4, num_rows_q=8)
         >>> cu_seqlens = torch.tensor([0, 3, 8], dtype=torch.int32, device="cuda")
         >>> plan.set_lengths(cu_seqlens)
         """
-        lengths = _Lengths(
-            self.max_sequences, cu_seqlens, cu_seqlens_padded, cu_seqlens_k, cu_seqlens_k_padded
+        q, k = layouts_of(
+            (cu_seqlens, cu_seqlens_padded, self.num_rows_q),
+            (cu_seqlens_k, cu_seqlens_k_padded, self.num_rows_k),
         )
+        lengths = DeviceLengths(self.max_sequences, q, k)
         if self._lengths is not None and self._programs:
             lengths.require_with(self._lengths.library, self._lengths.device)
         self._lengths = lengths

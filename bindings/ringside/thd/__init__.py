@@ -16,6 +16,7 @@ at them, wait for the device, and raise what the functions on the host would.
 
 from __future__ import annotations
 
+from ringside._arrays.layout import DeviceLayout
 from ringside.thd._chunks import (
     PiecePairs,
     Pieces,
@@ -24,7 +25,6 @@ from ringside.thd._chunks import (
     chunkify_p2p_above_diagonal,
     chunkify_p2p_below_diagonal,
 )
-from ringside.thd._device import DeviceLayout
 from ringside.thd._micro_sequences import (
     MicroSequence,
     canonical_cu_seqlens_k,

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arrays.layout import on_device
 from ringside.thd import _on_device as _thd_cuda
-from ringside.thd._device import on_device, refuse_on_host
+from ringside.thd._device import refuse_on_host
 
 Int32Array = npt.NDArray[np.int32]
 _MOST_ROWS = 2**31 - 1

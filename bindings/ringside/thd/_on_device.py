@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ringside import _core
+from ringside._arrays.layout import DeviceLayout
 from ringside._core import arguments
-from ringside.thd._device import DeviceLayout, Place
+from ringside.thd._device import Place
 
 # --- rows
 

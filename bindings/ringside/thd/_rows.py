@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ringside import _core
+from ringside._arrays.layout import on_device
 from ringside.thd import _on_device as _thd_cuda
-from ringside.thd._device import on_device, refuse_on_host, to_host
+from ringside.thd._device import refuse_on_host, to_host
 
 
 def sequence_order_to_cp_rank_order(x: Any, cu_seqlens_padded: Any, cp_size: int) -> Any:

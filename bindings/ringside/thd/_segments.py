@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arrays.layout import on_device
 from ringside._core import arguments
 from ringside.thd import _on_device as _thd_cuda
-from ringside.thd._device import on_device, to_host
+from ringside.thd._device import to_host
 
 Indices = npt.NDArray[np.int64]
 

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arrays.layout import DeviceLayout
 from ringside.thd import _on_device as _thd_cuda
-from ringside.thd._device import DeviceLayout, refuse_on_host
+from ringside.thd._device import refuse_on_host
 
 Int32Array = npt.NDArray[np.int32]
 

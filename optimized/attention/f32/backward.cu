@@ -172,15 +172,15 @@ cudaError_t launch_backward(const BackwardArguments& a, cudaStream_t stream) {
   using S = Sizes<D>;
   const size_t bytes = sizeof(float) * (4 * S::tile_floats + S::score_floats);
   const cudaError_t error =
-      launch(query_gradient_kernel<D>, a, a.queries, a.shape.num_heads, bytes, stream);
+      launch_list(query_gradient_kernel<D>, a, a.queries, a.shape.num_heads, bytes, stream);
   if (error != cudaSuccess) return error;
-  return launch(key_gradient_kernel<D>, a, a.keys, a.shape.num_kv_heads, bytes, stream);
+  return launch_list(key_gradient_kernel<D>, a, a.keys, a.shape.num_kv_heads, bytes, stream);
 }
 
 }  // namespace
 
 cudaError_t backward(const BackwardArguments& a, cudaStream_t stream) {
-  if (a.is_final) return cudaErrorInvalidValue;  // see float32_family()
+  if (a.accumulate == Accumulate::only) return cudaErrorInvalidValue;  // see float32_family()
   switch (padded_dim(a.shape)) {
     case 64:
       return launch_backward<64>(a, stream);
@@ -199,7 +199,7 @@ KernelFamily float32_family() {
   const auto rows = [](const AttentionShape& shape) {
     return f32::padded_dim(shape) == 64 ? f32::Sizes<64>::rows : f32::Sizes<256>::rows;
   };
-  const auto supports = [](const AttentionShape& shape) {
+  const auto supports = [](const AttentionShape& shape, const DeviceProperties&) {
     return shape.type == ElementType::float32 && shape.head_dim_qk >= 1 && shape.head_dim_v >= 1 &&
            shape.head_dim_qk <= 256 && shape.head_dim_v <= 256;
   };

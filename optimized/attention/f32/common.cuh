@@ -7,7 +7,7 @@
 #pragma once
 
 #include "optimized/attention/heads.h"
-#include "optimized/attention/kernel.h"
+#include "optimized/attention/launch.cuh"
 #include "optimized/device/processors.h"
 #include "optimized/tables/ordered_float.h"
 #include "reference/seen_rows.h"
@@ -217,15 +217,11 @@ __device__ __forceinline__ void for_each_item(const WorkList& work, int heads, V
 }
 
 template <typename Kernel, typename Arguments>
-cudaError_t launch(Kernel kernel, const Arguments& arguments, const WorkList& work, int heads,
-                   size_t shared_bytes, cudaStream_t stream) {
+cudaError_t launch_list(Kernel kernel, const Arguments& arguments, const WorkList& work, int heads,
+                        size_t shared_bytes, cudaStream_t stream) {
   const int64_t blocks = int64_t{blocks_of_list(work, heads, processors_of_device())} * heads;
-  if (blocks == 0) return cudaSuccess;
-  const cudaError_t error = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-  if (error != cudaSuccess) return error;
-  kernel<<<static_cast<unsigned>(blocks), kThreads, shared_bytes, stream>>>(arguments);
-  return cudaGetLastError();
+  return launch_with_shared(kernel, static_cast<unsigned>(blocks), kThreads,
+                            static_cast<int>(shared_bytes), stream, arguments);
 }
 
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);

@@ -159,14 +159,15 @@ __global__ void __launch_bounds__(kThreads)
 template <int D>
 cudaError_t launch_forward(const ForwardArguments& a, cudaStream_t stream) {
   using S = Sizes<D>;
-  return launch(forward_kernel<D>, a, a.work, a.shape.num_heads,
-                sizeof(float) * (3 * S::tile_floats + S::score_floats), stream);
+  return launch_list(forward_kernel<D>, a, a.work, a.shape.num_heads,
+                     sizeof(float) * (3 * S::tile_floats + S::score_floats), stream);
 }
 
 }  // namespace
 
 cudaError_t forward(const ForwardArguments& a, cudaStream_t stream) {
-  if (a.out_in_tiles || a.is_final) return cudaErrorInvalidValue;  // see float32_family()
+  if (a.layout == AccumulatorLayout::tiles || a.accumulate == Accumulate::only)
+    return cudaErrorInvalidValue;  // see float32_family()
   switch (padded_dim(a.shape)) {
     case 64:
       return launch_forward<64>(a, stream);

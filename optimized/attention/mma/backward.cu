@@ -63,9 +63,9 @@ struct Config : Shape {
 
   // Shared memory: K and V, two stages of Q, dout and dS, one of P (split only), then per stage and
   // query lse, delta, and the keys it sees.
-  using QkTile = Tile<kQk>;
-  using VTile = Tile<kV>;
-  using ScoreTile = Tile<kQueries>;  // [keys][queries]
+  using QkTile = SharedTile<kQk>;
+  using VTile = SharedTile<kV>;
+  using ScoreTile = SharedTile<kQueries>;  // [keys][queries]
   static constexpr int kQBytes = QkTile::bytes(kQueries), kDoutBytes = VTile::bytes(kQueries);
   static constexpr int kScoreBytes = ScoreTile::bytes(kKeys);
   static constexpr int kAtV = QkTile::bytes(kKeys), kAtQ = kAtV + VTile::bytes(kKeys);
@@ -95,7 +95,7 @@ struct QueryBlock {
 
 // Starts copying a query block; where it is not clear, each row asks the mask what it sees.
 template <typename C>
-__device__ QueryBlock load_queries(const BackwardArguments& arguments, const WorkItem& item,
+__device__ QueryBlock load_queries(const BackwardParameters& arguments, const WorkItem& item,
                                    const QueryBlocks<C::kQueries>& at, uint8_t* shared, int stage) {
   using T = typename C::T;
   const AttentionShape& shape = arguments.shape;
@@ -200,7 +200,7 @@ __device__ void store_scores(uint8_t* tile, const typename C::Weights& values, i
 
 // dq += scale dS^T K for one query block; or dq is that, where the item is the only one it meets.
 template <typename C, bool kAlone>
-__device__ void add_dq(const BackwardArguments& arguments, const QueryBlock& block,
+__device__ void add_dq(const BackwardParameters& arguments, const QueryBlock& block,
                        uint32_t ds_tile, uint32_t k_tile) {
   const int warp = threadIdx.x / 32, first_row = warp / C::kDqWarps * 16 * C::kDqM;
   const int first_column = Dealt<C::kQk, C::kDqWarps>::first_column(warp % C::kDqWarps);
@@ -238,7 +238,7 @@ __device__ void score_step(typename C::Weights& p, typename C::Weights& ds, uint
 }
 
 template <typename C, bool kAlone>
-__device__ __forceinline__ void differentiate_keys(const BackwardArguments& arguments, int index) {
+__device__ __forceinline__ void differentiate_keys(const BackwardParameters& arguments, int index) {
   using T = typename C::T;
   using DkColumns = Dealt<C::kQk, C::kSplit>;
   using DvColumns = Dealt<C::kV, C::kSplit>;
@@ -320,7 +320,7 @@ __device__ __forceinline__ void differentiate_keys(const BackwardArguments& argu
 
 template <typename C, Turns turns, bool kAlone>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
-    attention_backward_keys(const __grid_constant__ BackwardArguments arguments) {
+    attention_backward_keys(const __grid_constant__ BackwardParameters arguments) {
   for_each_item<turns>(arguments.keys,
                        [&](int index) { differentiate_keys<C, kAlone>(arguments, index); });
 }
@@ -328,10 +328,10 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
 template <typename C>
 cudaError_t launch_keys(const BackwardArguments& arguments, cudaStream_t stream) {
   const auto run = [&](auto kernel, dim3 grid) {
-    return launch(kernel, grid, C::kThreads, C::kSharedBytes, stream, arguments);
+    return launch_with_shared(kernel, grid, C::kThreads, C::kSharedBytes, stream,
+                              BackwardParameters(arguments));
   };
-  if (arguments.is_alone) {
-    if (!arguments.keys.is_full) return cudaErrorInvalidValue;  // the host cannot know it
+  if (arguments.one_item_of_keys) {
     const dim3 grid(arguments.keys.max_items, arguments.shape.num_kv_heads);
     return run(attention_backward_keys<C, Turns::one, true>, grid);
   }
@@ -347,6 +347,9 @@ int backward_key_rows(const AttentionShape& shape) {
 }
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
+  if (arguments.one_item_of_keys &&
+      (arguments.accumulate != Accumulate::only || !arguments.keys.is_full))
+    return cudaErrorInvalidValue;  // of other lists the host cannot know it
   for (const DeviceMatrix& matrix : {arguments.q, arguments.k, arguments.v, arguments.dout,
                                      arguments.dq, arguments.dk, arguments.dv})
     if (!is_aligned(matrix)) return cudaErrorInvalidValue;

@@ -16,14 +16,15 @@ struct Config {
   using T = Element;
   static constexpr int kQk = Dims::kQk, kV = Dims::kV, kThreads = kRows / 16 * 32;
   static constexpr int kKeys = kQk > 192 ? 32 : 64;
-  static constexpr int kDoutAt = Tile<kQk>::bytes(kRows);
-  static constexpr int kKAt = kDoutAt + Tile<kV>::bytes(kRows), kKBytes = Tile<kQk>::bytes(kKeys);
-  static constexpr int kVAt = kKAt + 2 * kKBytes, kVBytes = Tile<kV>::bytes(kKeys);
+  static constexpr int kDoutAt = SharedTile<kQk>::bytes(kRows);
+  static constexpr int kKAt = kDoutAt + SharedTile<kV>::bytes(kRows),
+                       kKBytes = SharedTile<kQk>::bytes(kKeys);
+  static constexpr int kVAt = kKAt + 2 * kKBytes, kVBytes = SharedTile<kV>::bytes(kKeys);
   static constexpr int kSharedBytes = kVAt + 2 * kVBytes;
 };
 
 template <typename C>
-__device__ void load_keys(const BackwardArguments& arguments, const KeyBlocks<C::kKeys>& at,
+__device__ void load_keys(const BackwardParameters& arguments, const KeyBlocks<C::kKeys>& at,
                           int kv_head, uint32_t base, int stage) {
   using T = typename C::T;
   const int64_t row = int64_t{at.row} + at.begin;
@@ -36,11 +37,11 @@ __device__ void load_keys(const BackwardArguments& arguments, const KeyBlocks<C:
 }
 
 template <typename C>
-__device__ __forceinline__ void differentiate_queries(const BackwardArguments& arguments,
+__device__ __forceinline__ void differentiate_queries(const BackwardParameters& arguments,
                                                       int index) {
   using T = typename C::T;
-  using QkTile = Tile<C::kQk>;
-  using VTile = Tile<C::kV>;
+  using QkTile = SharedTile<C::kQk>;
+  using VTile = SharedTile<C::kV>;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.queries;
   const WorkItem& item = work.items[index];
@@ -110,7 +111,7 @@ __device__ __forceinline__ void differentiate_queries(const BackwardArguments& a
 
 template <typename C, Turns turns>
 __global__ void __launch_bounds__(C::kThreads)
-    attention_backward_queries(const __grid_constant__ BackwardArguments arguments) {
+    attention_backward_queries(const __grid_constant__ BackwardParameters arguments) {
   for_each_item<turns>(arguments.queries,
                        [&](int index) { differentiate_queries<C>(arguments, index); });
 }
@@ -124,8 +125,8 @@ cudaError_t backward_queries(const BackwardArguments& arguments, cudaStream_t st
     return with_head_dims(arguments.shape, [&](auto dims) {
       using C = Config<decltype(element), decltype(dims)>;
       return with_turns(arguments.queries, arguments.shape.num_heads, [&](dim3 grid, auto turns) {
-        return launch(attention_backward_queries<C, turns>, grid, C::kThreads, C::kSharedBytes,
-                      stream, arguments);
+        return launch_with_shared(attention_backward_queries<C, turns>, grid, C::kThreads,
+                                  C::kSharedBytes, stream, BackwardParameters(arguments));
       });
     });
   });

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "optimized/attention/heads.h"
+#include "optimized/attention/launch.cuh"
 #include "optimized/attention/mma/kernels.h"
 #include "optimized/attention/mma/shared_tile.h"
 #include "optimized/device/processors.h"
@@ -167,6 +168,10 @@ __device__ inline void hide_unseen(Accumulator (&scores)[M][N], const WorkList& 
     }
 }
 
+// True of every item of query rows. A kernel that asks before it begins has all of the item loaded
+// at once, instead of one word after the other.
+__device__ inline bool load_at_once(const WorkItem& item) { return is_sound(item); }
+
 // Whether there is such an item: a launch may have a block for each that a list has room for. Both
 // are loaded before either is looked at.
 __device__ inline bool is_item(const WorkList& work, const WorkItem& item, int index) {
@@ -198,17 +203,6 @@ cudaError_t with_turns(const WorkList& work, int heads, Launch launch) {
   const dim3 grid(blocks, heads);
   if (blocks == work.max_items) return launch(grid, std::integral_constant<Turns, Turns::one>());
   return launch(grid, std::integral_constant<Turns, Turns::many>());
-}
-
-template <typename Kernel, typename Arguments>
-cudaError_t launch(Kernel kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
-                   const Arguments& arguments) {
-  if (grid.x == 0 || grid.y == 0) return cudaSuccess;
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  if (error != cudaSuccess) return error;
-  kernel<<<grid, threads, shared_bytes, stream>>>(arguments);
-  return cudaGetLastError();
 }
 
 // dq alone, from scratch: what deterministic mode adds to the backward.

@@ -46,8 +46,9 @@ struct Config {
   static constexpr int kM = Shape::kWarpRows / 16;  // fragments of 16 rows a warp
   static constexpr int kThreads = kRows / Shape::kWarpRows * 32;
   static constexpr int kBlocksPerSm = Shape::kBlocksPerSm;
-  static constexpr int kKBytes = Tile<kQk>::bytes(kKeys), kVBytes = Tile<kV>::bytes(kKeys);
-  static constexpr int kQBytes = Tile<kQk>::bytes(kRows);
+  static constexpr int kKBytes = SharedTile<kQk>::bytes(kKeys),
+                       kVBytes = SharedTile<kV>::bytes(kKeys);
+  static constexpr int kQBytes = SharedTile<kQk>::bytes(kRows);
   static constexpr int kSharedBytes = kQBytes + kKBytes + kVBytes;
 
   using Scores = Accumulator[kM][kKeys / 8];
@@ -56,7 +57,7 @@ struct Config {
 };
 
 // With the largest score of a warp's rows.
-__device__ void raise_max_logit(const ForwardArguments& arguments, int head, float highest) {
+__device__ void raise_max_logit(const ForwardParameters& arguments, int head, float highest) {
   for (int lanes = 16; lanes > 0; lanes /= 2)
     highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, lanes));
   if (threadIdx.x % 32 == 0 && highest != -INFINITY)
@@ -65,12 +66,12 @@ __device__ void raise_max_logit(const ForwardArguments& arguments, int head, flo
 }
 
 template <typename C, bool kResumes>
-__device__ __forceinline__ void attend(const ForwardArguments& arguments, int index) {
+__device__ __forceinline__ void attend(const ForwardParameters& arguments, int index) {
   using T = typename C::T;
   extern __shared__ __align__(128) uint8_t shared[];
   const WorkList& work = arguments.work;
   const WorkItem& item = work.items[index];
-  if (!(is_item(work, item, index) & is_sound(item))) return;
+  if (!(is_item(work, item, index) & load_at_once(item))) return;
   const AttentionShape& shape = arguments.shape;
   const int head = blockIdx.y, kv_head = kv_head_of(shape, head);
   const int warp_row = threadIdx.x / 32 * 16 * C::kM;
@@ -103,8 +104,8 @@ __device__ __forceinline__ void attend(const ForwardArguments& arguments, int in
         arguments.v.row_stride, next.end - next.begin, shape.head_dim_v);
     typename C::Scores scores;
     clear(scores);
-    multiply_rows<T, C::kQk>(scores, Tile<C::kQk>::lane_down(q_tile, warp_row),
-                             Tile<C::kQk>::lane_across(k_tile));
+    multiply_rows<T, C::kQk>(scores, SharedTile<C::kQk>::lane_down(q_tile, warp_row),
+                             SharedTile<C::kQk>::lane_across(k_tile));
 
     const int begin = next.begin, partner = next.partner;
     const bool all_seen = next.is_clear();
@@ -117,7 +118,7 @@ __device__ __forceinline__ void attend(const ForwardArguments& arguments, int in
     softmax.update(scores, output, scale_log2, item, warp_row);
     typename C::Weights weights;
     as_left_operand<T>(weights, scores);
-    multiply_columns<T, C::kV, 1>(output, weights, Tile<C::kV>::lane_down(v_tile));
+    multiply_columns<T, C::kV, 1>(output, weights, SharedTile<C::kV>::lane_down(v_tile));
   }
   wait_for_copies();  // of an item that meets nothing
   finish<C>(arguments, LaneRows<C>(item), head, softmax, output);
@@ -126,13 +127,13 @@ __device__ __forceinline__ void attend(const ForwardArguments& arguments, int in
 
 template <typename C, bool kResumes, Turns turns>
 __global__ void __launch_bounds__(C::kThreads, C::kBlocksPerSm)
-    attention_forward(const __grid_constant__ ForwardArguments arguments) {
+    attention_forward(const __grid_constant__ ForwardParameters arguments) {
   for_each_item<turns>(arguments.work, [&](int index) { attend<C, kResumes>(arguments, index); });
 }
 
 }  // namespace
 
-bool supports(const AttentionShape& shape) {
+bool supports(const AttentionShape& shape, const DeviceProperties&) {
   const auto fits = [](int dim) {
     return dim > 0 && dim <= 256 && dim % 8 == 0;
   };  // 16-byte copies
@@ -147,17 +148,18 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
   for (const DeviceMatrix& matrix : {arguments.q, arguments.k, arguments.v, arguments.out})
     if (!is_aligned(matrix)) return cudaErrorInvalidValue;
   const int64_t cells_of_row = int64_t{arguments.shape.num_heads} * arguments.shape.head_dim_v;
-  if (arguments.out_in_tiles &&
-      (arguments.is_final || arguments.out.row_stride != cells_of_row))  // see accumulator_tiles.h
+  const bool final = arguments.accumulate == Accumulate::only;
+  if (arguments.layout == AccumulatorLayout::tiles &&
+      (final || arguments.out.row_stride != cells_of_row))  // see accumulator_tiles.h
     return cudaErrorInvalidValue;
   return with_element_type(arguments.shape.type, [&](auto element) {
     return with_head_dims(arguments.shape, [&](auto dims) {
       using C = Config<decltype(element), decltype(dims)>;
-      const bool resumes = !arguments.is_first && !arguments.is_final;
+      const bool resumes = arguments.accumulate == Accumulate::merge;
       return with_turns(arguments.work, arguments.shape.num_heads, [&](dim3 grid, auto turns) {
-        return launch(
+        return launch_with_shared(
             resumes ? attention_forward<C, true, turns> : attention_forward<C, false, turns>, grid,
-            C::kThreads, C::kSharedBytes, stream, arguments);
+            C::kThreads, C::kSharedBytes, stream, ForwardParameters(arguments));
       });
     });
   });

@@ -5,10 +5,31 @@
 
 namespace ringside::mma {
 
-bool supports(const AttentionShape& shape);  // head dimensions: multiples of 8 up to 256
+// Head dimensions: multiples of 8 up to 256.
+bool supports(const AttentionShape& shape, const DeviceProperties& device);
 int forward_rows(const AttentionShape& shape);
 int backward_query_rows(const AttentionShape& shape);
 int backward_key_rows(const AttentionShape& shape);
+
+// Arguments as kernels take them. What they ask about results is a byte that is 0 or 1: asked for
+// an enumerator instead, the compiler deals the registers of the hot loops anew.
+struct ForwardParameters : ForwardArguments {
+  bool out_in_tiles, is_final;
+
+  explicit ForwardParameters(const ForwardArguments& arguments)
+      : ForwardArguments(arguments),
+        out_in_tiles(layout == AccumulatorLayout::tiles),
+        is_final(accumulate == Accumulate::only) {}
+};
+
+struct BackwardParameters : BackwardArguments {
+  bool is_first, is_final;
+
+  explicit BackwardParameters(const BackwardArguments& arguments)
+      : BackwardArguments(arguments),
+        is_first(accumulate == Accumulate::start),
+        is_final(accumulate == Accumulate::only) {}
+};
 
 // Rows and heads of every operand must begin at multiples of 16 bytes: cudaErrorInvalidValue
 // otherwise.

@@ -25,7 +25,7 @@ __device__ void for_each_group(int dim, Visit visit) {
 // head's. Row after row, as each has one address, in tiles as in plain rows: addresses by turns
 // share registers, and stores wait for each other.
 template <typename C, typename Visit>
-__device__ void for_each_accumulator(const ForwardArguments& arguments, const LaneRows<C>& rows,
+__device__ void for_each_accumulator(const ForwardParameters& arguments, const LaneRows<C>& rows,
                                      const bool (&wanted)[2 * C::kM], int head, Visit visit) {
   const int heads = arguments.shape.num_heads, dim = arguments.shape.head_dim_v;
   const int column = fresh_thread() % 4 * 2;
@@ -55,7 +55,7 @@ __device__ void for_each_accumulator(const ForwardArguments& arguments, const La
 //
 // Accumulators pass by the L1 cache (ld.cg, st.cg), where the loop's spilled registers lie.
 template <typename C>
-__device__ void resume(const ForwardArguments& arguments, const LaneRows<C>& rows, int head,
+__device__ void resume(const ForwardParameters& arguments, const LaneRows<C>& rows, int head,
                        OnlineSoftmax<C>& softmax, typename C::Output& output) {
   const AttentionShape& shape = arguments.shape;
   const float unfolded = 1 / folded_scale(shape);
@@ -89,7 +89,7 @@ __device__ void resume(const ForwardArguments& arguments, const LaneRows<C>& row
 // Writes a warp's rows: final ones in T, with zeros where nothing was seen; others where something
 // was seen.
 template <typename C>
-__device__ void finish(const ForwardArguments& arguments, const LaneRows<C>& rows, int head,
+__device__ void finish(const ForwardParameters& arguments, const LaneRows<C>& rows, int head,
                        const OnlineSoftmax<C>& softmax, const typename C::Output& output) {
   using T = typename C::T;
   const AttentionShape& shape = arguments.shape;

@@ -11,7 +11,7 @@
 namespace ringside::mma {
 
 template <int Dim>
-struct Tile {
+struct SharedTile {
   static_assert(Dim % 64 == 0 || Dim % 32 == 0, "Dim must be a multiple of 32");
   static constexpr int kPitch = 2 * Dim;                  // bytes of a row
   static constexpr int kSpan = Dim % 64 == 0 ? 128 : 64;  // chunks permute within so many bytes
@@ -58,8 +58,8 @@ __device__ inline void load_tile(uint32_t tile, const T* from, int64_t row_strid
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; chunk += kLanes) {
       const bool valid = row < rows && (first_chunk + chunk) * 8 < dim;
-      copy_16_async(tile + Tile<Dim>::offset(row, (first_chunk + chunk) * 16), from + chunk * 8,
-                    valid);
+      copy_16_async(tile + SharedTile<Dim>::offset(row, (first_chunk + chunk) * 16),
+                    from + chunk * 8, valid);
     }
     from += kRowsAtOnce * row_stride;
   }
@@ -91,11 +91,11 @@ __device__ inline void multiply_rows(Accumulator (&sum)[M][N], uint32_t a_lane, 
   for (int k = 0; k < Dim; k += 16) {
     FragmentA a[M];
 #pragma unroll
-    for (int m = 0; m < M; ++m) load_matrices(a[m], Tile<Dim>::at(a_lane, 16 * m, k));
+    for (int m = 0; m < M; ++m) load_matrices(a[m], SharedTile<Dim>::at(a_lane, 16 * m, k));
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
       FragmentB b;
-      load_matrices(b, Tile<Dim>::at(b_lane, 8 * n, k));
+      load_matrices(b, SharedTile<Dim>::at(b_lane, 8 * n, k));
       multiply_pair<T>(sum, a, b, n);
     }
   }
@@ -105,7 +105,7 @@ __device__ inline void multiply_rows(Accumulator (&sum)[M][N], uint32_t a_lane, 
 // the warp's own piece in its lane address, group n of 8 columns begins at:
 template <int Dim, int Warps>
 struct Dealt {
-  static constexpr int kSpanColumns = Tile<Dim>::kSpan / 2, kPiece = kSpanColumns / Warps;
+  static constexpr int kSpanColumns = SharedTile<Dim>::kSpan / 2, kPiece = kSpanColumns / Warps;
   static_assert(Warps == 1 || kPiece % 16 == 0, "a piece must hold whole pairs of groups");
   __device__ static constexpr int column(int n) {
     return Warps == 1 ? 8 * n : 8 * n / kPiece * kSpanColumns + 8 * n % kPiece;
@@ -122,7 +122,8 @@ __device__ inline void multiply_columns(Accumulator (&sum)[M][N], const Fragment
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
       FragmentB b;
-      load_matrices_transposed(b, Tile<Dim>::at(b_lane, 16 * k, Dealt<Dim, Warps>::column(n)));
+      load_matrices_transposed(b,
+                               SharedTile<Dim>::at(b_lane, 16 * k, Dealt<Dim, Warps>::column(n)));
       multiply_pair<T>(sum, a[k], b, n);
     }
 }
@@ -134,8 +135,8 @@ __device__ inline void multiply_tiles(Accumulator (&sum)[M][N], uint32_t a_lane,
   for (int k = 0; k < K; k += 16) {
     FragmentA a[1][M];
 #pragma unroll
-    for (int m = 0; m < M; ++m) load_matrices(a[0][m], Tile<ADim>::at(a_lane, 16 * m, k));
-    multiply_columns<T, Dim, Warps>(sum, a, Tile<Dim>::at(b_lane, k, 0));
+    for (int m = 0; m < M; ++m) load_matrices(a[0][m], SharedTile<ADim>::at(a_lane, 16 * m, k));
+    multiply_columns<T, Dim, Warps>(sum, a, SharedTile<Dim>::at(b_lane, k, 0));
   }
 }
 
@@ -148,8 +149,8 @@ __device__ inline void multiply_transposed(Accumulator (&sum)[M][N], uint32_t a_
     FragmentA a[1][M];
 #pragma unroll
     for (int m = 0; m < M; ++m)
-      load_matrices_transposed(a[0][m], Tile<ADim>::at(a_lane, k, 16 * m));
-    multiply_columns<T, Dim, Warps>(sum, a, Tile<Dim>::at(b_lane, k, 0));
+      load_matrices_transposed(a[0][m], SharedTile<ADim>::at(a_lane, k, 16 * m));
+    multiply_columns<T, Dim, Warps>(sum, a, SharedTile<Dim>::at(b_lane, k, 0));
   }
 }
 

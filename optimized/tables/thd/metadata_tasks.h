@@ -4,21 +4,12 @@
 // ends. Device code includes this file too.
 #pragma once
 
+#include "optimized/tables/device_layout.h"
 #include "optimized/tables/thd/dual_chunks.h"
-#include "optimized/tables/thd/offsets.h"
 #include "reference/thd/chunk_pieces.h"
 #include "reference/thd/step_entry.h"
 
 namespace ringside::thd {
-
-struct DeviceLayout {
-  DeviceOffsets valid, padded;  // cu_seqlens, cu_seqlens_padded
-  int num_rows = 0;             // no sequence is longer
-
-  RINGSIDE_HD int batch() const { return padded.batch(); }
-  RINGSIDE_HD int rows(int s) const { return padded.length(s, num_rows); }
-  RINGSIDE_HD int tokens(int s) const { return valid.length(s, rows(s)); }
-};
 
 struct LocalRows {
   int q = 0, kv = 0;
