@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from ringside._arrays import cuda as _cuda
-from ringside._plan import device_plan as _device_plan
+from ringside._plan.device_lengths import DeviceLengths
 
 
 class Library:
@@ -34,7 +34,7 @@ def library(monkeypatch):
 
 
 def lengths(library, q, q_padded=None, k=None, k_padded=None):
-    return _device_plan._Lengths(3, q, q_padded, k, k_padded)
+    return DeviceLengths(3, q, q_padded, k, k_padded)
 
 
 def test_keys_have_the_lengths_of_the_queries_unless_told(library):

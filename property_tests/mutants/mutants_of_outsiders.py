@@ -39,9 +39,9 @@ SHARED_PATHS = [
     # softmax_scale=0.0: every visible key weighs the same.
     Mutant(
         "a softmax_scale of 0 is the default one",
-        "bindings/ringside/_attention/definition.py",
-        "return _core.AttentionOptions(**given)",
-        'return _core.AttentionOptions(**given | {"softmax_scale": self.softmax_scale or None})',
+        "bindings/ringside/_attention/options.py",
+        "_core.OptionsArgument(**given, dropout_origin=origin)",
+        '_core.OptionsArgument(**given | {"softmax_scale": options.softmax_scale or None})',
     ),
     # dropout_p=nan: a plan drops every weight, and nobody says so.
     Mutant(

@@ -5,57 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ringside import _core
+from ringside._arrays import calls as _calls
 from ringside._arrays import cuda as _cuda
-from ringside._attention.definition import Options
+from ringside._attention.formats import QkvFormat, check_format
+from ringside._attention.options import (
+    OptionKeywords,
+    Options,
+    Unpack,
+    options_of,
+    takes_options,
+)
 from ringside._core import arguments
-
-
-class _Lengths:
-    """cu_seqlens on the device, of q and of k, valid and padded."""
-
-    def __init__(self, max_sequences: int, q: Any, q_padded: Any, k: Any, k_padded: Any) -> None:
-        q_padded = q if q_padded is None else q_padded
-        if k is None and k_padded is not None:
-            raise ValueError("cu_seqlens_k_padded without cu_seqlens_k; pass both")
-        k, k_padded = (q, q_padded) if k is None else (k, k if k_padded is None else k_padded)
-        self.arrays = {
-            "cu_seqlens": q,
-            "cu_seqlens_padded": q_padded,
-            "cu_seqlens_k": k,
-            "cu_seqlens_k_padded": k_padded,
-        }
-        self.library = _cuda.library_of(q)
-        self.device = self.library.device(q)
-        self.batch = q.shape[0] - 1 if len(q.shape) == 1 else -1
-        for name, x in self.arrays.items():
-            if not self.library.owns(x) or self.library.device(x) != self.device:
-                raise TypeError(f"{name} is not on cu_seqlens's device or not its kind of array")
-            if str(x.dtype).removeprefix("torch.") != "int32":
-                raise TypeError(f"{name} is {x.dtype}; expected int32. Convert it")
-            if tuple(x.shape) != (self.batch + 1,) or not 0 <= self.batch <= max_sequences:
-                raise ValueError(
-                    f"{name} has shape {tuple(x.shape)}; expected [batch+1] for one batch of at "
-                    f"most max_sequences={max_sequences}"
-                )
-        self.arrays = {name: self.library.ready(x) for name, x in self.arrays.items()}
-
-    def require_with(self, library: Any, device: int) -> None:
-        """Raises TypeError unless one stream orders these arrays and the library's on a device."""
-        if device != self.device or not library.owns(self.arrays["cu_seqlens"]):
-            raise TypeError(
-                f"cu_seqlens lies on device {self.device} and the other arrays on {device}, or "
-                "they are not of one library; expected one library and one device, whose stream "
-                "orders them. Convert one"
-            )
-
-    def set(self, program: Any) -> None:
-        """Rewrites a program's tables, on the current stream."""
-        pointers = [_cuda.pointer(x) for x in self.arrays.values()]
-        program.set_lengths(pointers, self.batch, self.library.stream(self.device))
-
-    def fitted(self, program: Any) -> bool:
-        """Whether lengths fitted; waits for the device."""
-        return program.lengths_fitted(self.library.stream(self.device))
+from ringside._plan.device_lengths import DeviceLengths
 
 
 def _or(default: int, given: int | None, name: str) -> int:
@@ -137,8 +98,8 @@ class DevicePlan:
             pad_to_multiple_of=pad_to_multiple_of,
         )
         self._programs: dict[Any, Any] = {}
-        self._lengths: _Lengths | None = None
-        self._version = 0
+        self._lengths: DeviceLengths | None = None
+        self._version, self._dropout_origin = 0, (0, 0)
 
     def set_lengths(
         self,
@@ -167,7 +128,7 @@ class DevicePlan:
         >>> cu_seqlens = torch.tensor([0, 3, 8], dtype=torch.int32, device="cuda")
         >>> plan.set_lengths(cu_seqlens)
         """
-        lengths = _Lengths(
+        lengths = DeviceLengths(
             self.max_sequences, cu_seqlens, cu_seqlens_padded, cu_seqlens_k, cu_seqlens_k_padded
         )
         if self._lengths is not None and self._programs:
@@ -203,12 +164,28 @@ class DevicePlan:
                 f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of"
             )
 
-    def attention(self, q: Any, k: Any, v: Any, **options: Any) -> tuple[Any, Any]:
-        """(out, lse) of torch or CuPy arrays on the device; as Plan.attention(backend="cuda").
+    @takes_options
+    def attention(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        *,
+        options: Options | None = None,
+        qkv_format: QkvFormat = "thd",
+        return_max_logit: bool = False,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Any:
+        """(out, lse) of arrays on the device; as Plan.attention(backend="cuda").
 
         Args:
-            q: [num_rows_q, num_heads, head_dim_qk]; k, v: [num_rows_k, num_kv_heads, ...].
-            options: the keywords of ringside.attention that come behind the layouts.
+            q: [num_rows_q, num_heads, head_dim_qk]; k, v: [num_rows_k, num_kv_heads, ...]; of the
+                library whose arrays set_lengths() got, or lent to it, as by Plan.attention.
+            qkv_format: as for ringside.attention; a dense batch fills all rows there are.
+            options, return_max_logit, keywords: as for ringside.attention.
+
+        Returns:
+            (out, lse), or (out, lse, max_logit) with return_max_logit, on the device.
 
         >>> import ringside as rs, torch
         >>> plan = rs.DevicePlan(max_sequences=1, num_rows_q=2)
@@ -218,8 +195,13 @@ class DevicePlan:
         >>> plan.attention(q, k, v)[0].flatten().tolist()
         [1.0, 2.0]
         """
-        return _cuda.attention(self, q, k, v, Options(**options))
+        options = options_of(DevicePlan.attention, options, keywords)
+        check_format(qkv_format)
+        asked = arguments.boolean(return_max_logit, "return_max_logit")
+        named = {"q": q, "k": k, "v": v}
+        return _calls.attention(self, named, options, qkv_format, return_max_logit=asked)
 
+    @takes_options
     def attention_backward(
         self,
         dout: Any,
@@ -229,13 +211,16 @@ class DevicePlan:
         out: Any,
         lse: Any,
         *,
+        options: Options | None = None,
+        qkv_format: QkvFormat = "thd",
         deterministic: bool = False,
-        **options: Any,
+        **keywords: Unpack[OptionKeywords],
     ) -> tuple[Any, ...]:
         """(dq, dk, dv), and dsink where there is a sink; as Plan.attention_backward.
 
         Args:
             dout, q, k, v, out, lse: as for Plan.attention_backward, on the device.
+            options, qkv_format, keywords: those of attention().
             deterministic: bit-equal results from run to run.
 
         >>> import ringside as rs, torch
@@ -248,11 +233,12 @@ class DevicePlan:
         >>> grads[2].flatten().tolist()
         [1.5, 0.5]
         """
-        arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
-        *grads, dsink = _cuda.attention_backward(
-            self, arrays, Options(**options), deterministic=deterministic
+        options = options_of(DevicePlan.attention_backward, options, keywords)
+        check_format(qkv_format)
+        named = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
+        return _calls.attention_backward(
+            self, named, options, qkv_format, deterministic=deterministic
         )
-        return (*grads, dsink) if dsink is not None else tuple(grads)
 
     def _prepare(self, program: Any, library: Any, device: int) -> None:
         """A program made after set_lengths() gets them, too."""

@@ -23,7 +23,7 @@ from ringside import lengths as _lengths
 from ringside._bench import cpu as _bench
 from ringside._bench import thd as _bench_thd
 from ringside._bench.gpu import run as _bench_gpu
-from ringside._plan.plan import Plan
+from ringside._plan.build import plan as new_plan
 from ringside.cli import report as _report
 from ringside.cli.fuzz import fuzz
 from ringside.cli.verify import (
@@ -171,7 +171,7 @@ def plan(
     settings = Settings(pack, Heads(heads, kv_heads), cp)
     layout, taken = pack.taken()
     geometry = geometry_of(layout, _mask_from(mask), settings)
-    made = Plan(
+    made = new_plan(
         **geometry.plan_arguments(),
         cp_size=cp,
         partition=partition,

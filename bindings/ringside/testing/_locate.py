@@ -179,7 +179,7 @@ def _search(plan: rs.Plan, compare: _Forward) -> Location | None:
     if found is None:
         return None
     for step in range(plan.num_steps):
-        if wrong := compare(rs.Plan(plan, num_steps=step + 1)):
+        if wrong := compare(plan._part(step + 1)):
             return _in_step(plan, compare, step, wrong)
     part = "of the whole plan, but not when it ran again: not the same from run to run"
     return Location(compare.direction, max(plan.num_steps - 1, 0), None, None, *found, part)
@@ -217,7 +217,7 @@ def _tiles_of(plan: rs.Plan, steps: Iterable[int]) -> list[Name]:
 def _part(plan: rs.Plan, tiles: Sequence[Name]) -> rs.Plan:
     """Every exchange up to the tiles' step, and these tiles only."""
     last = max((step for step, _, _ in tiles), default=-1)
-    return rs.Plan(plan, num_steps=last + 1, tiles=set(tiles))
+    return plan._part(last + 1, set(tiles))
 
 
 def _narrow(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ringside import _core
-from ringside._plan.plan import Plan
+from ringside._plan.build import plan as new_plan
 from ringside.testing._compare import Comparison, compare
 from ringside.testing._problems import Geometry, make_problem
 
@@ -26,7 +26,7 @@ class Case:
     def run(self) -> Comparison:
         """The plan of this case against the definition."""
         problem = make_problem(self.geometry, np.random.default_rng([self.seed, self.number, 1]))
-        return compare(Plan(**self.geometry.plan_arguments(), **self.plan_by), problem)
+        return compare(new_plan(**self.geometry.plan_arguments(), **self.plan_by), problem)
 
     def __str__(self) -> str:
         """Python that builds the plan."""
