@@ -343,6 +343,9 @@ class Plan(_core.Plan):
         Returns:
             The matplotlib figure.
 
+        Raises:
+            ImportError: matplotlib is missing: pip install "ringside[plot]".
+
         >>> import ringside as rs
         >>> figure = rs.plan(rs.PackedLayout([0, 4]), cp_size=2).draw()
         >>> len(figure.axes) >= 2

@@ -7,11 +7,15 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
-
 from ringside import _core
-from ringside.testing import Case, strategies
+from ringside._extras import extra
+from ringside.testing import Case
+
+with extra("testing", "ringside fuzz"):
+    from hypothesis import strategies as st
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+    from ringside.testing import strategies
 
 HEAD_DIMS = (1, 2, 3, 5, 8, 32, 64, 80, 96, 128, 192, 256)
 MASKS = ("full", "causal", "window", "chunked")
