@@ -21,6 +21,7 @@ from ringside import _core, lengths
 from ringside._bench import dense as _dense
 from ringside._plan.build import plan as new_plan
 from ringside.testing._compare import TOLERANCE
+from ringside.testing._judging import relative_errors
 from ringside.testing._problems import a2a_size
 from ringside.testing._random_cases import cases
 
@@ -160,7 +161,7 @@ def _in_turns(ours: Callable[[], Any], numpys: Callable[[], Any]) -> tuple[float
 
 def _require_equal(name: str, got: tuple[Any, ...], want: tuple[Any, ...]) -> None:
     for x, y in zip(got, want, strict=True):
-        error = float((np.abs(x - y) / np.maximum(1.0, np.abs(y))).max())
+        error = float(relative_errors(x, y).max(initial=0.0))
         if not error <= TOLERANCE:
             raise AssertionError(f"{name} differs from NumPy by {error:.1e}; nothing was timed")
 

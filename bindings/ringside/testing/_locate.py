@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 import ringside as rs
-from ringside.testing import trace
+from ringside._rows import place
+from ringside.testing._judging import errors, first
 from ringside.testing.cases import Array, Arrays
 from ringside.testing.dtypes import float_of, round_to
 
@@ -142,10 +143,10 @@ class _Forward:
             ours, truth = (np.asarray(x, dtype=np.float64) for x in (ours, truth))
             if name == "lse":
                 ours, truth = ours.T[..., None], truth.T[..., None]  # rows first, as the others
-            index = _first_wrong(ours, truth, self.tolerance)
+            index = first(~(errors(ours, truth) <= self.tolerance * _size(truth)))
             if index is not None:
                 layout = plan.layout_k if name in ("dk", "dv") else plan.layout_q
-                document, position, _ = trace.place(layout, index[0])
+                document, position, _ = place(layout, index[0])
                 values = float(ours[index]), float(truth[index])
                 return name, document, position, index[1], *values
         return None
@@ -165,12 +166,9 @@ class _Backward(_Forward):
         return ("dq", "dk", "dv"), got, plan.attention_backward(*given, **self.options)
 
 
-def _first_wrong(got: Array, expected: Array, tolerance: float) -> tuple[int, ...] | None:
-    finite = np.abs(expected[np.isfinite(expected)])
-    allowed = tolerance * max(1.0, float(finite.max(initial=0.0)))
-    with np.errstate(invalid="ignore"):
-        wrong = ~((got == expected) | (np.abs(got - expected) <= allowed))
-    return tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.any() else None
+def _size(expected: Array) -> float:
+    """The largest number of a tensor, at least 1."""
+    return max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0)))
 
 
 def _search(plan: rs.Plan, compare: _Forward) -> Location | None:

@@ -1,4 +1,8 @@
-"""Small random problems, one plan each, against the definition; reproducible one by one."""
+"""Small random problems, one plan each, against the definition; reproducible one by one.
+
+By a number, without Hypothesis, and every partition and transport in turn: ringside verify counts
+them. strategies draws cases that shrink, and cli/fuzz_cases chooses among these by flags.
+"""
 
 from __future__ import annotations
 
