@@ -48,7 +48,7 @@ PROPERTIES = (
     *("options_spelled", "errors_of_options"),
     *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
     *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
-    *("micro_sequences", "flash", "formats", "docs"),
+    *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 TIMEOUT = 300  # seconds for one suite; a fault may hang

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ringside as rs
+from ringside._attention.options import DEFAULTS
 from ringside._rows import valid_rows
 from ringside.testing._judging import errors
 from ringside.testing.dtypes import round_to
@@ -111,10 +112,8 @@ class Case:
     @property
     def options(self) -> dict[str, Any]:
         """Keywords for ringside.attention: softmax_scale, and what differs from its default."""
-        names = ("softcap", "sink", "alibi_slopes", "dropout_p", "dropout_seed")
-        given = {name: getattr(self, name) for name in names}
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        changed = {name: x for name, x in given.items() if x != defaults[name]}
+        given = {name: getattr(self, name) for name in DEFAULTS if name != "bias"}
+        changed = {name: x for name, x in given.items() if x != DEFAULTS[name]}
         return {"softmax_scale": self.softmax_scale, **changed}
 
     def replace(self, **changes: object) -> Case:
