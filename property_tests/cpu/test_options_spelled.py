@@ -4,6 +4,8 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import subprocess
+import sys
 import typing
 
 import numpy as np
@@ -129,6 +131,17 @@ def test_hints_can_be_read_at_run_time():
     for call in CALLS.values():
         hints = typing.get_type_hints(call)
         assert OptionKeywords.__name__ in repr(hints["keywords"]) or "Score" in repr(hints)
+
+
+def test_hints_can_be_read_where_typing_has_no_unpack():
+    """As on Python 3.10: without typing_extensions the hint is the TypedDict itself."""
+    code = (
+        "import sys, typing; vars(typing).pop('Unpack', None)\n"
+        "sys.modules['typing_extensions'] = None\n"
+        "import ringside as rs; print(typing.get_type_hints(rs.attention)['keywords'].__name__)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert printed.stdout == "OptionKeywords\n", printed.stderr
 
 
 @pytest.mark.parametrize("name", ["attention", "attention_backward"])

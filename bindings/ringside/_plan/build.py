@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 from ringside._core import Mask, PackedLayout, Segment
 from ringside._plan.plan import Plan
@@ -15,13 +16,13 @@ def plan(
     layout_k: PackedLayout | None = None,
     *,
     mask: Mask = Mask.causal(),  # noqa: B008  (immutable)
-    cp_size: int | None = None,
+    cp_size: SupportsIndex | None = None,
     partition: str | Shards = "zigzag",
     partition_k: Shards | None = None,
     comm: str = "p2p",
-    a2a_size: int | None = None,
-    num_heads: int = 1,
-    num_kv_heads: int | None = None,
+    a2a_size: SupportsIndex | None = None,
+    num_heads: SupportsIndex = 1,
+    num_kv_heads: SupportsIndex | None = None,
 ) -> Plan:
     """Says who computes what, when, from which rows: plain data that every backend interprets.
 
