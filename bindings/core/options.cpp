@@ -32,36 +32,42 @@ std::optional<DoubleArray> numbers_or_none(const py::object& x, const char* name
 
 }  // namespace
 
-AttentionOptions OptionsArgument::resolve(int num_heads, int head_dim_qk) const {
-  AttentionOptions options;
-  options.softmax_scale = softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_qk)));
-  require(std::isfinite(options.softmax_scale), "softmax_scale=", options.softmax_scale,
+void OptionsArgument::check() const {
+  require(!softmax_scale || std::isfinite(*softmax_scale),
+          "softmax_scale=", softmax_scale.value_or(0),
           "; expected a finite number, or None for 1/sqrt(head_dim_qk)");
   require(std::isfinite(softcap) && softcap >= 0, "softcap=", softcap,
           "; expected 0 (none) or the largest magnitude a score may reach");
+  require(0 <= dropout_p && dropout_p < 1, "dropout_p=", dropout_p,
+          "; expected a probability, 0 <= p < 1");
+}
+
+AttentionOptions OptionsArgument::resolve(int num_heads, int head_dim_qk) const {
+  AttentionOptions options;
+  options.softmax_scale = softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_qk)));
   options.softcap = softcap;
   options.sinks = per_head(sink, "sink", num_heads);
   options.alibi_slopes = per_head(alibi_slopes, "alibi_slopes", num_heads);
-  require(0 <= dropout_p && dropout_p < 1, "dropout_p=", dropout_p,
-          "; expected a probability, 0 <= p < 1");
   options.dropout = {dropout_p, dropout_seed, dropout_origin.first, dropout_origin.second};
   return options;
 }
 
 void bind_options(py::module_& m) {
-  py::class_<OptionsArgument>(m, "AttentionOptions", "The keywords of attention(); see there.")
+  py::class_<OptionsArgument>(m, "OptionsArgument", "See ringside.Options.")
       .def(py::init(strictly<"softmax_scale", "softcap", "sink", "alibi_slopes", "dropout_p",
                              "dropout_seed", "dropout_origin">(
                [](std::optional<double> softmax_scale, double softcap, const py::object& sink,
                   const py::object& alibi_slopes, double dropout_p, uint64_t dropout_seed,
                   std::pair<int, int> dropout_origin) {
-                 return OptionsArgument{softmax_scale,
-                                        softcap,
-                                        numbers_or_none(sink, "sink"),
-                                        numbers_or_none(alibi_slopes, "alibi_slopes"),
-                                        dropout_p,
-                                        dropout_seed,
-                                        dropout_origin};
+                 OptionsArgument options{softmax_scale,
+                                         softcap,
+                                         numbers_or_none(sink, "sink"),
+                                         numbers_or_none(alibi_slopes, "alibi_slopes"),
+                                         dropout_p,
+                                         dropout_seed,
+                                         dropout_origin};
+                 options.check();
+                 return options;
                })),
            py::kw_only(), "softmax_scale"_a = py::none(), "softcap"_a = 0.0, "sink"_a = py::none(),
            "alibi_slopes"_a = py::none(), "dropout_p"_a = 0.0, "dropout_seed"_a = 0,

@@ -14,6 +14,7 @@ True
 
 from ringside import lengths, thd
 from ringside._attention.definition import attention, attention_backward
+from ringside._attention.options import Options
 from ringside._core import (
     COMMS,
     PARTITIONS,
@@ -30,8 +31,9 @@ from ringside._core import (
     Unsupported,
     __version__,
 )
+from ringside._plan.build import plan
 from ringside._plan.device_plan import DevicePlan
-from ringside._plan.plan import Plan, plan
+from ringside._plan.plan import Plan
 from ringside.flash import flash_attn_varlen_func
 from ringside.micro_sequences import MicroSequenceBuffer
 
@@ -43,6 +45,7 @@ __all__ = [
     "Mask",
     "Message",
     "MicroSequenceBuffer",
+    "Options",
     "PackedLayout",
     "Plan",
     "PlanCost",

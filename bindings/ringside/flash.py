@@ -8,9 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside._attention.definition import attention
+from ringside._attention.options import (
+    Options,
+    ScoreKeywords,
+    Unpack,
+    is_set,
+    options_of,
+    takes_options,
+)
 from ringside._core import Mask, PackedLayout, arguments
 
 
+@takes_options
 def flash_attn_varlen_func(
     q: npt.NDArray[Any],
     k: npt.NDArray[Any],
@@ -28,6 +37,9 @@ def flash_attn_varlen_func(
     softcap: float = 0.0,
     deterministic: bool = False,
     return_attn_probs: bool = False,
+    *,
+    options: Options | None = None,
+    **keywords: Unpack[ScoreKeywords],
 ) -> Any:
     """FlashAttention 3's flash_attn_varlen_func, by the definition (float64 inside).
 
@@ -47,6 +59,7 @@ def flash_attn_varlen_func(
         softcap: > 0: softcap * tanh(score / softcap).
         deterministic: accepted; results are always bit-equal from run to run.
         return_attn_probs: return (out, lse) instead of out.
+        options, keywords: as for ringside.attention; not part of FlashAttention's function.
 
     Returns:
         out [rows_q, num_heads, head_dim_v] in q's dtype; lse [num_heads, rows_q] float32.
@@ -61,6 +74,10 @@ def flash_attn_varlen_func(
     >>> rs.flash_attn_varlen_func(q, k, v, [0, 2, 3], [0, 2, 3], 2, 2, causal=True).ravel().tolist()
     [1.0, 2.0, 5.0]
     """
+    own = {"softmax_scale": softmax_scale, "softcap": softcap}
+    if options is not None:  # what the defaults here say does not contradict
+        own = {name: x for name, x in own.items() if is_set(name, x)}
+    options = options_of(flash_attn_varlen_func, options, {**own, **keywords})
     arguments.boolean(deterministic, "deterministic")  # and always so
     with_lse = arguments.boolean(return_attn_probs, "return_attn_probs")
     layout_q = _layout(cu_seqlens_q, seqused_q, max_seqlen_q, "q")
@@ -70,9 +87,7 @@ def flash_attn_varlen_func(
         right = 0
     chunk_size = arguments.int32(attention_chunk, "attention_chunk")
     mask = Mask(window_size=(left, right), chunk_size=chunk_size, align="bottom_right")
-    out, lse = attention(
-        q, k, v, layout_q, layout_k, mask=mask, softmax_scale=softmax_scale, softcap=softcap
-    )
+    out, lse = attention(q, k, v, layout_q, layout_k, mask=mask, options=options)
     out = out.astype(np.asarray(q).dtype)
     return (out, lse.astype(np.float32)) if with_lse else out
 

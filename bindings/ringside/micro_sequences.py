@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside._core import Mask, PackedLayout, Unsupported, arguments
-from ringside._plan.plan import Plan
+from ringside._plan.build import plan as new_plan
 
 Float64 = npt.NDArray[np.float64]
 
@@ -83,7 +83,7 @@ class MicroSequenceBuffer:
         self.row_slices = [slice(a, b) for a, b in pairwise(splits)]
         plan_arguments.setdefault("cp_size", 1)
         self.plans = [
-            Plan(*self.layouts(i), mask=self.mask, **plan_arguments)
+            new_plan(*self.layouts(i), mask=self.mask, **plan_arguments)
             for i in range(len(self.row_slices))
         ]
         for i, plan in enumerate(self.plans):
@@ -93,7 +93,7 @@ class MicroSequenceBuffer:
         self.v: Float64 | None = None  # [num_rows, num_kv_heads, head_dim_v]
         self.dk: Float64 | None = None  # like k, from the first backward on
         self.dv: Float64 | None = None
-        self._options: dict[int, dict[str, Any]] = {}
+        self._keywords: dict[int, dict[str, Any]] = {}
 
     def first_document_begin(self, i: int) -> int:
         """The row where the first document of micro-sequence i begins: its keys start there.
@@ -129,14 +129,15 @@ class MicroSequenceBuffer:
         )
 
     def forward(
-        self, i: int, q: npt.ArrayLike, k: npt.ArrayLike, v: npt.ArrayLike, **options: Any
+        self, i: int, q: npt.ArrayLike, k: npt.ArrayLike, v: npt.ArrayLike, **keywords: Any
     ) -> tuple[Float64, Float64]:
         """Writes the piece's keys and values into the buffer and runs its attention.
 
         Args:
             i: the micro-sequence; they go forward in order.
             q, k, v: its rows, as for Plan.attention.
-            options: softmax_scale, sink, ..., as for Plan.attention; backward uses the same.
+            keywords: options, or softmax_scale, sink, ..., as for Plan.attention; backward uses the
+                same.
 
         Returns:
             (out, lse) of the piece.
@@ -157,8 +158,8 @@ class MicroSequenceBuffer:
         self.k = _write(self.k, k, rows, self.layout.num_rows, "k")
         self.v = _write(self.v, v, rows, self.layout.num_rows, "v")
         seen = self._seen(i)
-        result = self.plans[i].attention(q, self.k[seen], self.v[seen], **options)
-        self._options[i] = options
+        result = self.plans[i].attention(q, self.k[seen], self.v[seen], **keywords)
+        self._keywords[i] = keywords
         self.frontier += 1
         return result
 
@@ -197,7 +198,7 @@ class MicroSequenceBuffer:
             self.dk, self.dv = np.zeros_like(self.k), np.zeros_like(self.v)
         seen, rows = self._seen(i), self.row_slices[i]
         dq, dk, dv, *dsink = self.plans[i].attention_backward(
-            dout, q, self.k[seen], self.v[seen], out, lse, **self._options.pop(i)
+            dout, q, self.k[seen], self.v[seen], out, lse, **self._keywords.pop(i)
         )
         self.dk[seen] += dk
         self.dv[seen] += dv

@@ -67,7 +67,7 @@ def test_plans_of_segments_of_ones_own_come_back(way):
 @pytest.mark.parametrize("kept", [{"num_steps": 1}, {"num_steps": 0}, {"tiles": {(1, 0, 0)}}])
 def test_a_part_of_a_plan_stays_a_part(way, kept):
     whole = rs.plan(LAYOUT, cp_size=2)
-    part = rs.Plan(whole, **{"num_steps": whole.num_steps, **kept})
+    part = whole._part(**{"num_steps": whole.num_steps, **kept})
     twin = way(part)
     assert equal_twins(part, twin) and twin != whole
     with pytest.raises(rs.PlanError) as refusal:
@@ -99,6 +99,16 @@ def test_what_a_device_has_of_a_plan_stays_there():
     plan._programs["a device"] = lambda: "no pickle takes this"
     twin = pickle.loads(pickle.dumps(plan))
     assert twin == plan and not twin._programs
+
+
+@ways
+def test_a_piece_of_a_longer_pack_stays_at_its_place(way):
+    """Dropout drops by place in the whole pack: a copy that starts at 0 drops other weights."""
+    buffer = rs.MicroSequenceBuffer(rs.PackedLayout([0, 5, 12]), [0, 7, 12])
+    plan, (q, k, v, _) = buffer.plans[1], Case(*buffer.layouts(1)).arrays()
+    dropout = {"dropout_p": 0.5, "dropout_seed": 1}
+    wanted, got = (x.attention(q, k, v, **dropout)[0] for x in (plan, way(plan)))
+    np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.parametrize(

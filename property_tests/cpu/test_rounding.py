@@ -7,7 +7,6 @@ from assertions import error_of, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain import Plain
-from ringside._attention.definition import Options
 from ringside.testing import Arrays, Case, Results, strategies
 from ringside.testing.dtypes import round_to
 from rounding import limits
@@ -42,7 +41,7 @@ def largest_ratio(case, arrays, dtype, got):
     )
     want = Results(*want, *gradients)
     plain = unfused(case, arrays, dtype, got)
-    limit = limits(case, arrays, want, dtype, plain, Options(softmax_scale=case.softmax_scale))
+    limit = limits(case, arrays, want, dtype, plain, rs.Options(softmax_scale=case.softmax_scale))
     ratios = {}
     for name in ("out", "lse", "dq", "dk", "dv"):
         off = error_of(getattr(got, name), getattr(want, name))

@@ -9,7 +9,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from mask_of_each_kind import MASKS
 from ringside._arrays import cuda as _cuda
-from ringside._attention.definition import Options
 from ringside.testing import Case, strategies
 
 pytestmark = needs_gpu
@@ -78,12 +77,12 @@ def same_as_the_plan(case, dtype, room, *, deterministic=False, **more):
     longer = [with_more_rows(x, room) for x in (q, k, v, dout)]
     ours = device_plan(case, room, **more)
     with canaries():
-        our_out, our_lse = _cuda.attention(ours, *longer[:3], Options(**options), poison=True)
+        our_out, our_lse = _cuda.attention(ours, *longer[:3], rs.Options(**options), poison=True)
         named = dict(zip(("q", "k", "v", "dout"), longer, strict=True))
         our_grads = _cuda.attention_backward(
             ours,
             named | {"out": our_out, "lse": our_lse},
-            Options(**options),
+            rs.Options(**options),
             poison=True,
             **fixed,
         )

@@ -8,7 +8,6 @@ import ringside as rs
 from cuda_cases import needs_gpu, to_device, to_host
 from ringside._arrays import cuda as _cuda
 from ringside._arrays import kinds as _cuda_kinds
-from ringside._attention.definition import Options
 from ringside.testing import Case
 
 CASE = Case(
@@ -75,7 +74,7 @@ def test_options_that_are_arrays_are_lent_too(monkeypatch):
     jnp = pytest.importorskip("jax.numpy")
     monkeypatch.setattr(_cuda_kinds, "CUDA_DEVICES", (1,))
     monkeypatch.setattr(_cuda_kinds, "kind_of", lambda q: _cuda_kinds.Jax(np))
-    options = Options(sink=on_cpu(jnp.ones(2)), alibi_slopes=0.5)
+    options = rs.Options(sink=on_cpu(jnp.ones(2)), alibi_slopes=0.5)
     _, named, lent = _cuda_kinds.taken({"q": on_cpu(jnp.ones(3))}, options)
     assert isinstance(named["q"], np.ndarray)
     assert isinstance(lent.sink, np.ndarray) and lent.alibi_slopes == 0.5

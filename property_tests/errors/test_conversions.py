@@ -61,7 +61,9 @@ TAKES = {
     **of("softcap", REAL),
     **of("fill_value pad_token pad_label", {"bool", "whole float"}),
     **of("backward return_max_logit deterministic causal covers return_attn_probs", {"bool"}),
-    **of("bias layout_k num_rows capacity a2a_size labels head_dim_v num_kv_heads", {"None"}),
+    **of(
+        "bias options layout_k num_rows capacity a2a_size labels head_dim_v num_kv_heads", {"None"}
+    ),
     **of("seqused seqused_q seqused_k partition_k num_rows_k", {"None"}),
 }
 TAKES_HERE = {  # where that is more than elsewhere
@@ -69,8 +71,9 @@ TAKES_HERE = {  # where that is more than elsewhere
     **{("DevicePlan", name): {"text"} for name in ("partition", "comm")},  # looked up with CUDA
     ("lengths.load", "name_or_path"): {"text"},
     ("thd.copy_rows", "x"): {"fractions"},
+    **{("Options", name): REAL | {"None", "fractions"} for name in ("sink", "alibi_slopes")},
     ("Plan.draw", "path"): {"None", "text"},
-    ("Plan", "cp_size"): {"None"},
+    ("plan", "cp_size"): {"None"},
     ("thd.check_offsets", "cu_seqlens"): {"None"},
     ("PackedLayout", "cu_seqlens_padded"): {"None"},
     ("PackedLayout.from_te", "cu_seqlens_padded"): {"None"},
@@ -78,6 +81,7 @@ TAKES_HERE = {  # where that is more than elsewhere
 }
 WORDS = {"arrays": "sequence", "parts": "part", "buffers": "buffer"}  # one of them, in messages
 RESULTS = {"Message", "PlanCost", "PlanProof", "Step", "Tile"}  # nobody calls them
+MADE = {"Plan"}  # by functions; its methods are called
 ON_DEVICE = {f"DevicePlan.{x}" for x in ("set_lengths", "check", "attention", "attention_backward")}
 PYBIND = re.compile("incompatible (function|constructor) arguments")
 
@@ -92,10 +96,10 @@ def methods_of(name, cls):
 
 
 def public_callables():
-    for name in set(rs.__all__) - {"plan"}:  # which is Plan
+    for name in rs.__all__:
         value = getattr(rs, name)
         if inspect.isclass(value) and not issubclass(value, Exception) and name not in RESULTS:
-            yield name
+            yield from {name} - MADE
             yield from methods_of(name, value)
         elif callable(value) and not inspect.isclass(value):
             yield name

@@ -23,7 +23,6 @@ import pytest
 import ringside as rs
 from assertions import assert_within, error_of
 from ringside._arrays import cuda as _cuda
-from ringside._attention.definition import Options
 from ringside.testing import Arrays, Case, Results, locate
 from ringside.testing.dtypes import round_to
 from rounding import NAMES, limits
@@ -105,7 +104,7 @@ class OnGpu:
     """Plans on the GPU: float64 arrays in and out, in `dtype` there, between canaries."""
 
     dtype: str
-    options: Options
+    options: rs.Options
     deterministic: bool = False
 
     def forward(self, plan: rs.Plan, *arrays: np.ndarray, **_: Any) -> tuple[np.ndarray, ...]:
@@ -127,12 +126,12 @@ class OnGpu:
         return tuple(to_host(x) for x in results if x is not None)
 
 
-def keywords_of(options: Options) -> dict[str, object]:
+def keywords_of(options: rs.Options) -> dict[str, object]:
     """What Plan.attention takes of them by name."""
-    return {name: value for name, value in vars(options).items() if name != "dropout_origin"}
+    return dict(vars(options))
 
 
-def by_cpu(plan: rs.Plan, arrays: Arrays, gpu: Results, options: Options) -> Results:
+def by_cpu(plan: rs.Plan, arrays: Arrays, gpu: Results, options: rs.Options) -> Results:
     """The same plan on the CPU; backward from what the GPU's forward pass returned."""
     keywords = keywords_of(options)
     out, lse = plan.attention(*arrays[:3], **keywords)
@@ -159,7 +158,7 @@ def check(
     case: Case, dtype: str = "float32", *, plan: rs.Plan | None = None, **keywords: Any
 ) -> None:
     """Forward and backward on the GPU agree with the CPU; by the case's plan, or by another."""
-    options = Options(softmax_scale=case.softmax_scale, **keywords)
+    options = rs.Options(softmax_scale=case.softmax_scale, **keywords)
     arrays = rounded(case.arrays(), dtype)
     plan = plan or case.plan()
     run = OnGpu(dtype, options, deterministic=case.seed % 2 == 0)

@@ -10,8 +10,9 @@ CUSTOM = [[rs.Segment(0, 0, 3)], [rs.Segment(0, 3, 1), rs.Segment(1, 0, 2)]]
 OPTIONS = dict.fromkeys(
     ("softmax_scale", "softcap", "sink", "alibi_slopes", "bias", "dropout_p", "dropout_seed")
 )
-OPTIONS |= {"softcap": 0.0, "dropout_p": 0.0, "dropout_seed": 0, "qkv_format": "thd"}
-FORWARD = {**OPTIONS, "return_max_logit": False}
+OPTIONS |= {"softcap": 0.0, "dropout_p": 0.0, "dropout_seed": 0}
+BACKWARD = {**OPTIONS, "options": None, "qkv_format": "thd"}
+FORWARD = {**BACKWARD, "return_max_logit": False}
 CHUNKS = {"cu_seqlens": OFFSETS, "cu_seqlens_padded": PADDED, "chunk_size": 2}
 RANK = {"cp_size": 2, "rank": 1}
 ON_DEVICE = {"num_rows": None, "capacity": None}
@@ -80,6 +81,7 @@ CALLS = {
         lambda: buffer_after(0), "forward", i=0, q=Q, k=K, v=V, softcap=0.0, dropout_seed=1
     ),
     "MicroSequenceBuffer.layouts": bound(lambda: buffer_after(0), "layouts", i=0),
+    "Options": (rs.Options, OPTIONS),
     "PackedLayout": (rs.PackedLayout, {"cu_seqlens": OFFSETS, "cu_seqlens_padded": PADDED}),
     "PackedLayout.from_flash": (
         rs.PackedLayout.from_flash,
@@ -104,17 +106,9 @@ CALLS = {
     "PackedLayout.pack": layout("pack", arrays=[np.arange(3), np.arange(2)], fill_value=7),
     "PackedLayout.roll": layout("roll", x=np.arange(6), shift=1, fill_value=7),
     "PackedLayout.unpack": layout("unpack", x=np.arange(6)),
-    "Plan": (
-        rs.Plan,
-        {
-            **{"layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, "cp_size": 2},
-            **{"partition": CUSTOM, "partition_k": CUSTOM, "comm": "a2a+p2p", "a2a_size": 1},
-            **{"num_heads": 4, "num_kv_heads": 2},
-        },
-    ),
     "Plan.attention": plan("attention", q=Q, k=K, v=V, backend="reference", **FORWARD),
     "Plan.attention_backward": plan(
-        "attention_backward", **SAVED, **OPTIONS, deterministic=True, backend="reference"
+        "attention_backward", **SAVED, **BACKWARD, deterministic=True, backend="reference"
     ),
     "Plan.cost": plan("cost", head_dim=8, head_dim_v=8, bytes_per_element=2),
     "Plan.draw": plan("draw", path=None),
@@ -143,7 +137,7 @@ CALLS = {
     ),
     "attention_backward": (
         rs.attention_backward,
-        {**SAVED, "layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, **OPTIONS},
+        {**SAVED, "layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, **BACKWARD},
     ),
     "flash_attn_varlen_func": (
         rs.flash_attn_varlen_func,
@@ -152,11 +146,21 @@ CALLS = {
             **{"max_seqlen_q": 4, "max_seqlen_k": 4, "seqused_q": [3, 2], "seqused_k": [3, 2]},
             **{"softmax_scale": 1.0, "causal": True, "window_size": (-1, 0), "softcap": 0.0},
             **{"attention_chunk": 0, "deterministic": True, "return_attn_probs": True},
+            **{"options": None, "sink": None, "alibi_slopes": None, "bias": None},
+            **{"dropout_p": 0.0, "dropout_seed": 0},
         },
     ),
     "lengths.load": (rs.lengths.load, {"name_or_path": "long_tail_pack"}),
     "lengths.names": (rs.lengths.names, {}),
     "lengths.pack": (rs.lengths.pack, {"lengths": [3, 2], "tokens": 4}),
+    "plan": (
+        rs.plan,
+        {
+            **{"layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, "cp_size": 2},
+            **{"partition": CUSTOM, "partition_k": CUSTOM, "comm": "a2a+p2p", "a2a_size": 1},
+            **{"num_heads": 4, "num_kv_heads": 2},
+        },
+    ),
     "thd.add_rows": (
         rs.thd.add_rows,
         {

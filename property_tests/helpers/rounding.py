@@ -22,8 +22,8 @@ that see nothing, have no tolerance.
 from __future__ import annotations
 
 import numpy as np
+import ringside as rs
 from assertions import scale_of, valid_rows
-from ringside._attention.definition import Options
 from ringside.testing import Arrays, Case, Results
 from ringside.testing.dtypes import float_of
 
@@ -32,7 +32,12 @@ NAMES = ("out", "lse", "dq", "dk", "dv", "dsink")
 
 
 def limits(
-    case: Case, arrays: Arrays, want: Results, dtype: str, plain: Results | None, options: Options
+    case: Case,
+    arrays: Arrays,
+    want: Results,
+    dtype: str,
+    plain: Results | None,
+    options: rs.Options,
 ) -> Results:
     """The largest error of every number; `plain` where weights are 16-bit, None for float32's."""
     scales = scales_of(case, arrays, options)
@@ -71,7 +76,7 @@ def clear_unseen(case: Case, limit: Results, want: Results) -> None:
         x[k_padding] = 0.0
 
 
-def scales_of(case: Case, arrays: Arrays, options: Options) -> dict[str, float]:
+def scales_of(case: Case, arrays: Arrays, options: rs.Options) -> dict[str, float]:
     """What each result is a sum of products of: how large float32 numbers get on the way."""
     q, k, v, dout = arrays
     score = 1 + abs(case.scale) * case.head_dim**0.5 * scale_of(q) * scale_of(k)
@@ -87,7 +92,7 @@ def scales_of(case: Case, arrays: Arrays, options: Options) -> dict[str, float]:
     }
 
 
-def sink_scale(arrays: Arrays, want: Results, options: Options) -> np.ndarray:
+def sink_scale(arrays: Arrays, want: Results, options: rs.Options) -> np.ndarray:
     """[num_heads] the sum over rows of exp(sink - lse) |dout| |out|: dsink without its signs."""
     sink = np.broadcast_to(np.asarray(options.sink, dtype=np.float64), want.dsink.shape)
     weight = np.exp(sink[:, None] - np.where(np.isneginf(want.lse), np.inf, want.lse))

@@ -1,6 +1,8 @@
 """The public surface: what __all__ says, what repr prints, what travels with the package."""
 
+import copy
 import enum
+import inspect
 import subprocess
 import sys
 import types
@@ -110,3 +112,31 @@ def test_plans_and_layouts_cannot_be_written_to():
         rs.plan(layout, cp_size=1).mask = rs.Mask.full()
     with pytest.raises(TypeError):
         hash(rs.plan(layout, cp_size=1))
+
+
+def test_plans_are_made_by_a_function():
+    layout = rs.PackedLayout([0, 5])
+    plan = rs.plan(layout, cp_size=2)
+    assert inspect.isfunction(rs.plan) and rs.plan.__name__ == "plan"
+    assert type(plan) is rs.Plan is type(rs.Plan.from_json(plan.to_json()))
+    assert isinstance(plan, rs.Plan)
+
+
+def test_the_class_still_makes_plans_and_says_how_to_spell_it():
+    layout = rs.PackedLayout([0, 5])
+    with pytest.warns(DeprecationWarning, match=r"got .*ringside\.Plan; expected ringside\.plan"):
+        plan = rs.Plan(layout, cp_size=2, partition="striped")
+    assert plan == rs.plan(layout, cp_size=2, partition="striped")
+
+
+@pytest.mark.filterwarnings("error")
+def test_who_makes_plans_rightly_is_not_warned():
+    case = Case(rs.PackedLayout([0, 5]), cp_size=2)
+    rs.Plan.from_json(case.plan().to_json())
+    copy.deepcopy(case.plan())
+    rs.MicroSequenceBuffer(rs.PackedLayout([0, 5]), [0, 2, 5])
+
+    class Mine(rs.Plan):
+        pass
+
+    assert Mine(case.layout_q, cp_size=2) == case.plan()

@@ -11,19 +11,31 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 
 
+def script(folder, name, text):
+    """A program in front of all others in the path."""
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    (folder / name).chmod(0o755)
+
+
+def said_by(folder, begin, end, command, **environment):
+    """What bash prints that runs a command after the functions of ./dev from one to another."""
+    text = (ROOT / "dev").read_text(encoding="utf-8")
+    functions = text[text.index(begin) : text.index(end)]
+    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return subprocess.run(
+        ["bash", "-euc", f"{functions}\n{command}"],
+        env={**path, **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+
 def settings_of(purpose, folder, gpus, **environment):
     """What pip is told for a purpose where nvidia-smi lists these GPUs."""
-    smi = folder / "nvidia-smi"
-    smi.write_text(f"#!/bin/sh\nprintf '{gpus}'\n", encoding="utf-8")
-    smi.chmod(0o755)
-    text = (ROOT / "dev").read_text(encoding="utf-8")
-    functions = text[text.index("has_gpu()") : text.index("pip_install()")]
-    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    return subprocess.check_output(
-        ["bash", "-euc", f"{functions}\npackage_settings {purpose}"],
-        env=path | environment,
-        text=True,
-    ).split()
+    script(folder, "nvidia-smi", f"printf '{gpus}'")
+    command = f"package_settings {purpose}"
+    return said_by(folder, "has_gpu()", "pip_install()", command, **environment).stdout.split()
 
 
 def test_the_package_is_quick_to_build_where_nothing_could_run_the_kernels(tmp_path):
@@ -43,3 +55,31 @@ def test_the_tests_build_in_the_folder_of_the_c_plus_plus_tests(tmp_path):
     settings = settings_of("test", tmp_path, "")
     assert "--config-settings=build-dir=build/ci" in settings
     assert "--config-settings=cmake.define.RINGSIDE_CUDA=AUTO" in settings
+
+
+@pytest.mark.parametrize(("purpose", "extras"), [("run", "cli,plot,testing"), ("test", "test")])
+def test_every_verb_installs_the_packages_that_it_needs(tmp_path, purpose, extras):
+    script(tmp_path, "python", 'echo "$@"')
+    helpers = "has_cmake() { :; }; has_ninja() { :; }; has_gpu() { :; }; package_settings() { :; }"
+    ended = said_by(tmp_path, "pip_install()", "setup()", f"{helpers}; pip_install {purpose}")
+    assert ended.returncode == 0, ended.stderr
+    build, package = ended.stdout.splitlines()
+    assert "scikit-build-core" in build and "pybind11" in build
+    assert package.split()[-1] == f".[{extras}]"
+
+
+def test_a_verb_for_the_gpu_names_the_modules_that_no_python_has(tmp_path):
+    script(tmp_path, "python3", "exit 1")
+    refuse = "die() { echo got $1, fix: $3; exit 1; }"
+    ended = said_by(
+        tmp_path,
+        "gpu_python()",
+        "gpu_build()",
+        f"{refuse}; type() {{ echo {tmp_path}/python3; }}; gpu_python gpu-bench torch typer rich",
+    )
+    assert ended.returncode == 1
+    assert ended.stdout.startswith("got no Python with torch, typer, rich, fix: install them")
+    assert "./dev gpu-bench" in ended.stdout
+    script(tmp_path, "python3", 'test "$2" = "import torch, typer"')
+    ended = said_by(tmp_path, "gpu_python()", "gpu_build()", "gpu_python gpu-bench torch typer")
+    assert ended.stdout == f"{tmp_path}/python3\n", ended

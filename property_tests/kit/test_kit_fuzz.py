@@ -1,12 +1,14 @@
 """`ringside fuzz`: exit codes, the shrunk counterexample, the JSON file, refusals."""
 
 import json
+import typing
 
 import planted_kernels
 import pytest
 import ringside as rs
 import typer
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from ringside._attention.options import Unpack
 from ringside.cli import fuzz as _fuzz
 from ringside.cli import fuzz_cases as _fuzz_cases
 from ringside.testing import Disagreement, check_attention
@@ -188,6 +190,20 @@ def test_options_are_those_of_the_signature():
 
     assert _fuzz_cases.options_of(one) == ("sink",)
     assert _fuzz_cases.options_of(no_seed) == ()
+
+    class Some(typing.TypedDict, total=False):
+        sink: float
+        dropout_p: float
+
+    def typed(q, k, v, *, softcap=0.0, **kw: Unpack[Some]):
+        pass
+
+    def any_kind(q, k, v, **kw: float):
+        pass
+
+    assert _fuzz_cases.options_of(typed) == ("softcap", "sink")
+    assert _fuzz_cases.options_of(any_kind) == _fuzz_cases.OPTIONS
+    assert _fuzz_cases.options_of(rs.Plan.attention) == _fuzz_cases.OPTIONS
     assert _fuzz_cases.options_of(rs.attention, one) == ("sink",)
     everything = {"softmax_scale", "softcap", "sink", "alibi_slopes", "dropout_p", "dropout_seed"}
     assert {name for case in drawn() for name in case.options} == everything

@@ -68,7 +68,7 @@ def test_a_wrong_merge_is_wrong_in_no_step_alone():
         out, lse = np.zeros_like(q), np.full(q.shape[1::-1], -np.inf)
         for step in range(plan.num_steps):
             tiles = {n for n in names_of(plan) if n[0] == step}
-            now, now_lse = rs.Plan(plan, num_steps=plan.num_steps, tiles=tiles).attention(q, k, v)
+            now, now_lse = plan._part(plan.num_steps, tiles).attention(q, k, v)
             seen = np.isfinite(now_lse)
             out[seen.T], lse[seen] = now[seen.T], now_lse[seen]
         return out, lse
@@ -117,11 +117,11 @@ def test_a_nan_is_a_difference():
 def test_parts_of_plans_are_refused_where_they_do_not_fit():
     plan = CASE.plan()
     with pytest.raises(ValueError, match="num_steps=5; expected 0 to 4"):
-        rs.Plan(plan, num_steps=5)
+        plan._part(5)
     with pytest.raises(ValueError, match="step 2 of rank 0 is not in this part"):
-        rs.Plan(plan, num_steps=2, tiles={(2, 0, 0)})
+        plan._part(2, {(2, 0, 0)})
     with pytest.raises(ValueError, match="got tile 99"):
-        rs.Plan(plan, num_steps=1, tiles={(0, 0, 99)})
+        plan._part(1, {(0, 0, 99)})
     with pytest.raises(rs.PlanError):
-        rs.Plan(plan, num_steps=1).verify()
-    assert rs.Plan(plan, num_steps=4) == plan
+        plan._part(1).verify()
+    assert plan._part(4) == plan

@@ -45,9 +45,10 @@ PROPERTIES = (
     *("plan_independence", "plans", "broken_plans", "partitions", "layouts", "masks", "exchanges"),
     *("padding", "packing", "rows_that_see_nothing", "merge", "cost", "gradients", "options"),
     *("shared_paths", "not_finite"),
+    *("options_spelled", "errors_of_options", "pickles"),
     *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
     *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
-    *("micro_sequences", "flash", "formats", "docs"),
+    *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 TIMEOUT = 300  # seconds for one suite; a fault may hang

@@ -399,7 +399,7 @@ MUTANTS = [
     Mutant(
         "an infinite scale is accepted",
         "bindings/core/options.cpp",
-        "require(std::isfinite(options.softmax_scale),",
-        "require(!std::isnan(options.softmax_scale),",
+        "std::isfinite(*softmax_scale)",
+        "!std::isnan(*softmax_scale)",
     ),
 ]

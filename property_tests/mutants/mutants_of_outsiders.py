@@ -39,9 +39,9 @@ SHARED_PATHS = [
     # softmax_scale=0.0: every visible key weighs the same.
     Mutant(
         "a softmax_scale of 0 is the default one",
-        "bindings/ringside/_attention/definition.py",
-        "return _core.AttentionOptions(**given)",
-        'return _core.AttentionOptions(**given | {"softmax_scale": self.softmax_scale or None})',
+        "bindings/ringside/_attention/options.py",
+        "_core.OptionsArgument(**given, dropout_origin=origin)",
+        '_core.OptionsArgument(**given | {"softmax_scale": options.softmax_scale or None})',
     ),
     # dropout_p=nan: a plan drops every weight, and nobody says so.
     Mutant(
@@ -249,19 +249,21 @@ LOST_CHECKS = [
     # ringside verify of a plan that yields NaN in a token's row.
     Mutant(
         "ringside verify takes NaN for agreement",
-        "bindings/ringside/testing/_compare.py",
+        KIT + "_judging.py",
         "error[np.isnan(error)] = np.inf",
         "error[np.isnan(error)] = 0.0",
     ),
-    # A by_plan() of NaN against a number: largest_error() is 0.
+    # A by_plan() of infinity against a number: largest_error() is 0.
     Mutant(
-        "the largest error of NaN is 0",
-        KIT + "cases.py",
-        "np.nan_to_num(off, nan=np.inf)",
-        "np.nan_to_num(off)",
+        "the error of a lone infinity is 0",
+        KIT + "_judging.py",
+        "error[got == true] = 0.0",
+        "error[(got == true) | np.isinf(got)] = 0.0",
     ),
     # An implementation that adds 0 * (padding row) to its output.
-    Mutant("cases hold zeros in padding", KIT + "cases.py", "fill_value=np.nan", "fill_value=0.0"),
+    Mutant(
+        "cases hold zeros in padding", KIT + "cases.py", "heads, dim), np.nan)", "heads, dim), 0.0)"
+    ),
     # An implementation that reads the row before its array, with weight 0 or not.
     Mutant(
         "the kit puts zeros around arrays",
@@ -287,8 +289,8 @@ LOST_CHECKS = [
     Mutant(
         "locate passes over NaN",
         KIT + "_locate.py",
-        "~((got == expected) | (np.abs(got - expected) <= allowed))",
-        "np.abs(got - expected) > allowed",
+        "~(errors(ours, truth) <= self.tolerance * _size(truth))",
+        "np.abs(ours - truth) > self.tolerance * _size(truth)",
     ),
 ]
 

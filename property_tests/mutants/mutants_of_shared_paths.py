@@ -95,4 +95,16 @@ MUTANTS_OF_SHARED_PATHS = [
         "plan._dropout_origin = self._origin(i)",
         "plan._dropout_origin = (0, 0)",
     ),
+    Mutant(
+        "a copy of a piece of a pack starts at 0",
+        "bindings/ringside/_plan/pickling.py",
+        "if plan._dropout_origin == (0, 0):",
+        "if len(plan._dropout_origin) == 2:",
+    ),
+    Mutant(
+        "of an option said twice the keyword wins",
+        "bindings/ringside/_attention/options.py",
+        "if is_set(name, getattr(options, name)):",
+        "if is_set(name, DEFAULTS[name]):",
+    ),
 ]

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ringside import _core
-from ringside._attention.definition import Options
-
-
-class Source(Protocol):
-    """What a call asks of whoever holds the programs: a Plan or a DevicePlan."""
-
-    num_heads: int
-    num_rows_q: int
-    _programs: dict[Any, Any]  # those uploaded so far, by what they were made for
-    _source: Any  # what cuda_core().Program is made from
-
-    def _prepare(self, program: Any, library: Library, device: int) -> None:
-        """Whatever a program needs besides its tables before it runs."""
+from ringside._arrays.source import Source
+from ringside._attention.options import Options, to_core
 
 
 class Torch:
@@ -122,6 +110,7 @@ class Cupy:
 
 
 Library = Torch | Cupy
+_NUMBERED = ("softmax_scale", "softcap", "dropout_p", "dropout_seed")  # fields of Options
 _NUMBERS = (float, int, type(None))  # equal ones are the same for good, as tensors are not
 
 
@@ -188,12 +177,25 @@ def library_of(x: Any) -> Library:
     )
 
 
+def baked(options: Options) -> tuple[Any, ...]:
+    """What of the options a program is made for; with another one of these another is made.
+
+    The scale is a constant of its kernels, and softcap, ALiBi and dropout choose between families,
+    whose numbers then come with each call (ProgramOptions and ScoreOptions in C++, where Program's
+    constructor in bindings/cuda/program.cpp asks the same).
+    """
+    scale = None if options.softmax_scale is None else float(options.softmax_scale)
+    return (
+        (scale, bool(options.softcap != 0), bool(options.dropout_p != 0)),
+        (options.alibi_slopes is not None, options.sink is not None),
+    )
+
+
 @functools.lru_cache(maxsize=256, typed=True)
 def _plain_options(*numbers: float | None) -> Any:
-    """CallOptions of softmax_scale, softcap, dropout_p and dropout_seed, without arrays."""
-    names = ("softmax_scale", "softcap", "dropout_p", "dropout_seed")
-    keywords: dict[str, Any] = dict(zip(names, numbers, strict=True))
-    return cuda_core().CallOptions(Options(**keywords).to_core(), None, None)
+    """CallOptions of the numbers of _NUMBERED, without arrays."""
+    keywords: dict[str, Any] = dict(zip(_NUMBERED, numbers, strict=True))
+    return cuda_core().CallOptions(to_core(Options(**keywords)), None, None)
 
 
 class Call:
@@ -218,13 +220,9 @@ class Call:
         return None if x is None else self.library.vector(x, self.like, self.plan.num_heads)
 
     def _program(self, poison: bool) -> Any:
-        o, arrays, programs = self.options, self.arrays, self.plan._programs
-        key = (
-            (arrays["q"].dtype, arrays["q"].shape[-1], arrays["v"].shape[-1], self.device),
-            (o.softmax_scale, o.softcap != 0, o.dropout_p != 0),
-            (o.alibi_slopes is not None, o.sink is not None),
-            poison,
-        )
+        arrays, programs = self.arrays, self.plan._programs
+        types = (arrays["q"].dtype, arrays["q"].shape[-1], arrays["v"].shape[-1], self.device)
+        key = (types, baked(self.options), poison)
         if key not in programs:
             q, v = (self.describe(arrays[name]) for name in "qv")
             program = cuda_core().Program(
@@ -235,15 +233,14 @@ class Call:
         return programs[key]
 
     def _core_options(self) -> Any:
-        o = self.options
-        numbers = (o.softmax_scale, o.softcap, o.dropout_p, o.dropout_seed)
-        arrays = (self.sink, self.slopes, o.bias)
-        plain = all(x is None for x in arrays) and o.dropout_origin == (0, 0)
+        numbers = [getattr(self.options, name) for name in _NUMBERED]
+        origin = self.plan._dropout_origin
+        plain = self.sink is None and self.slopes is None and origin == (0, 0)
         if plain and all(type(x) in _NUMBERS for x in numbers):
             return _plain_options(*numbers)
-        keywords = dataclasses.replace(o, sink=None, alibi_slopes=None)  # bias is refused
         sink, slopes = self.describe(self.sink), self.describe(self.slopes)
-        return cuda_core().CallOptions(keywords.to_core(), sink, slopes)
+        core = to_core(self.options, origin, per_head=())
+        return cuda_core().CallOptions(core, sink, slopes)
 
     def describe(self, x: Any) -> Any:
         """For the C++ half."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ringside import _core
 from ringside._arrays import cuda as _cuda
-from ringside._attention.definition import Options
+from ringside._attention.options import PER_HEAD, Options
 
 CUDA_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged of dlpack.h
 
@@ -91,7 +91,7 @@ def taken(named: dict[str, Any], options: Options) -> tuple[Kind, dict[str, Any]
     if isinstance(kind, Native):
         return kind, named, options
     arrays = {name: kind.take(x, name) for name, x in named.items()}
-    per_head = {name: getattr(options, name) for name in ("sink", "alibi_slopes")}
+    per_head = {name: getattr(options, name) for name in PER_HEAD}
     lent = {name: kind.take(x, name) for name, x in per_head.items() if kind.owns(x)}
     return kind, arrays, dataclasses.replace(options, **lent)
 

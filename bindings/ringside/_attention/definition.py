@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -18,35 +17,17 @@ from ringside._attention.formats import (
     lse_to_thd,
     to_thd,
 )
-from ringside._core import Mask, PackedLayout, Unsupported, arguments
+from ringside._attention.options import (
+    OptionKeywords,
+    Options,
+    Unpack,
+    options_of,
+    takes_options,
+    to_core,
+)
+from ringside._core import Mask, PackedLayout, arguments
 
 Float64 = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The keywords that attention(), attention_backward() and the methods of Plan share."""
-
-    softmax_scale: float | None = None
-    softcap: float = 0.0
-    sink: npt.ArrayLike | None = None
-    alibi_slopes: npt.ArrayLike | None = None
-    bias: npt.ArrayLike | None = None
-    dropout_p: float = 0.0
-    dropout_seed: int = 0
-    dropout_origin: tuple[int, int] = (0, 0)
-    """Of a piece of a longer pack: the sequence of the whole that its first one is, and at which
-    query of that one it begins."""
-
-    def to_core(self) -> _core.AttentionOptions:
-        """For the C++ half, which checks the rest."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        if given.pop("bias") is not None:
-            raise Unsupported(
-                "bias adds a number of its own to every (query, key) pair, which no plan carries. "
-                "Nearest supported: alibi_slopes, a per-head bias that depends on the distance"
-            )
-        return _core.AttentionOptions(**given)
 
 
 def layout_of_dense(x: npt.ArrayLike, name: str, qkv_format: str) -> PackedLayout:
@@ -73,6 +54,7 @@ def layouts(
     return layout_q, layout_of_dense(k, "k", qkv_format) if layout_k is None else layout_k
 
 
+@takes_options
 def attention(
     q: npt.ArrayLike,
     k: npt.ArrayLike,
@@ -81,15 +63,10 @@ def attention(
     layout_k: PackedLayout | None = None,
     *,
     mask: Mask = Mask.causal(),  # noqa: B008  (immutable)
-    softmax_scale: float | None = None,
-    softcap: float = 0.0,
-    sink: npt.ArrayLike | None = None,
-    alibi_slopes: npt.ArrayLike | None = None,
-    bias: None = None,
-    dropout_p: float = 0.0,
-    dropout_seed: int = 0,
+    options: Options | None = None,
     qkv_format: QkvFormat = "thd",
     return_max_logit: bool = False,
+    **keywords: Unpack[OptionKeywords],
 ) -> Any:
     """The definition of packed attention: dense, one sequence after another, in float64.
 
@@ -103,23 +80,13 @@ def attention(
         layout_q: where the sequences of q lie.
         layout_k: those of k and v, as many sequences; default layout_q.
         mask: which keys a query sees inside its sequence.
-        softmax_scale: multiplies q.k; default 1/sqrt(head_dim_qk).
-        softcap: > 0 turns a scaled score s into softcap * tanh(s / softcap) (Gemma 2).
-        sink: a logit, or [num_heads] of them, that joins every row's softmax once, without a value:
-            0.0 is "off by one" softmax, learnable ones are gpt-oss's. The lse returned includes it.
-        alibi_slopes: a slope, or [num_heads] of them; scores get -slope * |p - key position|, p the
-            aligned position of the query (Press et al., arXiv:2108.12409).
-        bias: not supported; anything but None raises Unsupported.
-        dropout_p: probability that a weight is dropped; the others are divided by 1-p. Which ones
-            depends on dropout_seed and the pair's global (sequence, head, query, key) alone, so
-            that every partitioning drops the same: word key % 4, w, of Philox4x32-10, counter
-            (sequence, head, query, key // 4), key the seed's low and high half, stays if
-            (w + 0.5) / 2**32 >= dropout_p.
-        dropout_seed: 0 to 2**64-1.
+        options: scale, softcap, sink, ALiBi, dropout; see Options.
         qkv_format: "thd", or "bshd" / "sbhd" for dense batches [batch, seqlen, heads, dim] /
             [seqlen, batch, heads, dim]: equal lengths, layouts optional (to declare padding), out
             in the same format and lse [batch, num_heads, seqlen].
         return_max_logit: return the largest score of each head, too.
+        keywords: the fields of Options, one by one: softmax_scale, softcap, sink, alibi_slopes,
+            dropout_p, dropout_seed.
 
     Arrays need not be contiguous (they are copied then). Padding rows are never read.
 
@@ -153,22 +120,15 @@ def attention(
     >>> rs.attention(q, k, v, rs.PackedLayout([0, 2, 3]), sink=0.0)[0].ravel().round(3).tolist()
     [0.5, 1.333, 2.5]
     """
+    options = options_of(attention, options, keywords)
     with_max_logit = arguments.boolean(return_max_logit, "return_max_logit")
     layout_q, layout_k = layouts(q, k, layout_q, layout_k, qkv_format)
-    options = Options(
-        softmax_scale=softmax_scale,
-        softcap=softcap,
-        sink=sink,
-        alibi_slopes=alibi_slopes,
-        bias=bias,
-        dropout_p=dropout_p,
-        dropout_seed=dropout_seed,
-    )
     thd = [to_thd(x, name, qkv_format) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
-    out, lse, max_logit = _core.attention(*thd, layout_q, layout_k, mask, options.to_core())
-    return results(out, lse, max_logit if with_max_logit else None, qkv_format, layout_q)
+    found = _core.attention(*thd, layout_q, layout_k, mask, to_core(options))
+    return results(asked_for(found, with_max_logit), qkv_format, layout_q.num_sequences)
 
 
+@takes_options
 def attention_backward(
     dout: npt.ArrayLike,
     q: npt.ArrayLike,
@@ -180,20 +140,16 @@ def attention_backward(
     layout_k: PackedLayout | None = None,
     *,
     mask: Mask = Mask.causal(),  # noqa: B008  (immutable)
-    softmax_scale: float | None = None,
-    softcap: float = 0.0,
-    sink: npt.ArrayLike | None = None,
-    alibi_slopes: npt.ArrayLike | None = None,
-    bias: None = None,
-    dropout_p: float = 0.0,
-    dropout_seed: int = 0,
+    options: Options | None = None,
     qkv_format: QkvFormat = "thd",
+    **keywords: Unpack[OptionKeywords],
 ) -> tuple[Float64, ...]:
     """The gradients of sum(dout * out) with respect to q, k, v and sink, dense, in float64.
 
     Args:
         dout: shaped like out, the gradient of out; padding rows are never read.
         out, lse: what attention() returned for the same arguments.
+        options, keywords: those of attention().
         The rest as for attention().
 
     Returns:
@@ -211,37 +167,29 @@ def attention_backward(
     >>> dv.ravel().tolist()
     [1.5, 0.5]
     """
+    options = options_of(attention_backward, options, keywords)
     layout_q, layout_k = layouts(q, k, layout_q, layout_k, qkv_format)
-    options = Options(
-        softmax_scale=softmax_scale,
-        softcap=softcap,
-        sink=sink,
-        alibi_slopes=alibi_slopes,
-        bias=bias,
-        dropout_p=dropout_p,
-        dropout_seed=dropout_seed,
-    )
     named = ((dout, "dout"), (q, "q"), (k, "k"), (v, "v"), (out, "out"))
     thd = [to_thd(x, name, qkv_format) for x, name in named]
-    grads = _core.attention_backward(
-        *thd, lse_to_thd(lse, qkv_format), layout_q, layout_k, mask, options.to_core()
+    found = _core.attention_backward(
+        *thd, lse_to_thd(lse, qkv_format), layout_q, layout_k, mask, to_core(options)
     )
-    return gradients(grads, sink is not None, qkv_format, layout_q.num_sequences)
+    with_sink = options.sink is not None
+    return gradients(asked_for(found, with_sink), qkv_format, layout_q.num_sequences)
 
 
-def results(
-    out: Float64, lse: Float64, max_logit: Float64 | None, qkv_format: str, layout_q: PackedLayout
-) -> tuple[Float64, ...]:
+def results(found: tuple[Any, ...], qkv_format: str, batch: int) -> tuple[Any, ...]:
     """(out, lse) or (out, lse, max_logit) in the caller's format."""
-    batch = layout_q.num_sequences
-    formatted = (from_thd(out, qkv_format, batch), lse_from_thd(lse, qkv_format, batch))
-    return formatted if max_logit is None else (*formatted, max_logit)
+    out, lse, *max_logit = found
+    return (from_thd(out, qkv_format, batch), lse_from_thd(lse, qkv_format, batch), *max_logit)
 
 
-def gradients(
-    grads: tuple[Float64, ...], with_sink: bool, qkv_format: str, batch: int
-) -> tuple[Float64, ...]:
+def gradients(found: tuple[Any, ...], qkv_format: str, batch: int) -> tuple[Any, ...]:
     """(dq, dk, dv) or (dq, dk, dv, dsink) in the caller's format."""
-    dq, dk, dv, dsink = grads
-    formatted = tuple(from_thd(g, qkv_format, batch) for g in (dq, dk, dv))
-    return (*formatted, dsink) if with_sink else formatted
+    dq, dk, dv, *dsink = found
+    return (*(from_thd(x, qkv_format, batch) for x in (dq, dk, dv)), *dsink)
+
+
+def asked_for(found: tuple[Any, ...], last: bool) -> tuple[Any, ...]:
+    """What C++ returns, without its last element where nobody asked for it."""
+    return found if last else found[:-1]

@@ -19,8 +19,9 @@ import numpy as np
 
 from ringside import _core, lengths
 from ringside._bench import dense as _dense
-from ringside._plan.plan import Plan
+from ringside._plan.build import plan as new_plan
 from ringside.testing._compare import TOLERANCE
+from ringside.testing._judging import relative_errors
 from ringside.testing._problems import a2a_size
 from ringside.testing._random_cases import cases
 
@@ -70,7 +71,7 @@ def planning() -> Iterator[Line]:
     every = [(p, c) for p in _core.PARTITIONS for c in _core.COMMS if (p, c) != first]
     for partition, comm in [first, *every]:
         begin = time.perf_counter()
-        plan = Plan(
+        plan = new_plan(
             layout,
             cp_size=PLAN_CP_SIZE,
             partition=partition,
@@ -95,7 +96,7 @@ def planning() -> Iterator[Line]:
 def executor() -> Iterator[Line]:
     """The executor at cp_size 1 and dense NumPy on the same pack, taking turns."""
     layout = _core.PackedLayout.from_lengths(lengths.pack(lengths.load(TRACE), EXECUTOR_TOKENS))
-    plan = Plan(layout, cp_size=1, num_heads=NUM_HEADS, num_kv_heads=NUM_KV_HEADS)
+    plan = new_plan(layout, cp_size=1, num_heads=NUM_HEADS, num_kv_heads=NUM_KV_HEADS)
     rng = np.random.default_rng(0)
     shapes = [(layout.num_rows, heads, HEAD_DIM) for heads in (NUM_HEADS, NUM_KV_HEADS)]
     q, dout = rng.normal(size=(2, *shapes[0]))
@@ -160,7 +161,7 @@ def _in_turns(ours: Callable[[], Any], numpys: Callable[[], Any]) -> tuple[float
 
 def _require_equal(name: str, got: tuple[Any, ...], want: tuple[Any, ...]) -> None:
     for x, y in zip(got, want, strict=True):
-        error = float((np.abs(x - y) / np.maximum(1.0, np.abs(y))).max())
+        error = float(relative_errors(x, y).max(initial=0.0))
         if not error <= TOLERANCE:
             raise AssertionError(f"{name} differs from NumPy by {error:.1e}; nothing was timed")
 

@@ -183,7 +183,7 @@ class PlanProof:
     @property
     def tiles(self) -> int: ...
 
-class AttentionOptions:
+class OptionsArgument:
     def __init__(
         self,
         *,
@@ -245,7 +245,7 @@ class Plan:
         | None = None,
     ) -> None: ...
     def attention(
-        self, q: typing.Any, k: typing.Any, v: typing.Any, options: AttentionOptions, backend: str
+        self, q: typing.Any, k: typing.Any, v: typing.Any, options: OptionsArgument, backend: str
     ) -> tuple: ...
     def attention_backward(
         self,
@@ -255,7 +255,7 @@ class Plan:
         v: typing.Any,
         out: typing.Any,
         lse: typing.Any,
-        options: AttentionOptions,
+        options: OptionsArgument,
         backend: str,
     ) -> tuple: ...
     def cost(
@@ -358,7 +358,7 @@ def attention(
     layout_q: PackedLayout,
     layout_k: PackedLayout | None,
     mask: Mask,
-    options: AttentionOptions,
+    options: OptionsArgument,
 ) -> tuple: ...
 def attention_backward(
     dout: typing.Any,
@@ -370,7 +370,7 @@ def attention_backward(
     layout_q: PackedLayout,
     layout_k: PackedLayout | None,
     mask: Mask,
-    options: AttentionOptions,
+    options: OptionsArgument,
 ) -> tuple: ...
 def cpu_level() -> str: ...
 def cpu_levels() -> list[str]: ...

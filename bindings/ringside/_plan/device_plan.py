@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ringside import _core
+from ringside._arrays import calls as _calls
 from ringside._arrays import cuda as _cuda
-from ringside._attention.definition import Options
+from ringside._attention.formats import QkvFormat, check_format
+from ringside._attention.options import (
+    OptionKeywords,
+    Options,
+    Unpack,
+    options_of,
+    takes_options,
+)
 from ringside._core import arguments
 from ringside._plan.device_lengths import DeviceLengths, layouts_of
 
@@ -91,7 +99,7 @@ class DevicePlan:
         )
         self._programs: dict[Any, Any] = {}
         self._lengths: DeviceLengths | None = None
-        self._version = 0
+        self._version, self._dropout_origin = 0, (0, 0)
 
     def set_lengths(
         self,
@@ -159,12 +167,28 @@ class DevicePlan:
                 f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of"
             )
 
-    def attention(self, q: Any, k: Any, v: Any, **options: Any) -> tuple[Any, Any]:
-        """(out, lse) of torch or CuPy arrays on the device; as Plan.attention(backend="cuda").
+    @takes_options
+    def attention(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        *,
+        options: Options | None = None,
+        qkv_format: QkvFormat = "thd",
+        return_max_logit: bool = False,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Any:
+        """(out, lse) of arrays on the device; as Plan.attention(backend="cuda").
 
         Args:
-            q: [num_rows_q, num_heads, head_dim_qk]; k, v: [num_rows_k, num_kv_heads, ...].
-            options: the keywords of ringside.attention that come behind the layouts.
+            q: [num_rows_q, num_heads, head_dim_qk]; k, v: [num_rows_k, num_kv_heads, ...]; of the
+                library whose arrays set_lengths() got, or lent to it, as by Plan.attention.
+            qkv_format: as for ringside.attention; a dense batch fills all rows there are.
+            options, return_max_logit, keywords: as for ringside.attention.
+
+        Returns:
+            (out, lse), or (out, lse, max_logit) with return_max_logit, on the device.
 
         >>> import ringside as rs, torch
         >>> plan = rs.DevicePlan(max_sequences=1, num_rows_q=2)
@@ -174,8 +198,13 @@ class DevicePlan:
         >>> plan.attention(q, k, v)[0].flatten().tolist()
         [1.0, 2.0]
         """
-        return _cuda.attention(self, q, k, v, Options(**options))
+        options = options_of(DevicePlan.attention, options, keywords)
+        check_format(qkv_format)
+        asked = arguments.boolean(return_max_logit, "return_max_logit")
+        named = {"q": q, "k": k, "v": v}
+        return _calls.attention(self, named, options, qkv_format, return_max_logit=asked)
 
+    @takes_options
     def attention_backward(
         self,
         dout: Any,
@@ -185,13 +214,16 @@ class DevicePlan:
         out: Any,
         lse: Any,
         *,
+        options: Options | None = None,
+        qkv_format: QkvFormat = "thd",
         deterministic: bool = False,
-        **options: Any,
+        **keywords: Unpack[OptionKeywords],
     ) -> tuple[Any, ...]:
         """(dq, dk, dv), and dsink where there is a sink; as Plan.attention_backward.
 
         Args:
             dout, q, k, v, out, lse: as for Plan.attention_backward, on the device.
+            options, qkv_format, keywords: those of attention().
             deterministic: bit-equal results from run to run.
 
         >>> import ringside as rs, torch
@@ -204,11 +236,12 @@ class DevicePlan:
         >>> grads[2].flatten().tolist()
         [1.5, 0.5]
         """
-        arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
-        *grads, dsink = _cuda.attention_backward(
-            self, arrays, Options(**options), deterministic=deterministic
+        options = options_of(DevicePlan.attention_backward, options, keywords)
+        check_format(qkv_format)
+        named = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
+        return _calls.attention_backward(
+            self, named, options, qkv_format, deterministic=deterministic
         )
-        return (*grads, dsink) if dsink is not None else tuple(grads)
 
     def _prepare(self, program: Any, library: Any, device: int) -> None:
         """A program made after set_lengths() gets them, too."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ringside._extras import extra
 from ringside._plan.explain import count, mask_words
 from ringside._plan.pairs import Image, Pairs
 
@@ -48,8 +49,9 @@ HATCHED: dict[str, Any] = {
 
 def draw(plan: _core.Plan, path: str | os.PathLike[str] | None) -> Figure:
     """See Plan.draw."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with extra("plot", "Plan.draw"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
     panels = min(plan.cp_size, MAX_PANELS)
     columns = min(panels, PANELS_A_LINE)

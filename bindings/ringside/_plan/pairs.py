@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ringside._plan.rows import valid_rows
+from ringside._rows import valid_rows
 
 if TYPE_CHECKING:
     from ringside import _core

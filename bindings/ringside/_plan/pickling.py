@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringside import _core
-
 if TYPE_CHECKING:
     from ringside._plan.plan import Plan
 
 
 def reduced(plan: Plan) -> tuple[Any, ...]:
-    """What __reduce__ returns; attributes that a subclass adds go along."""
+    """What __reduce__ returns; attributes that a subclass adds go along, and a piece's origin."""
     arguments = {
         "layout_q": plan.layout_q,
         "layout_k": plan.layout_k,
@@ -26,7 +24,11 @@ def reduced(plan: Plan) -> tuple[Any, ...]:
         "comm": plan.comm,
         "tables": {name: cells for name, (_, cells) in plan.tables().items()},
     }
-    return rebuilt, (type(plan), arguments), getattr(plan, "__dict__", None) or None
+    attributes = getattr(plan, "__dict__", None) or None
+    if plan._dropout_origin == (0, 0):
+        return rebuilt, (type(plan), arguments), attributes
+    slots = {"_dropout_origin": plan._dropout_origin}
+    return rebuilt, (type(plan), arguments), (attributes, slots)
 
 
 def rebuilt(kind: type[Plan], arguments: dict[str, Any]) -> Plan:
@@ -37,6 +39,4 @@ def rebuilt(kind: type[Plan], arguments: dict[str, Any]) -> Plan:
     >>> pickle.loads(pickle.dumps(plan)) == plan
     True
     """
-    plan = kind.__new__(kind)
-    _core.Plan.__init__(plan, **arguments, complete=False)
-    return plan
+    return kind._make(**arguments, complete=False)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
-from ringside._arrays import cuda as _cuda
-from ringside._arrays import kinds as _cuda_kinds
-from ringside._attention.definition import Options, gradients, results
+from ringside._arrays import calls as _calls
+from ringside._attention.definition import asked_for, gradients, results
 from ringside._attention.formats import QkvFormat, check_format, lse_to_thd, to_thd
+from ringside._attention.options import (
+    OptionKeywords,
+    Options,
+    Unpack,
+    options_of,
+    takes_options,
+    to_core,
+)
 from ringside._core import arguments
 from ringside._plan import explain as _explain
 from ringside._plan import json_format as _plan_json
@@ -21,6 +29,7 @@ from ringside._plan import pickling as _plan_pickle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from typing_extensions import Self
 
 Side = Literal["q", "k"]
 
@@ -28,51 +37,47 @@ Side = Literal["q", "k"]
 class Plan(_core.Plan):
     """Who computes what, when, from which rows: plain data that every backend interprets.
 
-    Args:
-        layout_q: where the sequences of q lie.
-        layout_k: those of k and v, as many sequences; default layout_q.
-        mask: which keys a query sees inside its sequence.
-        cp_size: number of ranks.
-        partition: who owns which rows, a name of ringside.PARTITIONS, or your own: one list of
-            Segment for every rank, that together own each row (padding too) exactly once.
-        partition_k: your own segments of k and v, where layout_k differs from layout_q.
-        comm: which rows are resident when, a name of ringside.COMMS.
-        a2a_size: for comm="a2a+p2p": how many neighbouring ranks trade rows for heads; a divisor
-            of cp_size.
-        num_heads: query heads. They matter to plans that split heads (a2a), and to attention().
-        num_kv_heads: kv heads, a divisor of num_heads; default num_heads.
-
-    No length has to be divisible by anything; ranks may own nothing.
-
-    Raises:
-        ValueError: arguments that do not fit, unknown names (the known ones are listed), segments
-            that own a row twice or not at all.
-
-    Sources: ring, Liu et al., arXiv:2310.01889; dual chunks, Transformer Engine's context
-    parallelism; stripes, Brandon et al., arXiv:2311.09431; all-to-all, Jacobs et al. (Ulysses),
-    arXiv:2309.14509; a2a+p2p, Fang and Zhao (USP), arXiv:2405.07719.
+    ringside.plan makes one, Plan.from_json reads one; both have been checked. A plan never changes.
+    It is pickled and copied by its tables.
 
     >>> import ringside as rs
-    >>> layout = rs.PackedLayout([0, 5, 12], [0, 8, 16])
-    >>> plan = rs.plan(layout, cp_size=2, partition="zigzag", comm="p2p")
-    >>> for segment in plan.shards_q(0):
-    ...     print(segment)
-    Segment(seq=0, pos=0, len=2, stride=1, row=0)
-    Segment(seq=0, pos=6, len=2, stride=1, row=2)
-    Segment(seq=1, pos=0, len=2, stride=1, row=4)
-    Segment(seq=1, pos=6, len=2, stride=1, row=6)
-    >>> [len(step.tiles) for step in plan.steps(1)]
-    [2, 2]
+    >>> plan = rs.plan(rs.PackedLayout([0, 5, 12]), cp_size=2)
+    >>> isinstance(plan, rs.Plan), plan.cp_size, plan.num_steps
+    (True, 2, 2)
     """
 
-    __slots__ = ("_cuda_programs", "_dropout_origin")
+    __slots__ = ("_dropout_origin", "_programs")
+    _dropout_origin: tuple[int, int]  # of a piece of a longer pack, see options.to_core
+    _programs: dict[Any, Any]  # what was uploaded to a device for this plan, see _arrays/cuda.py
+    _version = 0  # its lengths never change
 
-    @property
-    def _programs(self) -> dict[Any, Any]:
-        """What was uploaded to a device for this plan (ringside/_arrays/cuda.py)."""
-        if not hasattr(self, "_cuda_programs"):
-            self._cuda_programs: dict[Any, Any] = {}
-        return self._cuda_programs
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """As ringside.plan, which is how to spell it; for subclasses, too."""
+        if type(self) is Plan:
+            warnings.warn(
+                "got a call of ringside.Plan; expected ringside.plan, which takes the same "
+                "arguments. Call that, or Plan.from_json for a plan that was written down",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        self._start(*args, **kwargs)
+
+    def _start(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._dropout_origin, self._programs = (0, 0), {}
+
+    @classmethod
+    def _make(cls, *args: Any, **kwargs: Any) -> Self:
+        """A plan from one of the signatures of C++; a subclass's own constructor is not called."""
+        plan = cls.__new__(cls)
+        Plan._start(plan, *args, **kwargs)
+        return plan
+
+    def _part(self, num_steps: int, tiles: Set[tuple[int, int, int]] | None = None) -> Plan:
+        """Its first steps and, of them, these tiles: (step, rank, index); verify() refuses it."""
+        part = Plan._make(self, num_steps=num_steps, tiles=tiles)
+        part._dropout_origin = self._dropout_origin
+        return part
 
     @property
     def _source(self) -> Plan:
@@ -177,22 +182,18 @@ class Plan(_core.Plan):
             head_dim=head_dim, head_dim_v=head_dim_v, bytes_per_element=bytes_per_element
         )
 
+    @takes_options
     def attention(
         self,
         q: npt.ArrayLike,
         k: npt.ArrayLike,
         v: npt.ArrayLike,
         *,
-        softmax_scale: float | None = None,
-        softcap: float = 0.0,
-        sink: npt.ArrayLike | None = None,
-        alibi_slopes: npt.ArrayLike | None = None,
-        bias: None = None,
-        dropout_p: float = 0.0,
-        dropout_seed: int = 0,
+        options: Options | None = None,
         qkv_format: QkvFormat = "thd",
         return_max_logit: bool = False,
         backend: str = "reference",
+        **keywords: Unpack[OptionKeywords],
     ) -> Any:
         """Runs every rank of the plan in this process, global arrays in and out.
 
@@ -222,30 +223,19 @@ class Plan(_core.Plan):
         >>> plan.attention(q, k, v)[0].ravel().tolist()
         [1.0, 2.0]
         """
+        options = options_of(Plan.attention, options, keywords)
         check_format(qkv_format)
-        options = Options(
-            softmax_scale=softmax_scale,
-            softcap=softcap,
-            sink=sink,
-            alibi_slopes=alibi_slopes,
-            bias=bias,
-            dropout_p=dropout_p,
-            dropout_seed=dropout_seed,
-            dropout_origin=getattr(self, "_dropout_origin", (0, 0)),
-        )
-        named = {"q": q, "k": k, "v": v}
-        with_max_logit = arguments.boolean(return_max_logit, "return_max_logit")
+        named, batch = {"q": q, "k": k, "v": v}, self.layout_q.num_sequences
+        asked = arguments.boolean(return_max_logit, "return_max_logit")
         if arguments.text(backend, "backend") == "cuda":
-            kind, named, options = _cuda_kinds.taken(named, options)
-            thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
-            found = _cuda.attention(self, *thd, options, return_max_logit=with_max_logit)
-            out, lse, *more = (kind.give(x) for x in found)
-            return results(out, lse, more[0] if more else None, qkv_format, self.layout_q)
+            return _calls.attention(
+                self, named, options, qkv_format, batch=batch, return_max_logit=asked
+            )
         thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
-        out, lse, max_logit = super().attention(*thd, options.to_core(), backend)
-        max_logit = max_logit if with_max_logit else None
-        return results(out, lse, max_logit, qkv_format, self.layout_q)
+        found = super().attention(*thd, to_core(options, self._dropout_origin), backend)
+        return results(asked_for(found, asked), qkv_format, batch)
 
+    @takes_options
     def attention_backward(
         self,
         dout: npt.ArrayLike,
@@ -255,22 +245,18 @@ class Plan(_core.Plan):
         out: npt.ArrayLike,
         lse: npt.ArrayLike,
         *,
-        softmax_scale: float | None = None,
-        softcap: float = 0.0,
-        sink: npt.ArrayLike | None = None,
-        alibi_slopes: npt.ArrayLike | None = None,
-        bias: None = None,
-        dropout_p: float = 0.0,
-        dropout_seed: int = 0,
+        options: Options | None = None,
         qkv_format: QkvFormat = "thd",
         deterministic: bool = False,
         backend: str = "reference",
+        **keywords: Unpack[OptionKeywords],
     ) -> tuple[npt.NDArray[np.float64], ...]:
         """Gradients of sum(dout * out): the transposed plan, steps reversed, exchanges transposed.
 
         Args:
             dout: shaped like out.
             out, lse: what attention() returned for the same arguments.
+            options, keywords: those of attention().
             deterministic: bit-equal results from run to run. The reference and the float32
                 kernels always are; on tensor cores it costs a second pass over the scores.
             The rest as for attention().
@@ -286,32 +272,21 @@ class Plan(_core.Plan):
         >>> plan.attention_backward(np.ones_like(out), q, k, v, out, lse)[2].ravel().tolist()
         [1.5, 0.5]
         """
+        options = options_of(Plan.attention_backward, options, keywords)
         check_format(qkv_format)
-        options = Options(
-            softmax_scale=softmax_scale,
-            softcap=softcap,
-            sink=sink,
-            alibi_slopes=alibi_slopes,
-            bias=bias,
-            dropout_p=dropout_p,
-            dropout_seed=dropout_seed,
-            dropout_origin=getattr(self, "_dropout_origin", (0, 0)),
-        )
         named = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
+        batch = self.layout_q.num_sequences
         deterministic = arguments.boolean(deterministic, "deterministic")
         if arguments.text(backend, "backend") == "cuda":
-            kind, named, options = _cuda_kinds.taken(named, options)
-        lse = named.pop("lse")
-        thd = {name: to_thd(x, name, qkv_format) for name, x in named.items()}
-        lse = lse_to_thd(lse, qkv_format)
-        if backend == "cuda":
-            found = _cuda.attention_backward(
-                self, {**thd, "lse": lse}, options, deterministic=deterministic
+            return _calls.attention_backward(
+                self, named, options, qkv_format, batch=batch, deterministic=deterministic
             )
-            grads = tuple(None if x is None else kind.give(x) for x in found)
-        else:
-            grads = super().attention_backward(*thd.values(), lse, options.to_core(), backend)
-        return gradients(grads, sink is not None, qkv_format, self.layout_q.num_sequences)
+        del named["lse"]
+        thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
+        thd.append(lse_to_thd(lse, qkv_format))
+        core = to_core(options, self._dropout_origin)
+        found = super().attention_backward(*thd, core, backend)
+        return gradients(asked_for(found, options.sink is not None), qkv_format, batch)
 
     def exchange(
         self, step: int, operand: Literal["q", "kv"], buffers: Sequence[npt.ArrayLike]
@@ -368,6 +343,9 @@ class Plan(_core.Plan):
         Returns:
             The matplotlib figure.
 
+        Raises:
+            ImportError: matplotlib is missing: pip install "ringside[plot]".
+
         >>> import ringside as rs
         >>> figure = rs.plan(rs.PackedLayout([0, 4]), cp_size=2).draw()
         >>> len(figure.axes) >= 2
@@ -397,7 +375,7 @@ class Plan(_core.Plan):
             ValueError: not such JSON; the message names what is missing or off.
             PlanError: a plan that verify() refuses.
         """
-        return cls(**_plan_json.arguments(text))
+        return cls._make(**_plan_json.arguments(text))
 
     def __repr__(self) -> str:
         """A summary; to_json() holds everything."""
@@ -411,6 +389,3 @@ class Plan(_core.Plan):
         return _plan_pickle.reduced(self)
 
     __hash__ = None  # type: ignore[assignment]
-
-
-plan = Plan

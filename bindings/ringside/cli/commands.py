@@ -16,14 +16,12 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from ringside import _core
+from ringside import _core, _extras
 from ringside import lengths as _lengths
 from ringside._bench import cpu as _bench
 from ringside._bench import thd as _bench_thd
 from ringside._bench.gpu import run as _bench_gpu
-from ringside._plan.plan import Plan
+from ringside._plan.build import plan as new_plan
 from ringside.cli import report as _report
 from ringside.cli.fuzz import fuzz
 from ringside.cli.verify import (
@@ -42,6 +40,9 @@ from ringside.testing._problems import MASKS
 from ringside.testing._problems import a2a_size as default_a2a_size
 from ringside.testing._problems import mask_from as _mask_from
 from ringside.testing._random_cases import cases
+
+with _extras.extra("cli", "the ringside command"):
+    import typer
 
 app = typer.Typer(
     name="ringside",
@@ -167,11 +168,13 @@ def plan(
     Example: ringside plan --partition striped --comm all_gather --draw build/plan.png
     """
     _sizes.require_between("--a2a-size", a2a_size, 1, "a divisor of --cp")
+    if draw is not None:
+        _extras.require("plot", "--draw")
     pack = Pack(lengths, tokens, pad_to, most=TOKENS_OF_PLAN)
     settings = Settings(pack, Heads(heads, kv_heads), cp)
     layout, taken = pack.taken()
     geometry = geometry_of(layout, _mask_from(mask), settings)
-    made = Plan(
+    made = new_plan(
         **geometry.plan_arguments(),
         cp_size=cp,
         partition=partition,
@@ -352,7 +355,7 @@ def main() -> None:
     """Runs the command; what the library refuses becomes one line and exit code 2."""
     try:
         app(prog_name="ringside")
-    except (ValueError, OverflowError, OSError, _core.Unsupported) as error:
+    except (ValueError, OverflowError, OSError, _core.Unsupported, _extras.MissingExtra) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
     except MemoryError:

@@ -13,12 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
-import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from ringside import _core
+from ringside._extras import extra
 from ringside.testing import Case, Disagreement, check_attention, check_context_parallel
+
+with extra("cli", "the ringside command"):
+    import typer
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
 if TYPE_CHECKING:
     from ringside.cli.fuzz_cases import Space
@@ -113,10 +121,8 @@ def cases_for(
     backward: Callable[..., Any] | None = None,
 ) -> Any:
     """A strategy: what fn.cases says, or else anything of the dtype and the space."""
-    try:
-        from ringside.cli import fuzz_cases as _fuzz_cases
-    except ModuleNotFoundError as error:
-        raise ValueError("no Hypothesis to draw cases with: pip install hypothesis") from error
+    from ringside.cli import fuzz_cases as _fuzz_cases
+
     space = space or _fuzz_cases.Space()
     own = getattr(fn, "cases", None)
     if own is not None and space != _fuzz_cases.Space():

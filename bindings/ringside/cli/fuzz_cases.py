@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import typing
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
-
 from ringside import _core
-from ringside.testing import Case, strategies
+from ringside._extras import extra
+from ringside.testing import Case
+
+with extra("testing", "ringside fuzz"):
+    from hypothesis import strategies as st
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+    from ringside.testing import strategies
 
 HEAD_DIMS = (1, 2, 3, 5, 8, 32, 64, 80, 96, 128, 192, 256)
 MASKS = ("full", "causal", "window", "chunked")
@@ -93,13 +98,28 @@ class _Everything:
 
 def _keywords(fn: Callable[..., Any]) -> Any:
     """Names of keywords; functions that take any (**kw) and builtins take all."""
+    fn = getattr(fn, "signature_of", fn)
     try:
-        parameters = inspect.signature(getattr(fn, "signature_of", fn)).parameters.values()
+        parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         return _Everything()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return _Everything()
-    return {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
+    names = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    for p in parameters:
+        if p.kind is p.VAR_KEYWORD:
+            typed = _typed(fn, p.name)
+            return _Everything() if typed is None else names | typed
+    return names
+
+
+def _typed(fn: Callable[..., Any], name: str) -> set[str] | None:
+    """The names of **kw: Unpack[a TypedDict]; None for any other **kw."""
+    try:
+        hint = typing.get_type_hints(fn).get(name)
+    except Exception:  # whatever evaluating annotations raises
+        return None
+    packed = (*getattr(hint, "__args__", ()), hint)[0]
+    names: dict[str, Any] | None = getattr(packed, "__annotations__", None)
+    return set(names) if names is not None and hasattr(packed, "__total__") else None
 
 
 def lengths(space: Space) -> SearchStrategy[list[int]]:

@@ -6,14 +6,22 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
-
+from ringside._extras import extra
 from ringside._plan.explain import count, mask_words
 from ringside.testing._compare import TOLERANCE
 from ringside.testing._problems import TENSORS, NamedMask, mask_from
+
+with extra("cli", "the ringside command"):
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.table import Table
+    from rich.text import Text
 
 if TYPE_CHECKING:
     from ringside._bench.cpu import Line

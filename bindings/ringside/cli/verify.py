@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core, lengths
+from ringside._plan.build import plan as new_plan
 from ringside._plan.explain import count
 from ringside._plan.plan import Plan
 from ringside.testing import _sizes
@@ -250,7 +251,7 @@ class Verification:
     def _plan(self, row_of: tuple[str, str], geometry: Geometry) -> Plan:
         partition, comm = row_of
         cp_size = self.settings.cp_size
-        return Plan(
+        return new_plan(
             **geometry.plan_arguments(),
             cp_size=cp_size,
             partition=partition,

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
-from ringside._plan.rows import valid_rows
+from ringside._rows import place, valid_rows
+from ringside.testing._judging import first, relative_errors, worst
 from ringside.testing._problems import TENSORS, Array, Geometry, Problem, results
 
 if TYPE_CHECKING:
@@ -73,10 +74,7 @@ def _padding(problem: Problem, tensor: str) -> npt.NDArray[np.bool_]:
 
 def _errors(got: Array, want: Array) -> Array:
     """[rows, heads]: largest |got - want| / max(1, |want|); infinite for NaN or a lone infinity."""
-    with np.errstate(invalid="ignore"):  # -inf - -inf
-        error = np.abs(got - want) / np.maximum(1.0, np.abs(want))
-    error[got == want] = 0.0
-    error[np.isnan(error)] = np.inf
+    error = relative_errors(got, want)
     return error.max(axis=-1, initial=0) if error.ndim == 3 else error
 
 
@@ -86,14 +84,14 @@ def _differs(got: Array, must_be: float) -> npt.NDArray[np.bool_]:
 
 def _first(geometry: Geometry, tensor: str, error: Array, got: Array, want: Array) -> str:
     """In words, the first row and head whose error is too large."""
-    row, head = (int(i[0]) for i in np.nonzero(error > TOLERANCE))
-    layout = geometry.layout_of(tensor)
-    document = int(np.searchsorted(layout.cu_seqlens_padded, row, side="right")) - 1
-    position = row - int(layout.cu_seqlens_padded[document])
-    place = f"position {position}" if position < layout.lengths[document] else "padding"
-    values = np.atleast_1d(got[row, head]), np.atleast_1d(want[row, head])
-    worst = int(np.argmax(_errors(values[0][:, None], values[1][:, None])))
+    found = first(error > TOLERANCE)
+    assert found is not None
+    layout, row = geometry.layout_of(tensor), found[0]
+    document, position, is_token = place(layout, row)
+    where = f"position {position}" if is_token else "padding"
+    values = np.atleast_1d(got[found]), np.atleast_1d(want[found])
+    i = worst(relative_errors(*values))
     return (
-        f"{tensor} of document {document}, row {row} ({place}), head {head}: "
-        f"got {values[0][worst]:.17g}, the definition says {values[1][worst]:.17g}"
+        f"{tensor} of document {document}, row {row} ({where}), head {found[1]}: "
+        f"got {values[0][i]:.17g}, the definition says {values[1][i]:.17g}"
     )

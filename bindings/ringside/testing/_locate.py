@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 import ringside as rs
-from ringside.testing import trace
+from ringside._rows import place
+from ringside.testing._judging import errors, first
 from ringside.testing.cases import Array, Arrays
 from ringside.testing.dtypes import float_of, round_to
 
@@ -142,10 +143,10 @@ class _Forward:
             ours, truth = (np.asarray(x, dtype=np.float64) for x in (ours, truth))
             if name == "lse":
                 ours, truth = ours.T[..., None], truth.T[..., None]  # rows first, as the others
-            index = _first_wrong(ours, truth, self.tolerance)
+            index = first(~(errors(ours, truth) <= self.tolerance * _size(truth)))
             if index is not None:
                 layout = plan.layout_k if name in ("dk", "dv") else plan.layout_q
-                document, position, _ = trace.place(layout, index[0])
+                document, position, _ = place(layout, index[0])
                 values = float(ours[index]), float(truth[index])
                 return name, document, position, index[1], *values
         return None
@@ -165,12 +166,9 @@ class _Backward(_Forward):
         return ("dq", "dk", "dv"), got, plan.attention_backward(*given, **self.options)
 
 
-def _first_wrong(got: Array, expected: Array, tolerance: float) -> tuple[int, ...] | None:
-    finite = np.abs(expected[np.isfinite(expected)])
-    allowed = tolerance * max(1.0, float(finite.max(initial=0.0)))
-    with np.errstate(invalid="ignore"):
-        wrong = ~((got == expected) | (np.abs(got - expected) <= allowed))
-    return tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.any() else None
+def _size(expected: Array) -> float:
+    """The largest number of a tensor, at least 1."""
+    return max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0)))
 
 
 def _search(plan: rs.Plan, compare: _Forward) -> Location | None:
@@ -179,7 +177,7 @@ def _search(plan: rs.Plan, compare: _Forward) -> Location | None:
     if found is None:
         return None
     for step in range(plan.num_steps):
-        if wrong := compare(rs.Plan(plan, num_steps=step + 1)):
+        if wrong := compare(plan._part(step + 1)):
             return _in_step(plan, compare, step, wrong)
     part = "of the whole plan, but not when it ran again: not the same from run to run"
     return Location(compare.direction, max(plan.num_steps - 1, 0), None, None, *found, part)
@@ -217,7 +215,7 @@ def _tiles_of(plan: rs.Plan, steps: Iterable[int]) -> list[Name]:
 def _part(plan: rs.Plan, tiles: Sequence[Name]) -> rs.Plan:
     """Every exchange up to the tiles' step, and these tiles only."""
     last = max((step for step, _, _ in tiles), default=-1)
-    return rs.Plan(plan, num_steps=last + 1, tiles=set(tiles))
+    return plan._part(last + 1, set(tiles))
 
 
 def _narrow(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from ringside._extras import extra
+
+with extra("testing", "ringside.testing.strategies"):
+    from hypothesis import strategies as st
+    from hypothesis.strategies import DrawFn, SearchStrategy
 
 
 def dtypes() -> SearchStrategy[str]:

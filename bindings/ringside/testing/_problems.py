@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from ringside import _core
 from ringside._attention.definition import attention, attention_backward
-from ringside._plan.rows import valid_rows
 from ringside.testing._sizes import INT_MAX
+from ringside.testing.cases import normal_rows
 
 Array = npt.NDArray[np.float64]
 TENSORS = ("out", "lse", "dq", "dk", "dv")
@@ -141,16 +141,10 @@ def make_problem(geometry: Geometry, rng: np.random.Generator) -> Problem:
     """Draws the operands and computes the definition once, forward and backward."""
     g = geometry
 
-    def normal(layout: _core.PackedLayout, heads: int, dim: int) -> Array:
-        x = np.full((layout.num_rows, heads, dim), np.nan)
-        valid = valid_rows(layout)
-        x[valid] = rng.normal(size=(int(valid.sum()), heads, dim))
-        return x
-
-    q = normal(g.layout_q, g.num_heads, g.head_dim_qk)
-    k = normal(g.layout_k, g.num_kv_heads, g.head_dim_qk)
-    v = normal(g.layout_k, g.num_kv_heads, g.head_dim_v)
-    dout = normal(g.layout_q, g.num_heads, g.head_dim_v)
+    q = normal_rows(rng, g.layout_q, g.num_heads, g.head_dim_qk)
+    k = normal_rows(rng, g.layout_k, g.num_kv_heads, g.head_dim_qk)
+    v = normal_rows(rng, g.layout_k, g.num_kv_heads, g.head_dim_v)
+    dout = normal_rows(rng, g.layout_q, g.num_heads, g.head_dim_v)
     layouts = (g.layout_q, g.layout_k)
     out, lse = attention(q, k, v, *layouts, mask=g.mask)
     grads = attention_backward(dout, q, k, v, out, lse, *layouts, mask=g.mask)

@@ -1,4 +1,8 @@
-"""Small random problems, one plan each, against the definition; reproducible one by one."""
+"""Small random problems, one plan each, against the definition; reproducible one by one.
+
+By a number, without Hypothesis, and every partition and transport in turn: ringside verify counts
+them. strategies draws cases that shrink, and cli/fuzz_cases chooses among these by flags.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ringside import _core
-from ringside._plan.plan import Plan
+from ringside._plan.build import plan as new_plan
 from ringside.testing._compare import Comparison, compare
 from ringside.testing._problems import Geometry, make_problem
 
@@ -26,7 +30,7 @@ class Case:
     def run(self) -> Comparison:
         """The plan of this case against the definition."""
         problem = make_problem(self.geometry, np.random.default_rng([self.seed, self.number, 1]))
-        return compare(Plan(**self.geometry.plan_arguments(), **self.plan_by), problem)
+        return compare(new_plan(**self.geometry.plan_arguments(), **self.plan_by), problem)
 
     def __str__(self) -> str:
         """Python that builds the plan."""

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 import ringside as rs
+from ringside._rows import place
 from ringside.testing import trace
+from ringside.testing._judging import first, worst
 from ringside.testing._running import Misuse, Runner
 from ringside.testing._script import script_of
 from ringside.testing.cases import Array, Results
@@ -133,7 +135,7 @@ def disagreement(
     row, head, index = _first_wrong(tensor, error, error > tolerance)
     values = (float(got[index]), float(expected[index]), float(tolerance[index]))
     layout = runner.case.keys if tensor in ("dk", "dv") else runner.case.layout_q
-    document, position, valid = (0, 0, True) if tensor == "dsink" else trace.place(layout, row)
+    document, position, valid = (0, 0, True) if tensor == "dsink" else place(layout, row)
     finding = Finding(tensor, document, position, head, not valid, *values)
     wrong = int((error > tolerance).sum())
     count = f"  {wrong} of {error.size} numbers of {tensor} are wrong"
@@ -145,15 +147,14 @@ def disagreement(
 
 def _first_wrong(tensor: str, error: Array, wrong: Any) -> tuple[int, int, tuple[int, ...]]:
     """The first row and head with a wrong number, and the worst number there."""
+    found = first(wrong.T if tensor == "lse" else wrong)
+    assert found is not None
     if tensor == "dsink":
-        head = int(np.argmax(wrong))
-        return 0, head, (head,)
+        return 0, found[0], found
+    row, head = found[:2]
     if tensor == "lse":
-        row, head = (int(i) for i in np.argwhere(wrong.T)[0])
         return row, head, (head, row)
-    row, head, _ = (int(i) for i in np.argwhere(wrong)[0])
-    dim = int(np.argmax(np.where(wrong[row, head], error[row, head], -1.0)))
-    return row, head, (row, head, dim)
+    return row, head, (row, head, worst(error[row, head], wrong[row, head]))
 
 
 def _explain(runner: Runner, how: tuple[Precision, Results], finding: Finding, row: int) -> None:
@@ -219,7 +220,7 @@ def step_of(plan: rs.Plan, rank: int, key_rows: list[int]) -> int | None:
     >>> step_of(rs.plan(rs.PackedLayout([0, 4]), cp_size=2), 0, [1])
     1
     """
-    places = {trace.place(plan.layout_k, row)[:2] for row in key_rows}
+    places = {place(plan.layout_k, row)[:2] for row in key_rows}
     for number, step in enumerate(plan.steps(rank)):
         for segment in step.kv:
             positions = range(

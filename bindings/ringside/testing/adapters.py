@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ringside as rs
+from ringside._rows import valid_rows
 
 __all__ = [
     "JaxFunction",
@@ -161,16 +162,6 @@ def _documents(layout_q: rs.PackedLayout, layout_k: rs.PackedLayout) -> Iterator
             yield slice(begin_q, begin_q + n_q), slice(begin_k, begin_k + n_k)
 
 
-def _places(layout: rs.PackedLayout) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The document and position of each row; document -1 in padding."""
-    document = np.full(layout.num_rows, -1)
-    position = np.zeros(layout.num_rows, dtype=np.int64)
-    for s, (begin, n) in enumerate(zip(layout.cu_seqlens_padded[:-1], layout.lengths, strict=True)):
-        document[begin : begin + n] = s
-        position[begin : begin + n] = np.arange(n)
-    return document, position
-
-
 def _refuse(options: dict[str, Any]) -> None:
     """Nothing is silently ignored."""
     if options:
@@ -210,7 +201,7 @@ def _flex(
     blocks = create_block_mask(
         lambda b, h, i, j: seen[i, j], None, None, len(q), len(k), device="cpu"
     )
-    valid = torch.from_numpy(_places(layout_k)[0] >= 0)[:, None, None]
+    valid = torch.from_numpy(valid_rows(layout_k))[:, None, None]
     k, v = (torch.where(valid, x, 0.0) for x in (k, v))
     out = flex_attention(
         *(x.transpose(0, 1)[None] for x in (q, k, v)),

@@ -9,9 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 import ringside as rs
+from ringside._attention.options import DEFAULTS
+from ringside._rows import valid_rows
+from ringside.testing._judging import errors
 from ringside.testing.dtypes import round_to
 
 Array = npt.NDArray[np.float64]
+
+
+def normal_rows(rng: np.random.Generator, layout: rs.PackedLayout, heads: int, dim: int) -> Array:
+    """[rows, heads, dim] standard normal; NaN in all padding rows: whoever reads it, shows it."""
+    x = np.full((layout.num_rows, heads, dim), np.nan)
+    valid = valid_rows(layout)
+    x[valid] = rng.normal(size=(int(valid.sum()), heads, dim))
+    return x
 
 
 class Arrays(NamedTuple):
@@ -101,10 +112,8 @@ class Case:
     @property
     def options(self) -> dict[str, Any]:
         """Keywords for ringside.attention: softmax_scale, and what differs from its default."""
-        names = ("softcap", "sink", "alibi_slopes", "dropout_p", "dropout_seed")
-        given = {name: getattr(self, name) for name in names}
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        changed = {name: x for name, x in given.items() if x != defaults[name]}
+        given = {name: getattr(self, name) for name in DEFAULTS if name != "bias"}
+        changed = {name: x for name, x in given.items() if x != DEFAULTS[name]}
         return {"softmax_scale": self.softmax_scale, **changed}
 
     def replace(self, **changes: object) -> Case:
@@ -131,10 +140,7 @@ class Case:
         rng = np.random.default_rng(self.seed)
 
         def normal(layout: rs.PackedLayout, heads: int, dim: int) -> Array:
-            sequences = [rng.normal(size=(n, heads, dim)) for n in layout.lengths]
-            if not sequences:
-                return np.zeros((0, heads, dim))
-            return round_to(layout.pack(sequences, fill_value=np.nan), self.dtype)
+            return round_to(normal_rows(rng, layout, heads, dim), self.dtype)
 
         return Arrays(
             normal(self.layout_q, self.num_heads, self.head_dim),
@@ -164,9 +170,7 @@ class Case:
         """The largest difference between by_plan and by_definition; infinite for a stray NaN."""
         largest = 0.0
         for ours, truth in zip(self.by_plan(), self.by_definition(), strict=True):
-            with np.errstate(invalid="ignore"):
-                off = np.where(ours == truth, 0.0, np.abs(ours - truth))
-            largest = max(largest, float(np.nan_to_num(off, nan=np.inf).max(initial=0.0)))
+            largest = max(largest, float(errors(ours, truth).max(initial=0.0)))
         return largest
 
     def script(self) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from ringside._rows import valid_rows
+from ringside.testing._judging import errors
 from ringside.testing._report import Disagreement, disagreement, misuse
 from ringside.testing._running import AttentionRunner, ContextParallelRunner, Misuse, Runner
 from ringside.testing.cases import Array, Arrays, Case, Results
@@ -191,30 +192,12 @@ def _compare(
     ratios = {}
     for name, x in got.items():
         true, limit = getattr(truth, name), getattr(bound, name)
-        error = _error(x, true)
+        error = errors(x, true)
         if demands.padding == "any" and name in ("out", "lse"):
-            padding = ~_valid_rows(runner.case)
+            padding = ~valid_rows(runner.case.layout_q)
             error[(padding if name == "out" else (slice(None), padding))] = 0.0
         if (error > limit).any():
             raise disagreement(runner, (precision, truth), name, (x, true, limit, error))
         ratio = np.divide(error, limit, out=np.zeros_like(error), where=limit > 0)
         ratios[name] = float(ratio.max(initial=0.0))
     return Report(ratios)
-
-
-def _error(got: Array, true: Array) -> Array:
-    """|got - true|; infinite for a NaN and for a lone infinity."""
-    with np.errstate(invalid="ignore"):
-        error = np.abs(got - true)
-    error[got == true] = 0.0
-    error[np.isnan(error)] = np.inf
-    return error
-
-
-def _valid_rows(case: Case) -> npt.NDArray[np.bool_]:
-    """[rows_q] where a token lies."""
-    valid = np.zeros(case.layout_q.num_rows, bool)
-    starts = case.layout_q.cu_seqlens_padded[:-1]
-    for start, length in zip(starts, case.layout_q.lengths, strict=True):
-        valid[start : start + length] = True
-    return valid

@@ -18,12 +18,14 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
-
 import ringside as rs
+from ringside._extras import extra
 from ringside.testing._option_strategies import dtypes, options, sinks
 from ringside.testing.cases import Case
+
+with extra("testing", "ringside.testing.strategies"):
+    from hypothesis import strategies as st
+    from hypothesis.strategies import DrawFn, SearchStrategy
 
 __all__ = [
     "a2a_sizes",

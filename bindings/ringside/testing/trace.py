@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ringside as rs
+from ringside._rows import place
 from ringside.testing._running import Runner
 from ringside.testing.cases import Arrays, Case, Results
 from ringside.testing.dtypes import round_to
@@ -36,17 +37,6 @@ class Reading(NamedTuple):
     row: int
     got: float
     expected: float
-
-
-def place(layout: rs.PackedLayout, row: int) -> tuple[int, int, bool]:
-    """The document of a row, its position there, and whether a token lies there.
-
-    >>> place(rs.PackedLayout([0, 2, 3], [0, 4, 6]), 5)
-    (1, 1, False)
-    """
-    document = int(np.searchsorted(layout.cu_seqlens_padded, row, side="right")) - 1
-    position = row - int(layout.cu_seqlens_padded[document])
-    return document, position, bool(position < layout.lengths[document])
 
 
 def without_nan(case: Case, arrays: Arrays) -> Arrays:

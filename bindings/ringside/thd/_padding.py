@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ringside import _core
 from ringside._arguments.fill_value import fill_value
 from ringside._core import arguments
+from ringside._rows import positions, valid_rows
 
 
 class PaddedBatch(NamedTuple):
@@ -62,13 +63,11 @@ def pad_to_multiple(
     packed = _core.PackedLayout(cu_seqlens)
     multiple = arguments.int32(multiple, "multiple")
     layout = _core.PackedLayout.from_lengths(packed.lengths, pad_to_multiple_of=multiple)
-    starts = np.repeat(layout.cu_seqlens_padded[:-1], layout.padded_lengths)
-    position_ids = np.arange(layout.num_rows, dtype=np.int32) - starts
-    valid = position_ids < np.repeat(layout.lengths, layout.padded_lengths)
+    valid = valid_rows(layout)
     return PaddedBatch(
         _spread(tokens, valid, pad_token, "token"),
         None if labels is None else _spread(labels, valid, pad_label, "label"),
-        position_ids,
+        positions(layout),
         layout.cu_seqlens_padded,
     )
 

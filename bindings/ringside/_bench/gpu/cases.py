@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ringside import _core
+from ringside._plan.build import plan as new_plan
 from ringside._plan.plan import Plan
 from ringside.testing._problems import a2a_size
 
@@ -99,7 +100,7 @@ class Case:
 
     def plan(self, cp_size: int = 1, partition: str = "zigzag", comm: str = "p2p") -> Plan:
         """A plan of its own: programs of other cases' plans are not among its."""
-        return Plan(
+        return new_plan(
             _core.PackedLayout.from_lengths(self.lengths),
             mask=self.mask,
             cp_size=cp_size,

@@ -20,7 +20,7 @@ import numpy as np
 
 from ringside import Mask, PackedLayout, thd
 from ringside._bench.gpu.clock import Call, Clock
-from ringside._plan.plan import Plan
+from ringside._plan.build import plan as new_plan
 
 HEAD_DIM, TOKENS_AND_HEADS = 64, 16 * 4096 * 16  # 134 MB of bfloat16
 CALLS, REPEATS = 12, 15
@@ -220,7 +220,7 @@ def _delta(bench: Bench) -> Row:
     """
     torch, heads = bench.torch, 16
     rows = TOKENS_AND_HEADS // heads
-    plan = Plan(PackedLayout.from_lengths([1] * rows), cp_size=1, num_heads=heads)
+    plan = new_plan(PackedLayout.from_lengths([1] * rows), cp_size=1, num_heads=heads)
     q, k, v, dout = (torch.randn(rows, heads, 128, device="cuda").bfloat16() for _ in range(4))
     out, lse = plan.attention(q, k, v, backend="cuda")
 

@@ -27,14 +27,16 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis.strategies import SearchStrategy
-
 import ringside as rs
+from ringside._extras import extra
 from ringside.testing.cases import Case
 from ringside.testing.faults import _all_gather as ag
 from ringside.testing.faults import _cases, _chunks, _ring
 from ringside.testing.faults._all_gather import Rules, all_gather
 from ringside.testing.faults._varlen import Array, Partial
+
+with extra("testing", "ringside.testing.faults"):
+    from hypothesis.strategies import SearchStrategy
 
 __all__ = ["GALLERY", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "Model"]
 

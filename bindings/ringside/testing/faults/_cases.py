@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
-
 import ringside as rs
+from ringside._extras import extra
 from ringside.testing.cases import Case
+
+with extra("testing", "ringside.testing.faults"):
+    from hypothesis import strategies as st
+    from hypothesis.strategies import DrawFn, SearchStrategy
 
 CAUSAL_OR_FULL = st.sampled_from([rs.Mask.full(), rs.Mask.causal()])
 

@@ -1,0 +1,76 @@
+"""ringside.plan: a problem and a way to split it, as a Plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import SupportsIndex
+
+from ringside._core import Mask, PackedLayout, Segment
+from ringside._plan.plan import Plan
+
+Shards = Sequence[Sequence[Segment]]
+
+
+def plan(
+    layout_q: PackedLayout,
+    layout_k: PackedLayout | None = None,
+    *,
+    mask: Mask = Mask.causal(),  # noqa: B008  (immutable)
+    cp_size: SupportsIndex | None = None,
+    partition: str | Shards = "zigzag",
+    partition_k: Shards | None = None,
+    comm: str = "p2p",
+    a2a_size: SupportsIndex | None = None,
+    num_heads: SupportsIndex = 1,
+    num_kv_heads: SupportsIndex | None = None,
+) -> Plan:
+    """Says who computes what, when, from which rows: plain data that every backend interprets.
+
+    Args:
+        layout_q: where the sequences of q lie.
+        layout_k: those of k and v, as many sequences; default layout_q.
+        mask: which keys a query sees inside its sequence.
+        cp_size: number of ranks; may be left out with segments of your own, which say it.
+        partition: who owns which rows, a name of ringside.PARTITIONS, or your own: one list of
+            Segment for every rank, that together own each row (padding too) exactly once.
+        partition_k: your own segments of k and v, where layout_k differs from layout_q.
+        comm: which rows are resident when, a name of ringside.COMMS.
+        a2a_size: for comm="a2a+p2p": how many neighbouring ranks trade rows for heads; a divisor
+            of cp_size.
+        num_heads: query heads. They matter to plans that split heads (a2a), and to attention().
+        num_kv_heads: kv heads, a divisor of num_heads; default num_heads.
+
+    No length has to be divisible by anything; ranks may own nothing.
+
+    Raises:
+        ValueError: arguments that do not fit, unknown names (the known ones are listed), segments
+            that own a row twice or not at all.
+
+    Sources: ring, Liu et al., arXiv:2310.01889; dual chunks, Transformer Engine's context
+    parallelism; stripes, Brandon et al., arXiv:2311.09431; all-to-all, Jacobs et al. (Ulysses),
+    arXiv:2309.14509; a2a+p2p, Fang and Zhao (USP), arXiv:2405.07719.
+
+    >>> import ringside as rs
+    >>> layout = rs.PackedLayout([0, 5, 12], [0, 8, 16])
+    >>> plan = rs.plan(layout, cp_size=2, partition="zigzag", comm="p2p")
+    >>> for segment in plan.shards_q(0):
+    ...     print(segment)
+    Segment(seq=0, pos=0, len=2, stride=1, row=0)
+    Segment(seq=0, pos=6, len=2, stride=1, row=2)
+    Segment(seq=1, pos=0, len=2, stride=1, row=4)
+    Segment(seq=1, pos=6, len=2, stride=1, row=6)
+    >>> [len(step.tiles) for step in plan.steps(1)]
+    [2, 2]
+    """
+    return Plan._make(
+        layout_q,
+        layout_k,
+        mask=mask,
+        cp_size=cp_size,
+        partition=partition,
+        partition_k=partition_k,
+        comm=comm,
+        a2a_size=a2a_size,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+    )
