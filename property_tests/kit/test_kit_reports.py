@@ -55,6 +55,10 @@ def wrong_backward(*arguments, **keywords):
     return [x + 1 for x in rs.attention_backward(*arguments, **keywords)]
 
 
+def zero_gradients(dout, q, k, v, *rest, **keywords):
+    return [0 * x for x in (q, k, v)]
+
+
 def failure_of(fn, case=CASE, **how):
     with pytest.raises(Disagreement) as failure:
         check_attention(fn, case, **how)
@@ -139,7 +143,8 @@ def test_what_cannot_be_written_down_leaves_its_place_free(fn):
     assert "Disagreement" in outcome_of(script.replace(line, given))
 
 
-def test_a_long_document_is_reported_soon(monkeypatch):
+@pytest.mark.parametrize("given", [False, True], ids=["forward alone", "with a backward"])
+def test_a_long_document_is_reported_soon(monkeypatch, given):
     """The number at once; then few runs of the function, and no run of the definition."""
     calls = []
 
@@ -147,15 +152,20 @@ def test_a_long_document_is_reported_soon(monkeypatch):
         calls.append(1)
         return wrong(q, k, v, **keywords)
 
+    def slow(*arguments, **keywords):
+        pytest.fail("the definition of the gradients ran before out was found wrong")
+
     case = Case(rs.PackedLayout([0, 2048]), dtype="float32", head_dim_v=16, num_heads=2)
-    failure = failure_of(fn, case)
+    with monkeypatch.context() as patch:
+        patch.setattr(rs, "attention_backward", slow)
+        failure = failure_of(fn, case, backward=zero_gradients if given else None)
     monkeypatch.setattr(trace, "MAX_SECONDS", 0.0)
     monkeypatch.setattr(Case, "by_definition", lambda *_: pytest.fail("the definition ran"))
     calls.clear()
     assert "out is wrong at row 0 of document 0, head 0:\n  got " in failure.headline
     assert not calls
     assert "this row read key 1 (weight " in str(failure)
-    assert len(calls) == trace.MIN_RUNS
+    assert len(calls) == 3 < trace.MIN_RUNS  # 2048 keys, 128, 8, 1
     assert "this row was traced no further" in str(failure)
 
 
