@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plain import Plain
 from ringside.testing import Case, Demands, Disagreement, Precision, check_attention, strategies
 from ringside.testing.dtypes import FLOATS, as_dtype, round_to
-from ringside.testing.tolerance import bounds
+from ringside.testing.tolerance import Model, bounds
 
 TYPES = [
     ("float64", "float64"),
@@ -128,3 +128,19 @@ def test_bfloat16_rounds_as_ml_dtypes_does():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
     assert (round_to(x, "bfloat16") == x.astype(ml_dtypes.bfloat16).astype(np.float64)).all()
+
+
+@settings(max_examples=30)
+@given(strategies.cases(options=strategies.options), st.data())
+def test_one_row_is_bounded_as_among_all_rows(case, data):
+    """What a report looks at by itself, for it is a part of what a check computes."""
+    model = Model(case, case.arrays(), case.by_definition(gradients=False), Precision("float32"))
+    for rows in model.blocks():
+        row = data.draw(st.integers(rows.q_rows.start, rows.q_rows.stop - 1))
+        of_all, alone = model.softmax(rows), model.softmax(rows.of_query(row))
+        for x, y in zip(of_all, alone, strict=True):
+            wanted = x[row - rows.q_rows.start :][:1]
+            # Products of other shapes add up in another order: 1e-9 of a number, or of the largest
+            # where terms cancel; one wrong key, position or head would be off by as much as it is.
+            largest = np.abs(wanted).max(initial=0.0)
+            np.testing.assert_allclose(y, wanted, rtol=1e-9, atol=1e-9 * largest)

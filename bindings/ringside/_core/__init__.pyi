@@ -443,5 +443,5 @@ TABLE_COLUMNS: dict = {
         "head_end",
     ],
 }
-__cpu__: str = "x86-64-v4"
+__cpu__: str = "dispatch"
 __version__: str = "0.1.0"

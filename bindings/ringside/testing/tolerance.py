@@ -50,13 +50,17 @@ Numbers = Array | float
 
 
 class _Rows(NamedTuple):
-    """One document and head, of which all is needed, and where it lies."""
+    """A document's rows and a head, and where they lie."""
 
     q_rows: slice
     k_rows: slice
     document: int
     head: int
     kv_head: int
+
+    def of_query(self, row: int) -> _Rows:
+        """One row of q alone, against the same keys."""
+        return self._replace(q_rows=slice(row, row + 1))
 
 
 class _Softmax(NamedTuple):
@@ -76,10 +80,6 @@ class _Softmax(NamedTuple):
     lse_error: Array
     """[n_q, 1]"""
 
-    def row(self, i: int) -> _Softmax:
-        """One row of all of it."""
-        return _Softmax(*(x[i : i + 1] for x in self))
-
 
 def bounds(
     case: Case, arrays: Arrays, truth: Results, precision: Precision | None = None
@@ -89,7 +89,7 @@ def bounds(
     Args:
         case: gives masks, layouts and options.
         arrays: the inputs; NaN in padding is not looked at.
-        truth: by the definition.
+        truth: by the definition; where it has no gradients, none are bounded.
         precision: default Precision(case.dtype).
 
     >>> import ringside as rs
@@ -111,6 +111,7 @@ class Model:
         self.u, self.w, self.m, self.tiny = precision.roundoffs()
         self.merges, self.b = precision.merges, precision.partial_roundoff
         self.result = Results(*(np.zeros_like(x) for x in truth))
+        self.has_gradients = truth.dq.shape == arrays.q.shape
         self.kept = _dropped_weights(case, arrays) if case.dropout_p else None
 
     def blocks(self) -> Iterator[_Rows]:
@@ -132,6 +133,8 @@ class Model:
         """One document and head."""
         softmax = self.softmax(rows)
         self._forward(rows, softmax)
+        if not self.has_gradients:
+            return
         ds, ds_error = self._ds(rows, softmax)
         self._gradients(rows, softmax, ds, ds_error)
 
@@ -148,7 +151,7 @@ class Model:
         return error + np.where(error > 0, self.w * np.abs(true) + self.tiny, 0.0)
 
     def softmax(self, rows: _Rows) -> _Softmax:
-        """Weights of one document and head, and their bounds."""
+        """Weights of rows of one document, and their bounds."""
         case, u = self.case, self.u
         q = self.arrays.q[rows.q_rows, rows.head]
         k = self.arrays.k[rows.k_rows, rows.kv_head]
@@ -161,14 +164,20 @@ class Model:
             slope_error = 2 * np.abs(t) * (e / case.softcap + 4 * u)
             s = case.softcap * t
             e = e + 4 * u * np.abs(s)
-        bias = _alibi(case, rows, s.shape)
+        positions = self._positions(rows)
+        bias = _alibi(case, rows, positions)
         s, e = s + bias, e + 2 * u * np.abs(bias)
-        visible = case.mask.to_dense(*s.shape)
+        visible = _visible(case, rows, positions)
         s = np.where(visible, s, -np.inf)
         lse = self.truth.lse[rows.head, rows.q_rows][:, None]
         p = np.exp(np.where(visible, s - np.where(np.isneginf(lse), 0.0, lse), -np.inf))
         e = np.where(visible, e + 2 * u * np.abs(np.where(visible, s, 0.0)), 0.0)
         return self._with_sums(rows, p, e, (s, lse, slope, slope_error))
+
+    def _positions(self, rows: _Rows) -> slice:
+        """Of the rows in their document."""
+        first = int(self.case.layout_q.cu_seqlens_padded[rows.document])
+        return slice(rows.q_rows.start - first, rows.q_rows.stop - first)
 
     def _with_sums(
         self, rows: _Rows, p: Array, e: Array, scores: tuple[Array, Array, Array, Array]
@@ -266,12 +275,22 @@ def _per_head(option: object, head: int) -> float:
     return float(values[head] if values.size > 1 else values[0])
 
 
-def _alibi(case: Case, rows: _Rows, shape: tuple[int, ...]) -> Numbers:
+def _lengths(case: Case, rows: _Rows) -> tuple[int, int]:
+    """Of the rows' document, in q and in k."""
+    return int(case.layout_q.lengths[rows.document]), int(case.keys.lengths[rows.document])
+
+
+def _visible(case: Case, rows: _Rows, positions: slice) -> npt.NDArray[np.bool_]:
+    return case.mask.to_dense(*_lengths(case, rows))[positions]
+
+
+def _alibi(case: Case, rows: _Rows, positions: slice) -> Numbers:
     slope = _per_head(case.alibi_slopes, rows.head)
     if slope == 0:
         return 0.0
-    shift = shape[1] - shape[0] if case.mask.align == "bottom_right" else 0
-    distance = np.arange(shape[0])[:, None] + shift - np.arange(shape[1])[None, :]
+    n_q, n_k = _lengths(case, rows)
+    shift = n_k - n_q if case.mask.align == "bottom_right" else 0
+    distance = np.arange(n_q)[positions, None] + shift - np.arange(n_k)[None, :]
     return -slope * np.abs(distance)
 
 
