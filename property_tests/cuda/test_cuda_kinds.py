@@ -62,12 +62,12 @@ def test_jax_arrays_are_lent_and_come_back(monkeypatch):
     jnp = pytest.importorskip("jax.numpy")
     monkeypatch.setattr(_cuda_kinds, "CUDA_DEVICES", (1,))
     kind, x = _cuda_kinds.Jax(np), on_cpu(jnp.arange(6.0).reshape(2, 3))
-    lent = kind.take(x, "q")
+    lent = kind.imported(x, "q")
     assert isinstance(lent, np.ndarray) and (lent == np.arange(6.0).reshape(2, 3)).all()
-    back = kind.give(np.arange(6.0, dtype=np.float32))
+    back = kind.exported(np.arange(6.0, dtype=np.float32))
     assert isinstance(back, type(x)) and back.tolist() == [0, 1, 2, 3, 4, 5]
     with pytest.raises(TypeError, match="k is not on q's device or not q's kind"):
-        kind.take(np.zeros(3), "k")
+        kind.imported(np.zeros(3), "k")
 
 
 def test_options_that_are_arrays_are_lent_too(monkeypatch):
@@ -75,7 +75,7 @@ def test_options_that_are_arrays_are_lent_too(monkeypatch):
     monkeypatch.setattr(_cuda_kinds, "CUDA_DEVICES", (1,))
     monkeypatch.setattr(_cuda_kinds, "kind_of", lambda q: _cuda_kinds.Jax(np))
     options = rs.Options(sink=on_cpu(jnp.ones(2)), alibi_slopes=0.5)
-    _, named, lent = _cuda_kinds.taken({"q": on_cpu(jnp.ones(3))}, options)
+    _, named, lent = _cuda_kinds.all_imported({"q": on_cpu(jnp.ones(3))}, options)
     assert isinstance(named["q"], np.ndarray)
     assert isinstance(lent.sink, np.ndarray) and lent.alibi_slopes == 0.5
 
@@ -171,7 +171,7 @@ def test_bare_objects_become_tensors_where_they_lie(monkeypatch):
     host = types.SimpleNamespace(__name__="torch", as_tensor=lambda x, device: device)
     for pointer, where in ((16, "cuda:1"), (0, "cuda")):
         bare = types.SimpleNamespace(__cuda_array_interface__={"data": (pointer, False)})
-        assert _cuda_kinds.Lent(host).take(bare, "q") == where
+        assert _cuda_kinds.Foreign(host).imported(bare, "q") == where
 
 
 # --- with one

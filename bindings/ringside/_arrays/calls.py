@@ -33,11 +33,11 @@ def attention(
         batch: of dense results; default that of q.
         return_max_logit: whether max_logit is asked for.
     """
-    kind, named, options = _kinds.taken(named, options)
+    kind, named, options = _kinds.all_imported(named, options)
     batch = _batch_of(named["q"], qkv_format) if batch is None else batch
     thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
     found = _cuda.attention(plan, *thd, options, return_max_logit=return_max_logit)
-    out, lse, *more = (kind.give(x) for x in found)
+    out, lse, *more = (kind.exported(x) for x in found)
     return results((out, lse, *more), qkv_format, batch)
 
 
@@ -51,13 +51,13 @@ def attention_backward(
     deterministic: bool,
 ) -> tuple[Any, ...]:
     """(dq, dk, dv), and dsink where there is a sink; arrays are dout, q, k, v, out, lse."""
-    kind, named, options = _kinds.taken(named, options)
+    kind, named, options = _kinds.all_imported(named, options)
     batch = _batch_of(named["q"], qkv_format) if batch is None else batch
     lse = named.pop("lse")
     thd = {name: to_thd(x, name, qkv_format) for name, x in named.items()}
     thd["lse"] = lse_to_thd(lse, qkv_format)
     found = _cuda.attention_backward(plan, thd, options, deterministic=deterministic)
-    return gradients(tuple(kind.give(x) for x in found if x is not None), qkv_format, batch)
+    return gradients(tuple(kind.exported(x) for x in found if x is not None), qkv_format, batch)
 
 
 def _batch_of(q: Any, qkv_format: QkvFormat) -> int:

@@ -1,7 +1,7 @@
 """Arrays that are neither torch's nor CuPy's with backend="cuda": JAX's, and whoever speaks DLPack.
 
-They are lent to torch or CuPy, without a copy, for the call: `take` makes one of their arrays a
-view, `give` makes a result the caller's kind where that can be done.
+torch or CuPy imports them for the call, without a copy, as DLPack does: `imported` makes one of
+their arrays a view, `exported` makes a result the caller's kind where that can be done.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ CUDA_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged of dlpack.h
 class Native:
     """torch's and CuPy's own arrays, and what backend="cuda" will refuse."""
 
-    def take(self, x: Any, name: str) -> Any:
+    def imported(self, x: Any, name: str) -> Any:
         """x itself."""
         return x
 
-    def give(self, x: Any) -> Any:
+    def exported(self, x: Any) -> Any:
         """x itself."""
         return x
 
 
 @dataclasses.dataclass
-class Lent:
+class Foreign:
     """Any object with __dlpack__ or __cuda_array_interface__ on a CUDA device.
 
     Args:
@@ -45,7 +45,7 @@ class Lent:
         """Whether x is such an object."""
         return _on_cuda_device(x)
 
-    def take(self, x: Any, name: str) -> Any:
+    def imported(self, x: Any, name: str) -> Any:
         """A view of x as an array of the host's, ordered behind the work that makes x."""
         if not self.owns(x):
             raise TypeError(f"{name} is not on q's device or not q's kind of array; convert it")
@@ -55,45 +55,45 @@ class Lent:
             return self.host.asarray(x)
         return self.host.as_tensor(x, device=_device_of(x))
 
-    def give(self, x: Any) -> Any:
+    def exported(self, x: Any) -> Any:
         """The host's array: a bare object cannot be made."""
         return x
 
 
-class Jax(Lent):
+class Jax(Foreign):
     """JAX arrays; results are JAX arrays."""
 
     def owns(self, x: Any) -> bool:
         """Whether x is such an array, on a GPU."""
         return _is_jax(x) and _on_cuda_device(x)
 
-    def give(self, x: Any) -> Any:
+    def exported(self, x: Any) -> Any:
         """The same memory as a JAX array."""
         return importlib.import_module("jax.dlpack").from_dlpack(x)
 
 
-Kind = Native | Lent
+Kind = Native | Foreign
 
 
 def kind_of(q: Any) -> Kind:
-    """How to take the arrays of a call, by the first of them."""
+    """How to import the arrays of a call, by the first of them."""
     _cuda.require_cuda()
     if _is_jax(q):
         return _jax_kind(q)
     if _is_native(q) or not _on_cuda_device(q):
         return Native()
-    return Lent(host_for(q))
+    return Foreign(host_for(q))
 
 
-def taken(named: dict[str, Any], options: Options) -> tuple[Kind, dict[str, Any], Options]:
+def all_imported(named: dict[str, Any], options: Options) -> tuple[Kind, dict[str, Any], Options]:
     """The kind of q, and all arrays of a call as torch's or CuPy's."""
     kind = kind_of(named["q"])
     if isinstance(kind, Native):
         return kind, named, options
-    arrays = {name: kind.take(x, name) for name, x in named.items()}
+    arrays = {name: kind.imported(x, name) for name, x in named.items()}
     per_head = {name: getattr(options, name) for name in PER_HEAD}
-    lent = {name: kind.take(x, name) for name, x in per_head.items() if kind.owns(x)}
-    return kind, arrays, dataclasses.replace(options, **lent)
+    foreign = {name: kind.imported(x, name) for name, x in per_head.items() if kind.owns(x)}
+    return kind, arrays, dataclasses.replace(options, **foreign)
 
 
 def _device_of(x: Any) -> str:
