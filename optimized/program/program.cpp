@@ -11,6 +11,18 @@ namespace {
 
 constexpr int kGapRows = 8;
 
+// What no device runs is refused before one is asked for: a machine without any says it too.
+const ProgramOptions& require_head_dims(const ProgramOptions& o) {
+  const AttentionShape shape{
+      .head_dim_qk = o.head_dim_qk, .head_dim_v = o.head_dim_v, .type = ElementType::float32};
+  if (find_family(shape, {}, o.score_options) == nullptr)
+    throw Unsupported(concat("backend=\"cuda\" with head_dim_qk=", o.head_dim_qk,
+                             ", head_dim_v=", o.head_dim_v,
+                             "; head dimensions up to 256 are supported. Nearest supported: "
+                             "backend=\"reference\""));
+  return o;
+}
+
 const KernelFamily& choose_family(AttentionShape& shape, int device_number, bool score_options) {
   const DeviceProperties device = properties_of(device_number);
   const KernelFamily* family = find_family(shape, device, score_options);
@@ -24,11 +36,6 @@ const KernelFamily& choose_family(AttentionShape& shape, int device_number, bool
     shape.type = ElementType::float32;
     family = find_family(shape, device, score_options);
   }
-  if (family == nullptr)
-    throw Unsupported(concat("backend=\"cuda\" with head_dim_qk=", shape.head_dim_qk,
-                             ", head_dim_v=", shape.head_dim_v,
-                             "; head dimensions up to 256 are supported. Nearest supported: "
-                             "backend=\"reference\""));
   return *family;
 }
 
@@ -132,10 +139,12 @@ void ProgramParts::place_buffers_in_place() {
 }
 
 CudaProgram::CudaProgram(const Plan& plan, const ProgramOptions& options)
-    : parts_(std::make_unique<ProgramParts>(plan, plan.problem.group_size(), options)) {}
+    : parts_(std::make_unique<ProgramParts>(plan, plan.problem.group_size(),
+                                            require_head_dims(options))) {}
 CudaProgram::CudaProgram(const Capacity& capacity, const ProgramOptions& options)
-    : parts_(std::make_unique<ProgramParts>(
-          capacity, capacity.num_heads / std::max(1, capacity.num_kv_heads), options)) {}
+    : parts_(std::make_unique<ProgramParts>(capacity,
+                                            capacity.num_heads / std::max(1, capacity.num_kv_heads),
+                                            require_head_dims(options))) {}
 CudaProgram::~CudaProgram() = default;
 
 int CudaProgram::device() const { return parts_->device; }
