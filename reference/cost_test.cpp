@@ -8,7 +8,7 @@
 namespace ringside {
 namespace {
 
-Plan make_plan(const PackedLayout& layout, const Mask& mask, int cp_size, const Comm& comm,
+Plan make_plan(const PackedLayout& layout, const Mask& mask, int cp_size, const Transport& comm,
                int heads = 1, int kv_heads = 1) {
   const Problem problem{layout, layout, mask, heads, kv_heads};
   return build_plan(problem, place(problem, "contiguous", cp_size), comm);
@@ -66,7 +66,8 @@ TEST(Cost, OfAnAllToAllCountsResultsOnTheirWayHome) {  // 1 and 2 rows, 3 heads:
 }
 
 TEST(Cost, OfOneRankIsNoTraffic) {
-  for (const Comm& comm : {Comm{"p2p"}, Comm{"all_gather"}, Comm{"a2a"}, Comm{"a2a+p2p", 1}}) {
+  for (const Transport& comm :
+       {Transport{"p2p"}, Transport{"all_gather"}, Transport{"a2a"}, Transport{"a2a+p2p", 1}}) {
     const PlanCost c = cost(make_plan(PackedLayout({0, 4}), Mask::causal(), 1, comm));
     EXPECT_EQ(c.bytes_sent(0) + c.bytes_received(0), 0);
     EXPECT_EQ(c.pairs(0), 10);

@@ -87,7 +87,7 @@ TEST(Executor, TakesRowsInAnyOrderFromAnyOwner) {  // single rows dealt at rando
       return shards;
     };
     const Placement placement{deal(problem.layout_q), deal(problem.layout_k)};
-    const Comm comm{random.choice<std::string>({"p2p", "all_gather", "a2a"})};
+    const Transport comm{random.choice<std::string>({"p2p", "all_gather", "a2a"})};
     expect_definition(build_plan(problem, placement, comm), Case(random, problem));
     if (HasFatalFailure()) return;
   }
@@ -153,7 +153,7 @@ TEST(Executor, LargeStepsRunOnAllCores) {
   Random random(137);
   const PackedLayout layout({0, 700, 720}, {0, 705, 730});
   const Problem problem{layout, layout, Mask::causal(), 2, 1};
-  for (const Comm& comm : {Comm{"p2p"}, Comm{"a2a"}})
+  for (const Transport& comm : {Transport{"p2p"}, Transport{"a2a"}})
     expect_definition(build_plan(problem, place(problem, "zigzag", 2), comm),
                       Case(random, problem));
 }

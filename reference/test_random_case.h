@@ -69,10 +69,10 @@ inline const NamedPartition& random_partition(Random& random) {
   return partitions()[random.integer(0, static_cast<int>(partitions().size()) - 1)];
 }
 
-inline Comm random_comm(Random& random, int cp_size) {
+inline Transport random_comm(Random& random, int cp_size) {
   std::vector<std::string> names;
   for (const auto& t : transports()) names.push_back(t.name);
-  Comm comm{random.choice(names)};
+  Transport comm{random.choice(names)};
   if (comm.name == "a2a+p2p") {
     std::vector<int> divisors;
     for (int d = 1; d <= cp_size; ++d)
@@ -84,7 +84,7 @@ inline Comm random_comm(Random& random, int cp_size) {
 
 inline Plan random_plan(Random& random, const Problem& problem) {
   const int cp_size = random.one_in(10) ? 1 : random.integer(2, 6);
-  const Comm comm = random_comm(random, cp_size);
+  const Transport comm = random_comm(random, cp_size);
   return build_plan(problem, place(problem, random_partition(random).name, cp_size), comm);
 }
 

@@ -14,7 +14,7 @@ namespace ringside {
 
 struct Capacity {
   std::string partition = "zigzag";  // a name of the table in reference/partition
-  Comm comm;
+  Transport comm;
   Mask mask;
   int cp_size = 1;
   int num_heads = 1, num_kv_heads = 1;

@@ -18,7 +18,7 @@ Problem four_tokens() {
   return {layout, layout, Mask::full(), 2, 2};
 }
 
-void expect_refused(const Placement& placement, const Comm& comm,
+void expect_refused(const Placement& placement, const Transport& comm,
                     std::initializer_list<const char*> parts) {
   expect_error<InvalidArgument>([&] { build_plan(four_tokens(), placement, comm); }, parts);
 }
@@ -105,7 +105,7 @@ TEST(BuildPlanOfRanks, HasTheStepsOfTheWholeAndTheTilesOfItsRanks) {
   for (int i = 0; i < 150; ++i) {
     const Problem problem = testing::random_problem(random);
     const int cp_size = random.integer(1, 6), rank = random.integer(0, cp_size - 1);
-    const Comm comm = testing::random_comm(random, cp_size);
+    const Transport comm = testing::random_comm(random, cp_size);
     const Placement placement = place(problem, testing::random_partition(random).name, cp_size);
     const Plan whole = build_plan(problem, placement, comm);
     const Plan part = build_plan_of_ranks(problem, placement, comm, {rank});

@@ -14,14 +14,14 @@ namespace {
 void p2p(Plan& plan, int) { a2a_p2p(plan, 1); }
 void a2a(Plan& plan, int) { a2a_p2p(plan, plan.cp_size()); }
 
-void check_a2a_size(const Comm& comm, int cp_size) {
-  if (comm.name != "a2a+p2p") {
-    require(comm.a2a_size == 0, "a2a_size=", comm.a2a_size, " with comm=\"", comm.name,
-            "\"; only comm=\"a2a+p2p\" takes it. Leave it out");
+void check_a2a_size(const Transport& transport, int cp_size) {
+  if (transport.name != "a2a+p2p") {
+    require(transport.a2a_size == 0, "a2a_size=", transport.a2a_size, " with comm=\"",
+            transport.name, "\"; only comm=\"a2a+p2p\" takes it. Leave it out");
     return;
   }
-  require(comm.a2a_size >= 1 && cp_size % comm.a2a_size == 0, "a2a_size=", comm.a2a_size,
-          " does not divide cp_size=", cp_size,
+  require(transport.a2a_size >= 1 && cp_size % transport.a2a_size == 0,
+          "a2a_size=", transport.a2a_size, " does not divide cp_size=", cp_size,
           "; comm=\"a2a+p2p\" needs groups of equal size. Pass a divisor of cp_size");
 }
 
@@ -59,12 +59,12 @@ Placement place(const Problem& problem, const std::string& partition, int cp_siz
           make_shards(named, problem.layout_k, cp_size), named.name};
 }
 
-Plan build_plan(const Problem& problem, const Placement& placement, const Comm& comm) {
-  return build_plan_of_ranks(problem, placement, comm, {});
+Plan build_plan(const Problem& problem, const Placement& placement, const Transport& transport) {
+  return build_plan_of_ranks(problem, placement, transport, {});
 }
 
-Plan build_plan_of_ranks(const Problem& problem, const Placement& placement, const Comm& comm,
-                         std::vector<int> ranks) {
+Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
+                         const Transport& transport, std::vector<int> ranks) {
   check_problem(problem);
   const int cp_size = static_cast<int>(placement.q.size());
   require(cp_size >= 1 && placement.k.size() == placement.q.size(), "the placement has ", cp_size,
@@ -73,20 +73,20 @@ Plan build_plan_of_ranks(const Problem& problem, const Placement& placement, con
   check_ownership("query", problem.layout_q, placement.q);
   check_ownership("key", problem.layout_k, placement.k);
   check_ranks(ranks, cp_size);
-  const NamedTransport& transport = find_by_name("comm", transports(), comm.name);
-  check_a2a_size(comm, cp_size);
+  const NamedTransport& named = find_by_name("comm", transports(), transport.name);
+  check_a2a_size(transport, cp_size);
 
   Plan plan;
   plan.problem = problem;
   plan.partition = placement.name;
-  plan.comm = comm.name;
+  plan.comm = transport.name;
   plan.shards.emplace_back();
   plan.tile_lists.emplace_back();
   plan.home_q = add_homes(plan, placement.q, problem.num_heads);
   plan.home_kv = add_homes(plan, placement.k, problem.num_kv_heads);
   plan.steps_of_rank.resize(cp_size);
   plan.held = std::move(ranks);
-  transport.fill_steps(plan, comm.a2a_size);
+  named.fill_steps(plan, transport.a2a_size);
   return plan;
 }
 

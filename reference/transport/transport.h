@@ -23,17 +23,17 @@ struct Placement {
   std::string name = "custom";
 };
 
-struct Comm {
+struct Transport {
   std::string name = "p2p";
   int a2a_size = 0;  // for a2a+p2p: how many neighbouring ranks trade rows for heads
 };
 
 Placement place(const Problem& problem, const std::string& partition, int cp_size);
-Plan build_plan(const Problem& problem, const Placement& placement, const Comm& comm);
+Plan build_plan(const Problem& problem, const Placement& placement, const Transport& transport);
 // The same steps of the same ranks, with the tiles of some alone: what a process needs that holds
 // these ranks (rising; none: all). Tiles are most of a plan: it takes their share of memory.
-Plan build_plan_of_ranks(const Problem& problem, const Placement& placement, const Comm& comm,
-                         std::vector<int> ranks);
+Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
+                         const Transport& transport, std::vector<int> ranks);
 
 struct NamedTransport {
   const char* name;

@@ -20,7 +20,7 @@ Problem one_sequence(int tokens, const Mask& mask, int heads = 1, int kv_heads =
   return {layout, layout, mask, heads, kv_heads};
 }
 
-Plan make_plan(const Problem& problem, int cp_size, const Comm& comm,
+Plan make_plan(const Problem& problem, int cp_size, const Transport& comm,
                const std::string& partition = "contiguous") {
   return build_plan(problem, place(problem, partition, cp_size), comm);
 }
@@ -247,7 +247,7 @@ TEST(A2aP2p, ItsEndsAreTheRingAndTheAllToAll) {
 
 class EveryTransport : public ::testing::TestWithParam<NamedTransport> {
  protected:
-  Comm comm(int a2a_size) const {
+  Transport comm(int a2a_size) const {
     return {GetParam().name, std::string(GetParam().name) == "a2a+p2p" ? a2a_size : 0};
   }
 };
