@@ -55,10 +55,31 @@ bool has_tiles(const Problem& problem, const Shard& q, const Shard& k) {
 }
 
 int64_t visible_pairs(const Problem& problem, const Tile& tile) {
-  int64_t pairs = 0;
-  const int rows = tile.q.rows_below(problem.layout_q.len(tile.q.seq));
-  for (int i = 0; i < rows; ++i) pairs += visible_rows(problem, tile, i).size();
-  return pairs;
+  const int s = tile.q.seq;
+  return visible_pairs({problem.mask, problem.layout_q.len(s), problem.layout_k.len(s)}, tile.q,
+                       tile.k);
+}
+
+// Where a step from query to query is a whole number of steps from key to key, both ends of what is
+// seen move evenly up to the next change of the mask: what lies between is an arithmetic series.
+int64_t visible_pairs(const SequenceMask& mask, const Segment& q, const Segment& k) {
+  const int rows = q.rows_below(mask.len_q), rows_k = k.rows_below(mask.len_k);
+  if (rows == 0 || rows_k == 0) return 0;
+  if (SeenKeys(mask, k, q, 0, rows).all.size() == rows_k) return int64_t{rows} * rows_k;
+  const int places[] = {0, mask.len_k, k.pos, k.position(rows_k - 1) + 1};
+  const bool is_even = q.stride % k.stride == 0;
+  int64_t twice = 0;
+  for (int i = 0, next = 0; i < rows; i = next) {
+    next = i + 1;
+    if (is_even) {
+      const int64_t change = mask.mask.next_change(q.position(i), mask.len_q, mask.len_k, places);
+      next = static_cast<int>(std::min<int64_t>(rows, (change - q.pos - 1) / q.stride + 1));
+    }
+    const int64_t ends = int64_t{mask.visible_rows(k, q.position(i)).size()} +
+                         mask.visible_rows(k, q.position(next - 1)).size();
+    twice += ends * (next - i);
+  }
+  return twice / 2;
 }
 
 }  // namespace ringside
