@@ -387,8 +387,8 @@ MUTANTS = [
     Mutant(
         "cost counts all heads on every rank",
         "reference/cost.cpp",
-        "* step.q.heads.size();",
-        "* plan.problem.num_heads;",
+        "total.add_work(rank, i, counts, steps[i].q.heads.size());",
+        "total.add_work(rank, i, counts, plan.problem.num_heads);",
     ),
     Mutant(
         "JSON swaps the two sides of the window",
