@@ -21,6 +21,9 @@ MAY_INCLUDE = {
     "reference/transport": {"reference", "reference/partition"},
     "reference/thd": {"reference", "reference/partition"},
     "reference/schedule": {"reference"},
+    "reference/estimate": {
+        *("reference", "reference/partition", "reference/transport", "reference/schedule"),
+    },
     "optimized/device": {"reference"},
     "optimized/tables": {"reference", "reference/partition", "reference/transport"},
     "optimized/tables/thd": {
@@ -41,7 +44,7 @@ MAY_INCLUDE = {
     },
     "bindings/core": {
         *("reference", "reference/partition", "reference/transport", "reference/schedule"),
-        "reference/thd",
+        *("reference/estimate", "reference/thd"),
     },
     "bindings/cuda": {
         *("reference", "reference/thd", "bindings/core", "optimized/attention"),
@@ -52,7 +55,7 @@ MAY_INCLUDE = {
 # Tests of a folder may also make random cases and plans.
 TESTS_MAY_INCLUDE = {
     *("reference", "reference/partition", "reference/transport", "reference/schedule"),
-    "reference/thd",
+    *("reference/estimate", "reference/thd"),
 }
 
 # Of the package; "" is its face (ringside/__init__.py), which re-exports what users call.

@@ -12,6 +12,7 @@
 #include "bindings/core/plan_views.h"
 #include "reference/carry.h"
 #include "reference/errors.h"
+#include "reference/estimate/plan_size.h"
 #include "reference/partition/partition.h"
 #include "reference/plan_tables.h"
 #include "reference/schedule/verify_schedule.h"
@@ -44,6 +45,8 @@ Shards shards_from(const py::object& x, const char* name, const char* or_else) {
   return stacked(py::detail::cast_op<Shards&&>(std::move(caster)));
 }
 
+}  // namespace
+
 Placement placement_from(const Problem& problem, const py::object& partition,
                          const py::object& partition_k, std::optional<int> cp_size) {
   if (py::isinstance<py::str>(partition)) {
@@ -61,19 +64,27 @@ Placement placement_from(const Problem& problem, const py::object& partition,
   return {q, partition_k.is_none() ? q : shards_from(partition_k, "partition_k", "")};
 }
 
+Transport transport_from(const std::string& comm, std::optional<int> a2a_size) {
+  require(!a2a_size || *a2a_size >= 1, "a2a_size=", a2a_size.value_or(0),
+          "; expected a divisor of cp_size");
+  return {comm, a2a_size.value_or(0)};
+}
+
+namespace {
+
 std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
                                 const std::optional<PackedLayout>& layout_k, const Mask& mask,
                                 std::optional<int> cp_size, const py::object& partition,
                                 const py::object& partition_k, const std::string& comm,
                                 std::optional<int> a2a_size, int num_heads,
-                                std::optional<int> num_kv_heads) {
+                                std::optional<int> num_kv_heads, int64_t max_tiles) {
   const Problem problem{layout_q, layout_k.value_or(layout_q), mask, num_heads,
                         num_kv_heads.value_or(num_heads)};
   const Placement placement = placement_from(problem, partition, partition_k, cp_size);
-  require(!a2a_size || *a2a_size >= 1, "a2a_size=", a2a_size.value_or(0),
-          "; expected a divisor of cp_size");
+  const Transport transport = transport_from(comm, a2a_size);
   return without_gil([&] {
-    return std::make_shared<Plan>(build_plan(problem, placement, {comm, a2a_size.value_or(0)}));
+    check_tiles(problem, placement, transport, max_tiles);
+    return std::make_shared<Plan>(build_plan(problem, placement, transport));
   });
 }
 
@@ -244,12 +255,13 @@ py::dict partition_table() {
 
 void bind_plan(py::module_& m) {
   PlanClass plan(m, "Plan", "See ringside.Plan.");
-  plan.def(py::init(strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
-                             "comm", "a2a_size", "num_heads", "num_kv_heads">(&make_plan)),
+  plan.def(py::init(
+               strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
+                        "comm", "a2a_size", "num_heads", "num_kv_heads", "max_tiles">(&make_plan)),
            "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
            "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
            "comm"_a = "p2p", "a2a_size"_a = py::none(), "num_heads"_a = 1,
-           "num_kv_heads"_a = py::none())
+           "num_kv_heads"_a = py::none(), "max_tiles"_a = kMaxTiles)
       .def(py::init(strictly<"layout_q", "layout_k", "mask", "num_heads", "num_kv_heads",
                              "partition", "comm", "tables", "complete">(
                [](const PackedLayout& layout_q, const PackedLayout& layout_k, const Mask& mask,
@@ -304,6 +316,7 @@ void bind_plan(py::module_& m) {
   bind_schedule(m, plan);
   bind_runs(plan);
   bind_part(plan);
+  bind_estimate(m);
 
   const auto names = [](const auto& table) {
     py::list all;

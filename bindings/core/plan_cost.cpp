@@ -14,10 +14,6 @@ namespace {
 
 using namespace pybind11::literals;
 
-struct CostOfPasses : PlanCost {
-  PassCost forward_pass, backward_pass;
-};
-
 // A view, not a copy: there may be millions of cells. Nobody may write to it.
 py::array_t<int64_t> per_step(const py::object& self, const PerStep& field) {
   py::array_t<int64_t> cells({field.ranks(), field.steps()}, field.data(), self);
@@ -49,16 +45,10 @@ using Rows = std::pair<int, int>;
 
 CostOfPasses cost_of(const Plan& plan, int head_dim, std::optional<int> head_dim_v,
                      int bytes_per_element, Rows block_size) {
-  require(head_dim >= 1 && head_dim_v.value_or(1) >= 1 && bytes_per_element >= 1,
-          "head_dim=", head_dim, ", head_dim_v=", head_dim_v.value_or(head_dim),
-          ", bytes_per_element=", bytes_per_element, "; all must be at least 1");
-  const ElementSizes sizes{head_dim, head_dim_v.value_or(head_dim), bytes_per_element};
+  const ElementSizes sizes = sizes_from(head_dim, head_dim_v, bytes_per_element);
   const BlockSize block{block_size.first, block_size.second};
   check_block_size(block);
-  return without_gil([&] {
-    return CostOfPasses{cost(plan, sizes, block), pass_cost(plan, Pass::forward, sizes),
-                        pass_cost(plan, Pass::backward, sizes)};
-  });
+  return without_gil([&] { return cost_of_passes(plan, sizes, block); });
 }
 
 void bind_bytes_of_passes(py::class_<CostOfPasses>& cost) {
@@ -96,6 +86,13 @@ void bind_bytes_of_passes(py::class_<CostOfPasses>& cost) {
 }
 
 }  // namespace
+
+ElementSizes sizes_from(int head_dim, std::optional<int> head_dim_v, int bytes_per_element) {
+  require(head_dim >= 1 && head_dim_v.value_or(1) >= 1 && bytes_per_element >= 1,
+          "head_dim=", head_dim, ", head_dim_v=", head_dim_v.value_or(head_dim),
+          ", bytes_per_element=", bytes_per_element, "; all must be at least 1");
+  return {head_dim, head_dim_v.value_or(head_dim), bytes_per_element};
+}
 
 void bind_cost(py::module_& m, PlanClass& plan) {
   py::class_<CostOfPasses> cost(m, "PlanCost", R"doc(

@@ -33,6 +33,7 @@ from ringside._core import (
 )
 from ringside._plan.build import plan
 from ringside._plan.device_plan import DevicePlan
+from ringside._plan.estimate import estimate
 from ringside._plan.plan import Plan
 from ringside.flash import flash_attn_varlen_func
 from ringside.micro_sequences import MicroSequenceBuffer
@@ -58,6 +59,7 @@ __all__ = [
     "__version__",
     "attention",
     "attention_backward",
+    "estimate",
     "flash_attn_varlen_func",
     "lengths",
     "plan",

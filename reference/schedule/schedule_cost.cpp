@@ -181,6 +181,12 @@ const RowsOfOwners& PassCounter::owners_of(int shard) {
   return entry->second;
 }
 
+CostOfPasses cost_of_passes(const Plan& plan, const ElementSizes& sizes,
+                            const BlockSize& block_size) {
+  return {cost(plan, sizes, block_size), pass_cost(plan, Pass::forward, sizes),
+          pass_cost(plan, Pass::backward, sizes)};
+}
+
 PassCost pass_cost(const Plan& plan, Pass pass, const ElementSizes& sizes) {
   const KeyOwners owners(plan);
   PassCounter counter(plan, owners, pass, sizes, plan.num_steps());

@@ -26,6 +26,12 @@ struct PassCost {
 
 PassCost pass_cost(const Plan& plan, Pass pass, const ElementSizes& sizes = {});
 
+struct CostOfPasses : PlanCost {
+  PassCost forward_pass, backward_pass;
+};
+CostOfPasses cost_of_passes(const Plan& plan, const ElementSizes& sizes,
+                            const BlockSize& block_size);
+
 // The same, rank by rank, for steps that need not be the plan's own: of it homes and shards count.
 class PassCounter {
  public:

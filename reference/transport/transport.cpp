@@ -63,8 +63,7 @@ Plan build_plan(const Problem& problem, const Placement& placement, const Transp
   return build_plan_of_ranks(problem, placement, transport, {});
 }
 
-Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
-                         const Transport& transport, std::vector<int> ranks) {
+Plan plan_of_homes(const Problem& problem, const Placement& placement, const Transport& transport) {
   check_problem(problem);
   const int cp_size = static_cast<int>(placement.q.size());
   require(cp_size >= 1 && placement.k.size() == placement.q.size(), "the placement has ", cp_size,
@@ -72,8 +71,7 @@ Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
           " key shards; expected one of each for every rank");
   check_ownership("query", problem.layout_q, placement.q);
   check_ownership("key", problem.layout_k, placement.k);
-  check_ranks(ranks, cp_size);
-  const NamedTransport& named = find_by_name("comm", transports(), transport.name);
+  find_by_name("comm", transports(), transport.name);
   check_a2a_size(transport, cp_size);
 
   Plan plan;
@@ -85,8 +83,15 @@ Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
   plan.home_q = add_homes(plan, placement.q, problem.num_heads);
   plan.home_kv = add_homes(plan, placement.k, problem.num_kv_heads);
   plan.steps_of_rank.resize(cp_size);
+  return plan;
+}
+
+Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
+                         const Transport& transport, std::vector<int> ranks) {
+  Plan plan = plan_of_homes(problem, placement, transport);
+  check_ranks(ranks, plan.cp_size());
   plan.held = std::move(ranks);
-  named.fill_steps(plan, transport.a2a_size);
+  find_by_name("comm", transports(), transport.name).fill_steps(plan, transport.a2a_size);
   return plan;
 }
 

@@ -35,6 +35,9 @@ Plan build_plan(const Problem& problem, const Placement& placement, const Transp
 Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
                          const Transport& transport, std::vector<int> ranks);
 
+// Who owns what, checked, before any step: what the transports begin with.
+Plan plan_of_homes(const Problem& problem, const Placement& placement, const Transport& transport);
+
 struct NamedTransport {
   const char* name;
   void (*fill_steps)(Plan& plan, int a2a_size);

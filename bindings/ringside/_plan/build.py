@@ -23,6 +23,7 @@ def plan(
     a2a_size: SupportsIndex | None = None,
     num_heads: SupportsIndex = 1,
     num_kv_heads: SupportsIndex | None = None,
+    max_tiles: SupportsIndex = 50_000_000,
 ) -> Plan:
     """Says who computes what, when, from which rows: plain data that every backend interprets.
 
@@ -39,12 +40,14 @@ def plan(
             of cp_size.
         num_heads: query heads. They matter to plans that split heads (a2a), and to attention().
         num_kv_heads: kv heads, a divisor of num_heads; default num_heads.
+        max_tiles: a plan of more tiles is refused before it is built; 50 million take 2 GiB.
+            ringside.estimate counts what a larger one would cost.
 
     No length has to be divisible by anything; ranks may own nothing.
 
     Raises:
         ValueError: arguments that do not fit, unknown names (the known ones are listed), segments
-            that own a row twice or not at all.
+            that own a row twice or not at all, more than max_tiles tiles.
 
     Sources: ring, Liu et al., arXiv:2310.01889; dual chunks, Transformer Engine's context
     parallelism; stripes, Brandon et al., arXiv:2311.09431; all-to-all, Jacobs et al. (Ulysses),
@@ -73,4 +76,5 @@ def plan(
         a2a_size=a2a_size,
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
+        max_tiles=max_tiles,
     )

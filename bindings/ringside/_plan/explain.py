@@ -55,6 +55,7 @@ def _lines(plan: _core.Plan) -> Iterator[str]:
     heads = f"{count(plan.num_heads, 'query head')}, {count(plan.num_kv_heads, 'kv head')}"
     yield f"mask: {mask_words(plan.mask)}; {heads}"
     yield f"imbalance: the busiest rank computes {cost.imbalance:.2f} x the mean"
+    yield f"fill: {_fill_words(cost)}"
     yield from _hint(plan, cost)
     pairs = cost.pairs.sum(axis=1)
     for rank in _told(plan.cp_size):
@@ -64,6 +65,11 @@ def _lines(plan: _core.Plan) -> Iterator[str]:
             yield from _rank(plan, rank, cost)
     if cost.result_bytes_sent.any():
         yield "after the last step: out and lse travel home the way the queries came"
+
+
+def _fill_words(cost: _core.PlanCost) -> str:
+    blocks = "{} x {} blocks".format(*cost.block_size)
+    return f"{cost.fill:.1%} of what a kernel computes in {blocks} is visible pairs"
 
 
 def _hint(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:

@@ -162,14 +162,26 @@ class Plan(_core.Plan):
         return super().verify()
 
     def cost(
-        self, *, head_dim: int = 128, head_dim_v: int | None = None, bytes_per_element: int = 2
+        self,
+        *,
+        head_dim: int = 128,
+        head_dim_v: int | None = None,
+        bytes_per_element: int = 2,
+        block_size: tuple[int, int] = (128, 128),
     ) -> _core.PlanCost:
-        """Counts both passes: visible pairs, bytes moved, rows and memory, per rank and step.
+        """Counts both passes: pairs, a kernel's blocks, bytes, rows and memory, by rank and step.
+
+        No count takes time proportional to rows: pairs and blocks follow from the mask. Of a plan
+        that is not built, ringside.estimate counts the same.
 
         Args:
             head_dim: of q and k.
             head_dim_v: of v; default head_dim.
             bytes_per_element: of q, k, v and out; 2 for bfloat16. lse counts 4.
+            block_size: (query rows, key rows) of a kernel's block.
+
+        Raises:
+            ValueError: a size below 1.
 
         >>> import ringside as rs
         >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2, partition="contiguous")
@@ -177,9 +189,15 @@ class Plan(_core.Plan):
         ([10, 26], 1.444)
         >>> plan.cost().backward_bytes_sent.tolist()  # keys there, float32 gradients back
         [[0, 2048], [0, 4096]]
+        >>> short = rs.plan(rs.PackedLayout([0, 13, 600]), cp_size=2)
+        >>> short.cost().blocks.tolist(), short.cost().fill < 0.5  # 16,384 pairs a block
+        ([[13, 2], [12, 10]], True)
         """
         return super().cost(
-            head_dim=head_dim, head_dim_v=head_dim_v, bytes_per_element=bytes_per_element
+            head_dim=head_dim,
+            head_dim_v=head_dim_v,
+            bytes_per_element=bytes_per_element,
+            block_size=block_size,
         )
 
     @takes_options

@@ -148,6 +148,7 @@ class Row:
     partition: str
     comm: str
     imbalance: float
+    fill: float
     bytes_received: int
     errors: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TENSORS, 0.0))
     disagreement: str = ""
@@ -267,4 +268,4 @@ class Verification:
         geometry = geometry_of(self.layout, MASKS["causal"], self.settings)
         cost = self._plan((partition, comm), geometry).cost()
         received = cost.bytes_received.sum(axis=1) + cost.result_bytes_received
-        return Row(partition, comm, cost.imbalance, int(received.max()))
+        return Row(partition, comm, cost.imbalance, cost.fill, int(received.max()))

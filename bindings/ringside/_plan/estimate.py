@@ -1,0 +1,69 @@
+"""ringside.estimate: what a plan would cost, of packs and ranks too many to build one."""
+
+from __future__ import annotations
+
+from typing import SupportsIndex
+
+from ringside import _core
+from ringside._core import Mask, PackedLayout
+from ringside._plan.build import Shards
+
+
+def estimate(
+    layout_q: PackedLayout,
+    layout_k: PackedLayout | None = None,
+    *,
+    mask: Mask = Mask.causal(),  # noqa: B008  (immutable)
+    cp_size: SupportsIndex | None = None,
+    partition: str | Shards = "zigzag",
+    partition_k: Shards | None = None,
+    comm: str = "p2p",
+    a2a_size: SupportsIndex | None = None,
+    num_heads: SupportsIndex = 1,
+    num_kv_heads: SupportsIndex | None = None,
+    head_dim: SupportsIndex = 128,
+    head_dim_v: SupportsIndex | None = None,
+    bytes_per_element: SupportsIndex = 2,
+    block_size: tuple[SupportsIndex, SupportsIndex] = (128, 128),
+) -> _core.PlanCost:
+    """What `ringside.plan(...).cost(...)` would count, in every number, without building the plan.
+
+    A plan holds a tile for every pair of segments that meet, and steps for every rank: packs of
+    thousands of documents on thousands of ranks do not fit into memory. Here segments that a query
+    block sees as a whole are counted, not listed.
+
+    Args:
+        layout_q, layout_k, mask, cp_size, partition, partition_k, comm, a2a_size, num_heads,
+            num_kv_heads: as of ringside.plan.
+        head_dim, head_dim_v, bytes_per_element, block_size: as of Plan.cost.
+
+    Raises:
+        ValueError: as ringside.plan and Plan.cost do.
+
+    >>> import ringside as rs
+    >>> layout = rs.PackedLayout.from_lengths([5000] + [700] * 40)
+    >>> for partition in ("zigzag", "whole_pack_zigzag"):
+    ...     cost = rs.estimate(layout, cp_size=64, partition=partition)
+    ...     print(f"{cost.imbalance:.2f} {cost.fill:.3f} {cost.blocks.sum(axis=1).max():,}")
+    1.02 0.020 1,280
+    2.57 0.427 121
+    >>> cost = rs.estimate(layout, cp_size=4, comm="all_gather")
+    >>> bool((cost.pairs == rs.plan(layout, cp_size=4, comm="all_gather").cost().pairs).all())
+    True
+    """
+    return _core.estimate(
+        layout_q,
+        layout_k,
+        mask=mask,
+        cp_size=cp_size,
+        partition=partition,
+        partition_k=partition_k,
+        comm=comm,
+        a2a_size=a2a_size,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=head_dim,
+        head_dim_v=head_dim_v,
+        bytes_per_element=bytes_per_element,
+        block_size=block_size,
+    )

@@ -1,0 +1,59 @@
+#include "reference/estimate/sorted_keys.h"
+
+#include <algorithm>
+
+#include "reference/blocks.h"
+#include "reference/interrupt.h"
+
+namespace ringside {
+
+SortedKeys::SortedKeys(const Problem& problem, const std::vector<const Shard*>& shards,
+                       int block_rows)
+    : begin_(problem.layout_k.batch() + 1), are_runs_(problem.layout_k.batch(), true) {
+  for (int i = 0; i < static_cast<int>(shards.size()); ++i)
+    for (Segment s : *shards[i]) {
+      check_interrupt(8);
+      s.len = s.rows_below(problem.layout_k.len(s.seq));
+      if (s.len == 0) continue;
+      keys_.push_back({s, i, num_blocks(s.len, block_rows)});
+      ++begin_[s.seq + 1];
+      if (s.stride != 1 && s.len > 1) are_runs_[s.seq] = false;
+    }
+  std::ranges::sort(keys_, {},
+                    [](const KeySegment& k) { return std::pair(k.segment.seq, k.segment.pos); });
+  for (size_t seq = 1; seq < begin_.size(); ++seq) begin_[seq] += begin_[seq - 1];
+  rows_before_.push_back(0);
+  blocks_before_.push_back(0);
+  for (const KeySegment& k : keys_) {
+    rows_before_.push_back(rows_before_.back() + k.segment.len);
+    blocks_before_.push_back(blocks_before_.back() + k.blocks);
+  }
+}
+
+int SortedKeys::first_from(int seq, int position) const {
+  const auto at =
+      std::partition_point(keys_.begin() + begin_[seq], keys_.begin() + begin_[seq + 1],
+                           [position](const KeySegment& k) { return k.segment.pos < position; });
+  return static_cast<int>(at - keys_.begin());
+}
+
+int SortedKeys::first_beyond(int seq, int position) const {
+  const auto at = std::partition_point(
+      keys_.begin() + begin_[seq], keys_.begin() + begin_[seq + 1],
+      [position](const KeySegment& k) { return k.segment.pos + k.segment.len <= position; });
+  return static_cast<int>(at - keys_.begin());
+}
+
+Interval SortedKeys::inside(int seq, Interval positions) const {
+  const int begin = first_from(seq, positions.begin);
+  if (positions.end <= positions.begin) return {begin, begin};
+  return {begin, std::max(begin, first_beyond(seq, positions.end))};
+}
+
+Interval SortedKeys::meeting(int seq, Interval positions) const {
+  const int begin = first_beyond(seq, positions.begin);
+  if (positions.end <= positions.begin) return {begin, begin};
+  return {begin, std::max(begin, first_from(seq, positions.end))};
+}
+
+}  // namespace ringside

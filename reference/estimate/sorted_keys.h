@@ -1,0 +1,45 @@
+// The key segments of many shards, sequence by sequence, in the order of their positions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/plan.h"
+
+namespace ringside {
+
+struct KeySegment {
+  Segment segment;  // valid tokens only: none is empty
+  int shard = 0;    // where it lies
+  int blocks = 0;   // of its rows
+};
+
+class SortedKeys {
+ public:
+  SortedKeys(const Problem& problem, const std::vector<const Shard*>& shards, int block_rows);
+
+  Interval of_sequence(int seq) const { return {begin_[seq], begin_[seq + 1]}; }
+  // Whether they are runs of positions, one behind the other.
+  bool are_runs(int seq) const { return are_runs_[seq]; }
+  const KeySegment& operator[](int i) const { return keys_[i]; }
+  int size() const { return static_cast<int>(keys_.size()); }
+  int64_t rows(Interval keys) const { return rows_before_[keys.end] - rows_before_[keys.begin]; }
+  int64_t blocks(Interval keys) const {
+    return blocks_before_[keys.end] - blocks_before_[keys.begin];
+  }
+
+  // Of a sequence of runs: those that lie inside an interval of positions, and those that meet it.
+  Interval inside(int seq, Interval positions) const;
+  Interval meeting(int seq, Interval positions) const;
+
+ private:
+  int first_from(int seq, int position) const;    // that begins at it or behind
+  int first_beyond(int seq, int position) const;  // that ends behind it
+
+  std::vector<KeySegment> keys_;
+  std::vector<int> begin_;  // [sequences + 1]
+  std::vector<char> are_runs_;
+  std::vector<int64_t> rows_before_, blocks_before_;
+};
+
+}  // namespace ringside
