@@ -40,12 +40,13 @@ class Line {
       : problem_(problem), keys_(keys), size_(size), cells_(num_k) {
     if (num_k > 1) {
       visited_.assign(num_k, -1);
-      seen_.assign(keys.size(), -1);
+      seen_.assign(keys.most_of_sequence(), -1);
     }
   }
 
   // All query segments of the shard that belong to one sequence.
   void add(std::span<const Segment> queries) {
+    first_key_ = keys_.of_sequence(queries.front().seq).begin;
     for (Segment q : queries) {
       const SequenceMask mask = mask_of(problem_, q.seq);
       q.len = q.rows_below(mask.len_q);
@@ -84,10 +85,10 @@ class Line {
       cell.pairs += int64_t{q.len} * k.segment.len;
       cell.blocks += blocks * k.blocks;
       ++cell.tiles;
-      if (visited_[k.shard] != query_) cell.visits += blocks;
+      cell.visits += visited_[k.shard] == query_ ? 0 : blocks;
       visited_[k.shard] = query_;
-      if (seen_[i] != sequence_) cell.rows_needed += k.segment.len;
-      seen_[i] = sequence_;
+      cell.rows_needed += seen_[i - first_key_] == sequence_ ? 0 : k.segment.len;
+      seen_[i - first_key_] = sequence_;
     }
   }
 
@@ -130,7 +131,7 @@ class Line {
   }
 
   bool is_seen_whole(int index) const {
-    if (!seen_.empty()) return seen_[index] == sequence_;
+    if (!seen_.empty()) return seen_[index - first_key_] == sequence_;
     const auto behind = std::ranges::upper_bound(seen_whole_, index, {}, &Interval::begin);
     return behind != seen_whole_.begin() && (behind - 1)->contains(index);
   }
@@ -138,10 +139,12 @@ class Line {
   const Problem& problem_;
   const SortedKeys& keys_;
   const BlockSize size_;
-  std::vector<TileCounts> cells_;     // [k shards]
-  int query_ = 0, sequence_ = 0;      // how many there were before
-  std::vector<int> visited_;          // [k shards] the last query segment that saw a segment whole
-  std::vector<int> seen_;             // [keys] the last sequence in which a query saw all of it
+  std::vector<TileCounts> cells_;  // [k shards]
+  int query_ = 0, sequence_ = 0;   // how many there were before
+  std::vector<int> visited_;       // [k shards] the last query segment that saw a segment whole
+  int first_key_ = 0;              // of the sequence
+  std::vector<int>
+      seen_;  // by key of the sequence: the last sequence in which a query saw it whole
   std::vector<Interval> seen_whole_;  // ranges of keys, instead, where there is one shard of them
   std::vector<Part> visits_;          // of one query segment, by shard: its blocks
   std::vector<Part> seen_partly_;     // of one sequence, by key segment: its rows

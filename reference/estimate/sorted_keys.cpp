@@ -30,6 +30,13 @@ SortedKeys::SortedKeys(const Problem& problem, const std::vector<const Shard*>& 
   }
 }
 
+int SortedKeys::most_of_sequence() const {
+  int most = 0;
+  for (size_t seq = 1; seq < begin_.size(); ++seq)
+    most = std::max(most, begin_[seq] - begin_[seq - 1]);
+  return most;
+}
+
 int SortedKeys::first_from(int seq, int position) const {
   const auto at =
       std::partition_point(keys_.begin() + begin_[seq], keys_.begin() + begin_[seq + 1],

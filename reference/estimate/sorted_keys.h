@@ -22,7 +22,7 @@ class SortedKeys {
   // Whether they are runs of positions, one behind the other.
   bool are_runs(int seq) const { return are_runs_[seq]; }
   const KeySegment& operator[](int i) const { return keys_[i]; }
-  int size() const { return static_cast<int>(keys_.size()); }
+  int most_of_sequence() const;  // the largest number that a sequence has
   int64_t rows(Interval keys) const { return rows_before_[keys.end] - rows_before_[keys.begin]; }
   int64_t blocks(Interval keys) const {
     return blocks_before_[keys.end] - blocks_before_[keys.begin];
