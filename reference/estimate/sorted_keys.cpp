@@ -7,13 +7,13 @@
 
 namespace ringside {
 
-SortedKeys::SortedKeys(const Problem& problem, const std::vector<const Shard*>& shards,
+SortedKeys::SortedKeys(const PackedLayout& layout, const std::vector<const Shard*>& shards,
                        int block_rows)
-    : begin_(problem.layout_k.batch() + 1), are_runs_(problem.layout_k.batch(), true) {
+    : begin_(layout.batch() + 1), are_runs_(layout.batch(), true) {
   for (int i = 0; i < static_cast<int>(shards.size()); ++i)
     for (Segment s : *shards[i]) {
       check_interrupt(8);
-      s.len = s.rows_below(problem.layout_k.len(s.seq));
+      s.len = s.rows_below(layout.len(s.seq));
       if (s.len == 0) continue;
       keys_.push_back({s, i, num_blocks(s.len, block_rows)});
       ++begin_[s.seq + 1];
@@ -28,6 +28,34 @@ SortedKeys::SortedKeys(const Problem& problem, const std::vector<const Shard*>& 
     rows_before_.push_back(rows_before_.back() + k.segment.len);
     blocks_before_.push_back(blocks_before_.back() + k.blocks);
   }
+}
+
+int SortedKeys::common_stride(int seq, int length) const {
+  const Interval all = of_sequence(seq);
+  if (all.size() == 0) return 0;
+  const int stride = keys_[all.begin].segment.stride;
+  for (int i = all.begin; i < all.end; ++i) {
+    const Segment& s = keys_[i].segment;
+    if (s.stride != stride || s.pos >= stride || s.len != (length - s.pos - 1) / stride + 1)
+      return 0;
+  }
+  return stride;
+}
+
+bool SortedKeys::are_alike(int a, int b) const {
+  const auto same = [](const KeySegment& x, const KeySegment& y) {
+    return x.shard == y.shard && x.segment.pos == y.segment.pos &&
+           x.segment.stride == y.segment.stride && x.segment.len == y.segment.len;
+  };
+  return std::equal(keys_.begin() + begin_[a], keys_.begin() + begin_[a + 1],
+                    keys_.begin() + begin_[b], keys_.begin() + begin_[b + 1], same);
+}
+
+size_t SortedKeys::hash(int seq) const {
+  size_t hash = 0;
+  for (int i = begin_[seq]; i < begin_[seq + 1]; ++i)
+    hash = hash * 1'000'003 + static_cast<size_t>(keys_[i].shard) * 31 + keys_[i].segment.pos;
+  return hash;
 }
 
 int SortedKeys::most_of_sequence() const {

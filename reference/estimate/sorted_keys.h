@@ -1,4 +1,4 @@
-// The key segments of many shards, sequence by sequence, in the order of their positions.
+// The segments of many shards, sequence by sequence, in the order of their positions.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,16 @@ struct KeySegment {
 
 class SortedKeys {
  public:
-  SortedKeys(const Problem& problem, const std::vector<const Shard*>& shards, int block_rows);
+  SortedKeys(const PackedLayout& layout, const std::vector<const Shard*>& shards, int block_rows);
 
   Interval of_sequence(int seq) const { return {begin_[seq], begin_[seq + 1]}; }
   // Whether they are runs of positions, one behind the other.
   bool are_runs(int seq) const { return are_runs_[seq]; }
+  // The stride of all of them, where each has every stride-th of `length` tokens; else 0.
+  int common_stride(int seq, int length) const;
+  // Whether two sequences are cut alike.
+  bool are_alike(int a, int b) const;
+  size_t hash(int seq) const;
   const KeySegment& operator[](int i) const { return keys_[i]; }
   int most_of_sequence() const;  // the largest number that a sequence has
   int64_t rows(Interval keys) const { return rows_before_[keys.end] - rows_before_[keys.begin]; }
@@ -31,9 +36,9 @@ class SortedKeys {
   // Of a sequence of runs: those that lie inside an interval of positions, and those that meet it.
   Interval inside(int seq, Interval positions) const;
   Interval meeting(int seq, Interval positions) const;
+  int first_from(int seq, int position) const;  // that begins at it or behind
 
  private:
-  int first_from(int seq, int position) const;    // that begins at it or behind
   int first_beyond(int seq, int position) const;  // that ends behind it
 
   std::vector<KeySegment> keys_;

@@ -214,6 +214,7 @@ class Plan:
         a2a_size: typing.SupportsIndex | None = None,
         num_heads: typing.SupportsIndex = 1,
         num_kv_heads: typing.SupportsIndex | None = None,
+        max_tiles: typing.SupportsIndex = 50000000,
     ) -> None: ...
     @typing.overload
     def __init__(
@@ -264,6 +265,7 @@ class Plan:
         head_dim: typing.SupportsIndex = 128,
         head_dim_v: typing.SupportsIndex | None = None,
         bytes_per_element: typing.SupportsIndex = 2,
+        block_size: tuple[typing.SupportsIndex, typing.SupportsIndex] = (128, 128),
     ) -> PlanCost: ...
     def exchange(
         self, step: typing.SupportsIndex, operand: str, buffers: collections.abc.Sequence
@@ -316,13 +318,23 @@ class PlanCost:
     @property
     def backward_workspace_bytes(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
+    def block_size(self) -> tuple[int, int]: ...
+    @property
+    def blocks(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
     def bytes_received(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
     def bytes_sent(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
+    def fill(self) -> float: ...
+    @property
+    def fill_per_step(self) -> numpy.typing.NDArray[numpy.float64]: ...
+    @property
     def imbalance(self) -> float: ...
     @property
     def pairs(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def partial_blocks(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
     def result_bytes_received(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
@@ -330,7 +342,13 @@ class PlanCost:
     @property
     def rows_kv(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
+    def rows_needed(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
     def rows_q(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def tiles(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def visits(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
     def workspace_bytes(self) -> numpy.typing.NDArray[numpy.int64]: ...
 
@@ -374,6 +392,23 @@ def attention_backward(
 ) -> tuple: ...
 def cpu_level() -> str: ...
 def cpu_levels() -> list[str]: ...
+def estimate(
+    layout_q: PackedLayout,
+    layout_k: PackedLayout | None = None,
+    *,
+    mask: Mask = ...,
+    cp_size: typing.SupportsIndex | None = None,
+    partition: typing.Any = "zigzag",
+    partition_k: typing.Any = None,
+    comm: str = "p2p",
+    a2a_size: typing.SupportsIndex | None = None,
+    num_heads: typing.SupportsIndex = 1,
+    num_kv_heads: typing.SupportsIndex | None = None,
+    head_dim: typing.SupportsIndex = 128,
+    head_dim_v: typing.SupportsIndex | None = None,
+    bytes_per_element: typing.SupportsIndex = 2,
+    block_size: tuple[typing.SupportsIndex, typing.SupportsIndex] = (128, 128),
+) -> PlanCost: ...
 
 COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p")
 PARTITIONS: tuple = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag")
