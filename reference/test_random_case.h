@@ -79,6 +79,7 @@ inline Transport random_comm(Random& random, int cp_size) {
       if (cp_size % d == 0) divisors.push_back(d);
     comm.a2a_size = random.choice(divisors);
   }
+  if (comm.name == "fetch" && random.coin()) comm.stages = random.integer(1, 4);
   return comm;
 }
 

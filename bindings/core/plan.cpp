@@ -65,15 +65,16 @@ std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
                                 const std::optional<PackedLayout>& layout_k, const Mask& mask,
                                 std::optional<int> cp_size, const py::object& partition,
                                 const py::object& partition_k, const std::string& comm,
-                                std::optional<int> a2a_size, int num_heads,
-                                std::optional<int> num_kv_heads) {
+                                std::optional<int> a2a_size, std::optional<int> stages,
+                                int num_heads, std::optional<int> num_kv_heads) {
   const Problem problem{layout_q, layout_k.value_or(layout_q), mask, num_heads,
                         num_kv_heads.value_or(num_heads)};
   const Placement placement = placement_from(problem, partition, partition_k, cp_size);
   require(!a2a_size || *a2a_size >= 1, "a2a_size=", a2a_size.value_or(0),
           "; expected a divisor of cp_size");
   return without_gil([&] {
-    return std::make_shared<Plan>(build_plan(problem, placement, {comm, a2a_size.value_or(0)}));
+    return std::make_shared<Plan>(
+        build_plan(problem, placement, {comm, a2a_size.value_or(0), stages}));
   });
 }
 
@@ -245,10 +246,11 @@ py::dict partition_table() {
 void bind_plan(py::module_& m) {
   PlanClass plan(m, "Plan", "See ringside.Plan.");
   plan.def(py::init(strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
-                             "comm", "a2a_size", "num_heads", "num_kv_heads">(&make_plan)),
+                             "comm", "a2a_size", "stages", "num_heads", "num_kv_heads">(
+               &make_plan)),
            "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
            "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
-           "comm"_a = "p2p", "a2a_size"_a = py::none(), "num_heads"_a = 1,
+           "comm"_a = "p2p", "a2a_size"_a = py::none(), "stages"_a = py::none(), "num_heads"_a = 1,
            "num_kv_heads"_a = py::none())
       .def(py::init(strictly<"layout_q", "layout_k", "mask", "num_heads", "num_kv_heads",
                              "partition", "comm", "tables", "complete">(

@@ -5,7 +5,7 @@
 
 namespace ringside {
 
-void all_gather(Plan& plan, int /*a2a_size*/) {
+void all_gather(Plan& plan) {
   const int cp_size = plan.cp_size();
   const Range heads{0, plan.problem.num_kv_heads};
   const Stacked gathered = stack(plan, plan.home_kv);

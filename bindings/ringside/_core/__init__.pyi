@@ -212,6 +212,7 @@ class Plan:
         partition_k: typing.Any = None,
         comm: str = "p2p",
         a2a_size: typing.SupportsIndex | None = None,
+        stages: typing.SupportsIndex | None = None,
         num_heads: typing.SupportsIndex = 1,
         num_kv_heads: typing.SupportsIndex | None = None,
     ) -> None: ...
@@ -375,7 +376,7 @@ def attention_backward(
 def cpu_level() -> str: ...
 def cpu_levels() -> list[str]: ...
 
-COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p")
+COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p", "fetch")
 PARTITIONS: tuple = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag")
 PARTITION_TABLE: dict = {
     "contiguous": {
