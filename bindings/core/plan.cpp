@@ -236,8 +236,17 @@ py::list exchange_transposed(const Plan& plan, int step, const std::string& oper
 py::dict partition_table() {
   py::dict table;
   for (const NamedPartition& p : partitions())
-    table[p.name] = py::dict("summary"_a = p.summary, "balances_causal"_a = p.balances_causal,
-                             "of_stream"_a = p.rule.of_stream);
+    table[p.name] =
+        py::dict("summary"_a = p.summary, "balances_causal"_a = p.balances_causal,
+                 "of_stream"_a = p.rule.of_stream, "closed_form"_a = p.rule.is_closed_form());
+  return table;
+}
+
+py::dict comm_table() {
+  py::dict table;
+  for (const NamedTransport& t : transports())
+    table[t.name] =
+        py::dict("summary"_a = t.summary, "moves_whole_buffers"_a = t.moves_whole_buffers);
   return table;
 }
 
@@ -245,13 +254,13 @@ py::dict partition_table() {
 
 void bind_plan(py::module_& m) {
   PlanClass plan(m, "Plan", "See ringside.Plan.");
-  plan.def(py::init(strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
-                             "comm", "a2a_size", "stages", "num_heads", "num_kv_heads">(
-               &make_plan)),
-           "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
-           "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
-           "comm"_a = "p2p", "a2a_size"_a = py::none(), "stages"_a = py::none(), "num_heads"_a = 1,
-           "num_kv_heads"_a = py::none())
+  plan.def(
+          py::init(strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
+                            "comm", "a2a_size", "stages", "num_heads", "num_kv_heads">(&make_plan)),
+          "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
+          "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
+          "comm"_a = "p2p", "a2a_size"_a = py::none(), "stages"_a = py::none(), "num_heads"_a = 1,
+          "num_kv_heads"_a = py::none())
       .def(py::init(strictly<"layout_q", "layout_k", "mask", "num_heads", "num_kv_heads",
                              "partition", "comm", "tables", "complete">(
                [](const PackedLayout& layout_q, const PackedLayout& layout_k, const Mask& mask,
@@ -320,6 +329,7 @@ void bind_plan(py::module_& m) {
   m.attr("PARTITIONS") = names(partitions());
   m.attr("PARTITION_TABLE") = partition_table();
   m.attr("COMMS") = names(transports());
+  m.attr("COMM_TABLE") = comm_table();
 }
 
 }  // namespace ringside::bindings

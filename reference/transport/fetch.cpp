@@ -35,7 +35,9 @@ void append_rows(Shard& shard, const Shard& from, Interval rows) {
 
 class Fetch {
  public:
-  Fetch(Plan& plan, int stages) : plan_(plan), cp_size_(plan.cp_size()), stages_(stages) {
+  // As many stages as there are owners are enough.
+  Fetch(Plan& plan, int stages)
+      : plan_(plan), cp_size_(plan.cp_size()), stages_(std::min(stages, cp_size_)) {
     wanted_.resize(cp_size_);
     stage_.resize(cp_size_);
     for (int rank = 0; rank < cp_size_; ++rank) {

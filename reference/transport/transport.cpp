@@ -67,8 +67,8 @@ std::span<const NamedTransport> transports() {
 Placement place(const Problem& problem, const std::string& partition, int cp_size) {
   require(cp_size >= 1, "cp_size=", cp_size, "; expected at least 1 rank");
   const NamedPartition& named = find_partition(partition);
-  return {make_shards(named, problem.layout_q, cp_size),
-          make_shards(named, problem.layout_k, cp_size), named.name};
+  OwnedRows owned = own_rows(named, problem, cp_size);
+  return {std::move(owned.q), std::move(owned.k), named.name};
 }
 
 Plan build_plan(const Problem& problem, const Placement& placement, const Transport& transport) {

@@ -29,7 +29,7 @@ inline constexpr int kDefaultStages = 2;  // of fetch: the second travels under 
 
 struct Transport {
   std::string name = "p2p";
-  int a2a_size = 0;  // for a2a+p2p: how many neighbouring ranks trade rows for heads
+  int a2a_size = 0;             // for a2a+p2p: how many neighbouring ranks trade rows for heads
   std::optional<int> stages{};  // for fetch: in how many exchanges at most; kDefaultStages
 };
 

@@ -8,6 +8,7 @@
 
 #include "reference/test_errors.h"
 #include "reference/test_random_case.h"
+#include "reference/tiles.h"
 
 namespace ringside {
 namespace {
@@ -242,6 +243,85 @@ TEST(A2aP2p, ItsEndsAreTheRingAndTheAllToAll) {
     const int n = random.integer(1, 6);
     expect_same_plan(make_plan(problem, n, {"a2a+p2p", 1}), make_plan(problem, n, {"p2p"}));
     expect_same_plan(make_plan(problem, n, {"a2a+p2p", n}), make_plan(problem, n, {"a2a"}));
+  }
+}
+
+TEST(Fetch, BringsTheKeysThatAreSeenStageByStage) {  // rank 1 sees rank 0's, rank 2 both's
+  const Plan plan = make_plan(one_sequence(6, Mask::causal()), 3, {"fetch"});
+  ASSERT_EQ(plan.num_steps(), 3);
+  const auto kind = ExchangeKind::all_to_all;
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(exchange(plan, rank, 0).empty());
+    EXPECT_EQ(plan.steps_of_rank[rank][0].kv, plan.home_kv[rank]);
+  }
+  // Home stays for the second exchange by a message to oneself.
+  EXPECT_EQ(exchange(plan, 0, 1), (Exchange{kind, {kv(0, 0, 2), kv(2, 0, 2)}, {kv(0, 0, 2)}}));
+  EXPECT_EQ(exchange(plan, 1, 1), (Exchange{kind, {kv(1, 0, 2)}, {kv(1, 0, 2)}}));
+  EXPECT_EQ(exchange(plan, 2, 1), (Exchange{kind, {kv(2, 0, 2)}, {kv(2, 0, 2), kv(0, 2, 2)}}));
+  EXPECT_EQ(exchange(plan, 0, 2), (Exchange{kind, {kv(1, 0, 2)}, {}}));
+  EXPECT_EQ(exchange(plan, 1, 2), (Exchange{kind, {kv(2, 0, 2)}, {kv(0, 0, 2)}}));
+  EXPECT_EQ(exchange(plan, 2, 2), (Exchange{kind, {}, {kv(1, 0, 2)}}));
+  EXPECT_EQ(plan.shard(plan.steps_of_rank[2][1].kv), (Shard{{0, 4, 1, 0, 2}, {0, 0, 1, 2, 2}}));
+  EXPECT_EQ(plan.steps_of_rank[0][2].kv, Buffer{}) << "keys that are gone are not resident";
+  EXPECT_EQ(ranks_with_tiles(plan, 1), (Ranks{2}));
+  EXPECT_EQ(ranks_with_tiles(plan, 2), (Ranks{1, 2}));
+  const Segment queries{0, 4, 1, 0, 2}, keys{0, 0, 1, 2, 2};
+  EXPECT_EQ(plan.tiles(plan.steps_of_rank[2][1]), (std::vector<Tile>{{queries, keys}}));
+}
+
+TEST(Fetch, OneStageKeepsNoHome) {
+  const Plan plan = make_plan(one_sequence(6, Mask::full()), 3, {"fetch", 0, 1});
+  ASSERT_EQ(plan.num_steps(), 2);
+  const auto kind = ExchangeKind::all_to_all;
+  EXPECT_EQ(exchange(plan, 1, 1),
+            (Exchange{kind, {kv(0, 0, 2), kv(2, 0, 2)}, {kv(2, 0, 2), kv(0, 2, 2)}}));
+}
+
+TEST(Fetch, AWindowBringsTheRowsInIt) {
+  const Plan plan = make_plan(one_sequence(12, Mask::sliding_window(2, 0)), 3, {"fetch"});
+  ASSERT_EQ(plan.num_steps(), 2) << "each rank asks one other: one exchange";
+  EXPECT_EQ(exchange(plan, 1, 1).receives, (Messages{kv(0, 0, 2)}));
+  EXPECT_EQ(exchange(plan, 0, 1).sends, (Messages{kv(1, 2, 2)}));
+  EXPECT_EQ(plan.shard(plan.steps_of_rank[1][1].kv), (Shard{{0, 2, 1, 0, 2}}));
+}
+
+TEST(Fetch, OneselfOnlyNeedsNoExchange) {
+  const Plan plan = make_plan(one_sequence(8, Mask::sliding_window(0, 0)), 4, {"fetch"});
+  EXPECT_EQ(plan.num_steps(), 1);
+  EXPECT_TRUE(no_messages(plan));
+}
+
+TEST(Fetch, DealsOwnersToStagesEvenly) {
+  for (const int stages : {1, 2, 3, 7, 9}) {
+    const Plan plan = make_plan(one_sequence(8 * 5, Mask::full()), 8, {"fetch", 0, stages});
+    ASSERT_EQ(plan.num_steps(), 1 + std::min(stages, 7));
+    for (int rank = 0; rank < 8; ++rank)
+      for (int step = 1; step < plan.num_steps(); ++step) {
+        int owners = 0;
+        for (const Message& m : exchange(plan, rank, step).receives) owners += m.peer != rank;
+        EXPECT_GE(owners, 7 / stages);
+        EXPECT_LE(owners, 7 / stages + (7 % stages != 0));
+      }
+  }
+}
+
+TEST(Fetch, MovesWhatIsSeenOnceAndNothingElse) {
+  testing::Random random(41);
+  for (int i = 0; i < 200; ++i) {
+    const Problem problem = testing::random_problem(random);
+    const int n = random.integer(1, 6);
+    const Transport comm{"fetch", 0, random.integer(1, 4)};
+    const Plan plan = make_plan(problem, n, comm, testing::random_partition(random).name);
+    for (int rank = 0; rank < n; ++rank)
+      for (int owner = 0; owner < n; ++owner) {
+        std::vector<Interval> sent;
+        for (int step = 0; step < plan.num_steps(); ++step)
+          for (const Message& m : exchange(plan, owner, step).sends)
+            if (m.peer == rank && rank != owner) sent.push_back({m.row, m.row + m.rows});
+        if (rank == owner) continue;
+        ASSERT_EQ(sent, rows_seen(problem, plan.shard(plan.home_q[rank]),
+                                  plan.shard(plan.home_kv[owner])));
+      }
   }
 }
 

@@ -377,7 +377,14 @@ def cpu_level() -> str: ...
 def cpu_levels() -> list[str]: ...
 
 COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p", "fetch")
-PARTITIONS: tuple = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag")
+PARTITIONS: tuple = (
+    "contiguous",
+    "zigzag",
+    "striped",
+    "whole_pack",
+    "whole_pack_zigzag",
+    "balanced",
+)
 PARTITION_TABLE: dict = {
     "contiguous": {
         "summary": "each sequence in cp_size runs",

@@ -33,7 +33,9 @@ def plan(
         mask: which keys a query sees inside its sequence.
         cp_size: number of ranks; may be left out with segments of your own, which say it.
         partition: who owns which rows, a name of ringside.PARTITIONS, or your own: one list of
-            Segment for every rank, that together own each row (padding too) exactly once.
+            Segment for every rank, that together own each row (padding too) exactly once. For
+            packs take "balanced": short sequences whole, long ones in few pieces, so that ranks
+            own equal rows and do equal work in a kernel's blocks; keys go with their queries.
         partition_k: your own segments of k and v, where layout_k differs from layout_q.
         comm: which rows are resident when, a name of ringside.COMMS: "p2p" passes K/V round a
             ring, "all_gather" brings everybody all of them at once, "a2a" trades rows for heads,
