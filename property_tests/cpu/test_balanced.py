@@ -34,7 +34,9 @@ def drawn(tokens, seed):
     rng, lengths = np.random.default_rng(seed), []
     while sum(lengths) < tokens:
         i = int(rng.choice(len(shares), p=shares / shares.sum()))
-        lengths.append(min(int(rng.integers(edges[i] + 1, edges[i + 1] + 1)), tokens - sum(lengths)))
+        lengths.append(
+            min(int(rng.integers(edges[i] + 1, edges[i + 1] + 1)), tokens - sum(lengths))
+        )
     return lengths
 
 
@@ -112,11 +114,14 @@ def test_the_busiest_rank_has_at_most_a_tenth_above_its_share(name, cp_size):
 
 
 def test_a_million_tokens_are_dealt_in_a_moment():
-    """50 ms on an idle machine; five times that passes here. What a plan does else is in it, too."""
+    """A tenth of the bound on an idle machine; the rest of making a plan is in it, too."""
     layout = rs.PackedLayout.from_lengths(PACKS["man pages, 1M tokens"])
-    begin = time.perf_counter()
-    rs.plan(layout, mask=rs.Mask.sliding_window(0, 0), cp_size=64, partition="balanced")
-    assert time.perf_counter() - begin < 0.25
+    took = []
+    for _ in range(5):
+        begin = time.thread_time()
+        rs.plan(layout, mask=rs.Mask.sliding_window(0, 0), cp_size=64, partition="balanced")
+        took.append(time.thread_time() - begin)
+    assert min(took) < 0.05
 
 
 def main():

@@ -6,10 +6,10 @@ BALANCED = "reference/partition/balanced.cpp"
 FETCH = "reference/transport/fetch.cpp"
 MUTANTS_OF_PACKS = [
     Mutant(
-        "a piece that is cut is dealt again from its beginning",
+        "rows of a document's first piece are dealt twice, of its last to nobody",
         BALANCED,
-        "left.push(piece_of(costs_, piece.seq, {end, piece.rows.end}));",
-        "left.push(piece_of(costs_, piece.seq, {piece.rows.begin, piece.rows.end}));",
+        "append(shard, p.seq, p.rows.begin, 1, p.rows.size());",
+        "append(shard, p.seq, p.rows.begin / 2, 1, p.rows.size());",
     ),
     Mutant(
         "ties between pieces are broken the other way",

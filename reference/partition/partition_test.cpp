@@ -206,11 +206,12 @@ TEST(Cut, PartsFollowEachOtherAndDifferByAtMostARow) {
 // A column of the table against what it says: causal work of one sequence whose chunks divide, and
 // are whole blocks of 128.
 TEST(Partitions, BalanceCausalWorkWhereTheTableSaysSo) {
+  const PackedLayout layout({0, 4096});
   for (const NamedPartition& partition : partitions()) {
     Ints pairs;
     for (int rank = 0; rank < 4; ++rank) {
       pairs.push_back(0);
-      for (const int pos : positions(testing::shard_of(partition, one_sequence(4096), 4, rank), 0))
+      for (const int pos : positions(testing::shard_of(partition, layout, 4, rank), 0))
         pairs.back() += pos + 1;
     }
     const auto [least, most] = std::minmax_element(pairs.begin(), pairs.end());

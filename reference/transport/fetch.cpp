@@ -37,7 +37,9 @@ class Fetch {
  public:
   // As many stages as there are owners are enough.
   Fetch(Plan& plan, int stages)
-      : plan_(plan), cp_size_(plan.cp_size()), stages_(std::min(stages, cp_size_)) {
+      : plan_(plan),
+        cp_size_(plan.cp_size()),
+        stages_(std::clamp(stages, 1, std::max(cp_size_ - 1, 1))) {
     wanted_.resize(cp_size_);
     stage_.resize(cp_size_);
     for (int rank = 0; rank < cp_size_; ++rank) {
