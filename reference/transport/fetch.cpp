@@ -5,6 +5,9 @@
 // nobody fetches is left out. The next exchange sends home rows and reads the buffer that is
 // resident, so until the last one that is home with what came below it: home rows stay by a message
 // to oneself.
+//
+// Of many short documents in many pieces a rank sees every second run of a few rows. A message of
+// its own would cost more than the rows between two runs, so few of them are fetched, too.
 #include <algorithm>
 #include <utility>
 
@@ -15,12 +18,25 @@
 namespace ringside {
 namespace {
 
+constexpr int kMostRuns = 128;  // from one owner to one rank, about
+
 using Runs = std::vector<Interval>;  // of rows, rising
 
 int64_t rows_of(const Runs& runs) {
   int64_t rows = 0;
   for (const Interval& run : runs) rows += run.size();
   return rows;
+}
+
+// Joins runs with at most `gap` rows between them.
+Runs without_gaps(const Runs& runs, int gap) {
+  Runs joined;
+  for (const Interval& run : runs)
+    if (!joined.empty() && run.begin - joined.back().end <= gap)
+      joined.back().end = run.end;
+    else
+      joined.push_back(run);
+  return joined;
 }
 
 // Appends rows [rows.begin, rows.end) of a buffer.
@@ -63,7 +79,8 @@ class Fetch {
   Range heads() const { return {0, plan_.problem.num_kv_heads}; }
 
   Runs seen_by(int rank, int owner) const {
-    return rows_seen(plan_.problem, plan_.shard(plan_.home_q[rank]), home(owner));
+    const Runs runs = rows_seen(plan_.problem, plan_.shard(plan_.home_q[rank]), home(owner));
+    return without_gaps(runs, num_rows(home(owner)) / kMostRuns);
   }
 
   // The owners, from the next rank on, each to the stage in which the middle of its rows falls.

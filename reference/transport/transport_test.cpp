@@ -9,6 +9,7 @@
 #include "reference/test_errors.h"
 #include "reference/test_random_case.h"
 #include "reference/tiles.h"
+#include "reference/verify.h"
 
 namespace ringside {
 namespace {
@@ -323,6 +324,27 @@ TEST(Fetch, MovesWhatIsSeenOnceAndNothingElse) {
                                   plan.shard(plan.home_kv[owner])));
       }
   }
+}
+
+TEST(Fetch, SendsFewMessagesWhereRunsAreShort) {  // every second chunk of 5 rows is seen
+  const std::vector<int32_t> lengths(400, 40);
+  const PackedLayout layout = PackedLayout::from_lengths(lengths);
+  const Problem problem{layout, layout, Mask::causal(), 1, 1};
+  const Plan plan = make_plan(problem, 4, {"fetch", 0, 1}, "zigzag");
+  const Messages& receives = exchange(plan, 3, 1).receives;
+  ASSERT_EQ(receives.size(), 3u) << "400 runs from each of the three, and few rows between them";
+  for (const Message& m : receives) EXPECT_EQ(m.rows, 400 * 10 - 5) << "the last chunk is not seen";
+  verify(plan);
+  const Plan windows = make_plan(problem, 4, {"fetch", 0, 1}, "contiguous");
+  EXPECT_EQ(exchange(windows, 3, 1).receives.size(), 3u);
+}
+
+TEST(Fetch, LeavesLongGapsOut) {  // 2 documents of 8 chunks of 128 rows: 4 runs in 512 rows
+  const PackedLayout layout({0, 1024, 2048});
+  const Plan plan = make_plan({layout, layout, Mask::causal(), 1, 1}, 4, {"fetch", 0, 1}, "zigzag");
+  EXPECT_EQ(exchange(plan, 3, 1).receives,
+            (Messages{kv(0, 0, 128), kv(0, 128, 128), kv(1, 256, 128), kv(1, 384, 128),
+                      kv(2, 512, 128), kv(2, 640, 128)}));
 }
 
 class EveryTransport : public ::testing::TestWithParam<NamedTransport> {

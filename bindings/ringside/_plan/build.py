@@ -40,7 +40,8 @@ def plan(
         comm: which rows are resident when, a name of ringside.COMMS: "p2p" passes K/V round a
             ring, "all_gather" brings everybody all of them at once, "a2a" trades rows for heads,
             "a2a+p2p" does so inside groups that form a ring, and "fetch" computes a rank's own
-            tiles first, then brings only the K/V rows that its other tiles see, from their owners.
+            tiles first, then brings only the K/V rows that its other tiles see, from their owners,
+            with few rows between two runs.
         a2a_size: for comm="a2a+p2p": how many neighbouring ranks trade rows for heads; a divisor
             of cp_size.
         stages: for comm="fetch": in how many exchanges at most the rows come; default 2.
