@@ -8,8 +8,6 @@
 
 #include "reference/test_errors.h"
 #include "reference/test_random_case.h"
-#include "reference/tiles.h"
-#include "reference/verify.h"
 
 namespace ringside {
 namespace {
@@ -245,106 +243,6 @@ TEST(A2aP2p, ItsEndsAreTheRingAndTheAllToAll) {
     expect_same_plan(make_plan(problem, n, {"a2a+p2p", 1}), make_plan(problem, n, {"p2p"}));
     expect_same_plan(make_plan(problem, n, {"a2a+p2p", n}), make_plan(problem, n, {"a2a"}));
   }
-}
-
-TEST(Fetch, BringsTheKeysThatAreSeenStageByStage) {  // rank 1 sees rank 0's, rank 2 both's
-  const Plan plan = make_plan(one_sequence(6, Mask::causal()), 3, {"fetch"});
-  ASSERT_EQ(plan.num_steps(), 3);
-  const auto kind = ExchangeKind::all_to_all;
-  for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_TRUE(exchange(plan, rank, 0).empty());
-    EXPECT_EQ(plan.steps_of_rank[rank][0].kv, plan.home_kv[rank]);
-  }
-  // Home stays for the second exchange by a message to oneself.
-  EXPECT_EQ(exchange(plan, 0, 1), (Exchange{kind, {kv(0, 0, 2), kv(2, 0, 2)}, {kv(0, 0, 2)}}));
-  EXPECT_EQ(exchange(plan, 1, 1), (Exchange{kind, {kv(1, 0, 2)}, {kv(1, 0, 2)}}));
-  EXPECT_EQ(exchange(plan, 2, 1), (Exchange{kind, {kv(2, 0, 2)}, {kv(2, 0, 2), kv(0, 2, 2)}}));
-  EXPECT_EQ(exchange(plan, 0, 2), (Exchange{kind, {kv(1, 0, 2)}, {}}));
-  EXPECT_EQ(exchange(plan, 1, 2), (Exchange{kind, {kv(2, 0, 2)}, {kv(0, 0, 2)}}));
-  EXPECT_EQ(exchange(plan, 2, 2), (Exchange{kind, {}, {kv(1, 0, 2)}}));
-  EXPECT_EQ(plan.shard(plan.steps_of_rank[2][1].kv), (Shard{{0, 4, 1, 0, 2}, {0, 0, 1, 2, 2}}));
-  EXPECT_EQ(plan.steps_of_rank[0][2].kv, Buffer{}) << "keys that are gone are not resident";
-  EXPECT_EQ(ranks_with_tiles(plan, 1), (Ranks{2}));
-  EXPECT_EQ(ranks_with_tiles(plan, 2), (Ranks{1, 2}));
-  const Segment queries{0, 4, 1, 0, 2}, keys{0, 0, 1, 2, 2};
-  EXPECT_EQ(plan.tiles(plan.steps_of_rank[2][1]), (std::vector<Tile>{{queries, keys}}));
-}
-
-TEST(Fetch, OneStageKeepsNoHome) {
-  const Plan plan = make_plan(one_sequence(6, Mask::full()), 3, {"fetch", 0, 1});
-  ASSERT_EQ(plan.num_steps(), 2);
-  const auto kind = ExchangeKind::all_to_all;
-  EXPECT_EQ(exchange(plan, 1, 1),
-            (Exchange{kind, {kv(0, 0, 2), kv(2, 0, 2)}, {kv(2, 0, 2), kv(0, 2, 2)}}));
-}
-
-TEST(Fetch, AWindowBringsTheRowsInIt) {
-  const Plan plan = make_plan(one_sequence(12, Mask::sliding_window(2, 0)), 3, {"fetch"});
-  ASSERT_EQ(plan.num_steps(), 2) << "each rank asks one other: one exchange";
-  EXPECT_EQ(exchange(plan, 1, 1).receives, (Messages{kv(0, 0, 2)}));
-  EXPECT_EQ(exchange(plan, 0, 1).sends, (Messages{kv(1, 2, 2)}));
-  EXPECT_EQ(plan.shard(plan.steps_of_rank[1][1].kv), (Shard{{0, 2, 1, 0, 2}}));
-}
-
-TEST(Fetch, OneselfOnlyNeedsNoExchange) {
-  const Plan plan = make_plan(one_sequence(8, Mask::sliding_window(0, 0)), 4, {"fetch"});
-  EXPECT_EQ(plan.num_steps(), 1);
-  EXPECT_TRUE(no_messages(plan));
-}
-
-TEST(Fetch, DealsOwnersToStagesEvenly) {
-  for (const int stages : {1, 2, 3, 7, 9}) {
-    const Plan plan = make_plan(one_sequence(8 * 5, Mask::full()), 8, {"fetch", 0, stages});
-    ASSERT_EQ(plan.num_steps(), 1 + std::min(stages, 7));
-    for (int rank = 0; rank < 8; ++rank)
-      for (int step = 1; step < plan.num_steps(); ++step) {
-        int owners = 0;
-        for (const Message& m : exchange(plan, rank, step).receives) owners += m.peer != rank;
-        EXPECT_GE(owners, 7 / stages);
-        EXPECT_LE(owners, 7 / stages + (7 % stages != 0));
-      }
-  }
-}
-
-TEST(Fetch, MovesWhatIsSeenOnceAndNothingElse) {
-  testing::Random random(41);
-  for (int i = 0; i < 200; ++i) {
-    const Problem problem = testing::random_problem(random);
-    const int n = random.integer(1, 6);
-    const Transport comm{"fetch", 0, random.integer(1, 4)};
-    const Plan plan = make_plan(problem, n, comm, testing::random_partition(random).name);
-    for (int rank = 0; rank < n; ++rank)
-      for (int owner = 0; owner < n; ++owner) {
-        std::vector<Interval> sent;
-        for (int step = 0; step < plan.num_steps(); ++step)
-          for (const Message& m : exchange(plan, owner, step).sends)
-            if (m.peer == rank && rank != owner) sent.push_back({m.row, m.row + m.rows});
-        if (rank == owner) continue;
-        ASSERT_EQ(sent, rows_seen(problem, plan.shard(plan.home_q[rank]),
-                                  plan.shard(plan.home_kv[owner])));
-      }
-  }
-}
-
-TEST(Fetch, SendsFewMessagesWhereRunsAreShort) {  // every second chunk of 5 rows is seen
-  const std::vector<int32_t> lengths(400, 40);
-  const PackedLayout layout = PackedLayout::from_lengths(lengths);
-  const Problem problem{layout, layout, Mask::causal(), 1, 1};
-  const Plan plan = make_plan(problem, 4, {"fetch", 0, 1}, "zigzag");
-  const Messages& receives = exchange(plan, 3, 1).receives;
-  ASSERT_EQ(receives.size(), 3u) << "400 runs from each of the three, and few rows between them";
-  for (const Message& m : receives) EXPECT_EQ(m.rows, 400 * 10 - 5) << "the last chunk is not seen";
-  verify(plan);
-  const Plan windows = make_plan(problem, 4, {"fetch", 0, 1}, "contiguous");
-  EXPECT_EQ(exchange(windows, 3, 1).receives.size(), 3u);
-}
-
-TEST(Fetch, LeavesLongGapsOut) {  // 2 documents of 8 chunks of 128 rows: 4 runs in 512 rows
-  const PackedLayout layout({0, 1024, 2048});
-  const Plan plan = make_plan({layout, layout, Mask::causal(), 1, 1}, 4, {"fetch", 0, 1}, "zigzag");
-  EXPECT_EQ(exchange(plan, 3, 1).receives,
-            (Messages{kv(0, 0, 128), kv(0, 128, 128), kv(1, 256, 128), kv(1, 384, 128),
-                      kv(2, 512, 128), kv(2, 640, 128)}));
 }
 
 class EveryTransport : public ::testing::TestWithParam<NamedTransport> {
