@@ -95,6 +95,21 @@ def measured(lengths, cp_size, partition):
     return work.max() / share, work.mean() / share, max(rows) / np.mean(rows), pieces
 
 
+def rows_moved(lengths, cp_size, partition, comm):
+    """Rows of keys that reach other ranks, over all of them."""
+    layout = rs.PackedLayout.from_lengths(lengths)
+    plan = rs.plan(layout, cp_size=cp_size, partition=partition, comm=comm)
+    steps = [(rank, step) for rank in range(cp_size) for step in plan.steps(rank)]
+    return sum(m.rows for rank, step in steps for m in step.receives if m.peer != rank)
+
+
+@pytest.mark.parametrize("name", [name for name in PACKS if "1M" not in name])
+def test_fetch_moves_at_most_three_tenths_of_a_ring_on_long_tails(name):
+    for cp_size in (4, 8):
+        ring = rows_moved(PACKS[name], cp_size, "zigzag", "p2p")
+        assert 0 < rows_moved(PACKS[name], cp_size, "balanced", "fetch") <= 0.3 * ring
+
+
 def test_counting_by_hand():
     """Two documents of 3 blocks over 2 ranks: cut in two, the second half alone meets 5 of 6."""
     layout = rs.PackedLayout([0, 384])
@@ -136,6 +151,14 @@ def main():
                     f"| {name} | {cp_size} | {partition} | {busiest:.3f} | {total:.3f} | "
                     f"{rows:.4f} | {pieces} |"
                 )
+    print("\n| pack | cp | rows that balanced over fetch moves, over those of a zigzag ring |")
+    print("|---|---|---|")
+    packs = {**PACKS, "16 documents of 4,096": [4_096] * 16}
+    for name, lengths in ((name, x) for name, x in packs.items() if "1M" not in name):
+        for cp_size in (4, 8, 32):
+            ring = rows_moved(lengths, cp_size, "zigzag", "p2p")
+            moved = rows_moved(lengths, cp_size, "balanced", "fetch")
+            print(f"| {name} | {cp_size} | {moved / ring:.2f} |")
 
 
 if __name__ == "__main__":
