@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "reference/interrupt.h"
 #include "reference/seen_rows.h"
@@ -11,11 +12,28 @@ namespace {
 
 constexpr int kStepsOfTile = 16;  // what judging one costs, in simple operations
 
-bool sees_something(const Problem& problem, const Tile& tile) {
+// Rows of tile.k, counted from its first.
+Interval keys_of(const Problem& problem, const Tile& tile) {
   const SequenceMask mask{problem.mask, problem.layout_q.len(tile.q.seq),
                           problem.layout_k.len(tile.q.seq)};
   const int rows = tile.q.rows_below(mask.len_q);
-  return rows > 0 && keys_seen(mask, tile.k, tile.q, 0, rows).size() > 0;
+  return rows > 0 ? keys_seen(mask, tile.k, tile.q, 0, rows) : Interval{};
+}
+
+bool sees_something(const Problem& problem, const Tile& tile) {
+  return keys_of(problem, tile).size() > 0;
+}
+
+// Sorts intervals and joins those that meet.
+std::vector<Interval> joined(std::vector<Interval> parts) {
+  std::ranges::sort(parts, {}, &Interval::begin);
+  std::vector<Interval> runs;
+  for (const Interval& part : parts)
+    if (!runs.empty() && part.begin <= runs.back().end)
+      runs.back().end = std::max(runs.back().end, part.end);
+    else
+      runs.push_back(part);
+  return runs;
 }
 
 // visit(tile) until it returns false; whether it never did.
@@ -52,6 +70,16 @@ std::vector<Tile> make_tiles(const Problem& problem, const Shard& q, const Shard
 
 bool has_tiles(const Problem& problem, const Shard& q, const Shard& k) {
   return !for_each_tile(problem, q, k, [](const Tile&) { return false; });
+}
+
+std::vector<Interval> rows_seen(const Problem& problem, const Shard& q, const Shard& k) {
+  std::vector<Interval> parts;
+  for_each_tile(problem, q, k, [&](const Tile& tile) {
+    const Interval rows = keys_of(problem, tile);
+    parts.push_back({tile.k.row + rows.begin, tile.k.row + rows.end});
+    return true;
+  });
+  return joined(std::move(parts));
 }
 
 int64_t visible_pairs(const Problem& problem, const Tile& tile) {

@@ -64,10 +64,11 @@ Placement placement_from(const Problem& problem, const py::object& partition,
   return {q, partition_k.is_none() ? q : shards_from(partition_k, "partition_k", "")};
 }
 
-Transport transport_from(const std::string& comm, std::optional<int> a2a_size) {
+Transport transport_from(const std::string& comm, std::optional<int> a2a_size,
+                         std::optional<int> stages) {
   require(!a2a_size || *a2a_size >= 1, "a2a_size=", a2a_size.value_or(0),
           "; expected a divisor of cp_size");
-  return {comm, a2a_size.value_or(0)};
+  return {comm, a2a_size.value_or(0), stages};
 }
 
 namespace {
@@ -76,12 +77,12 @@ std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
                                 const std::optional<PackedLayout>& layout_k, const Mask& mask,
                                 std::optional<int> cp_size, const py::object& partition,
                                 const py::object& partition_k, const std::string& comm,
-                                std::optional<int> a2a_size, int num_heads,
-                                std::optional<int> num_kv_heads, int64_t max_tiles) {
+                                std::optional<int> a2a_size, std::optional<int> stages,
+                                int num_heads, std::optional<int> num_kv_heads, int64_t max_tiles) {
   const Problem problem{layout_q, layout_k.value_or(layout_q), mask, num_heads,
                         num_kv_heads.value_or(num_heads)};
   const Placement placement = placement_from(problem, partition, partition_k, cp_size);
-  const Transport transport = transport_from(comm, a2a_size);
+  const Transport transport = transport_from(comm, a2a_size, stages);
   return without_gil([&] {
     check_tiles(problem, placement, transport, max_tiles);
     return std::make_shared<Plan>(build_plan(problem, placement, transport));
@@ -246,8 +247,17 @@ py::list exchange_transposed(const Plan& plan, int step, const std::string& oper
 py::dict partition_table() {
   py::dict table;
   for (const NamedPartition& p : partitions())
-    table[p.name] = py::dict("summary"_a = p.summary, "balances_causal"_a = p.balances_causal,
-                             "of_stream"_a = p.rule.of_stream);
+    table[p.name] =
+        py::dict("summary"_a = p.summary, "balances_causal"_a = p.balances_causal,
+                 "of_stream"_a = p.rule.of_stream, "closed_form"_a = p.rule.is_closed_form());
+  return table;
+}
+
+py::dict comm_table() {
+  py::dict table;
+  for (const NamedTransport& t : transports())
+    table[t.name] =
+        py::dict("summary"_a = t.summary, "moves_whole_buffers"_a = t.moves_whole_buffers);
   return table;
 }
 
@@ -255,13 +265,14 @@ py::dict partition_table() {
 
 void bind_plan(py::module_& m) {
   PlanClass plan(m, "Plan", "See ringside.Plan.");
-  plan.def(py::init(
-               strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
-                        "comm", "a2a_size", "num_heads", "num_kv_heads", "max_tiles">(&make_plan)),
-           "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
-           "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
-           "comm"_a = "p2p", "a2a_size"_a = py::none(), "num_heads"_a = 1,
-           "num_kv_heads"_a = py::none(), "max_tiles"_a = kMaxTiles)
+  plan.def(
+          py::init(strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
+                            "comm", "a2a_size", "stages", "num_heads", "num_kv_heads", "max_tiles">(
+              &make_plan)),
+          "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
+          "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
+          "comm"_a = "p2p", "a2a_size"_a = py::none(), "stages"_a = py::none(), "num_heads"_a = 1,
+          "num_kv_heads"_a = py::none(), "max_tiles"_a = kMaxTiles)
       .def(py::init(strictly<"layout_q", "layout_k", "mask", "num_heads", "num_kv_heads",
                              "partition", "comm", "tables", "complete">(
                [](const PackedLayout& layout_q, const PackedLayout& layout_k, const Mask& mask,
@@ -331,6 +342,7 @@ void bind_plan(py::module_& m) {
   m.attr("PARTITIONS") = names(partitions());
   m.attr("PARTITION_TABLE") = partition_table();
   m.attr("COMMS") = names(transports());
+  m.attr("COMM_TABLE") = comm_table();
 }
 
 }  // namespace ringside::bindings

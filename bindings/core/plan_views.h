@@ -30,7 +30,8 @@ void bind_estimate(pybind11::module_& m);
 // What the arguments of a plan say; refused where they say nothing that can be.
 Placement placement_from(const Problem& problem, const pybind11::object& partition,
                          const pybind11::object& partition_k, std::optional<int> cp_size);
-Transport transport_from(const std::string& comm, std::optional<int> a2a_size);
+Transport transport_from(const std::string& comm, std::optional<int> a2a_size,
+                         std::optional<int> stages);
 ElementSizes sizes_from(int head_dim, std::optional<int> head_dim_v, int bytes_per_element);
 
 Operand operand_from(const std::string& name);

@@ -193,6 +193,55 @@ def test_all_gather_brings_every_rank_the_rows_of_all_others(case):
         assert received[rank] == others * per_row
 
 
+def keys_seen(case, plan, rank):
+    """[rows_k] True where one of the rank's queries sees the key, by the definition."""
+    mine = np.zeros(case.layout_q.num_rows, bool)
+    mine[plan.row_indices(rank)] = True
+    seen = np.zeros(case.keys.num_rows, bool)
+    for s in range(case.layout_q.num_sequences):
+        len_q, len_k = int(case.layout_q.lengths[s]), int(case.keys.lengths[s])
+        begin_q, begin_k = (int(x.cu_seqlens_padded[s]) for x in (case.layout_q, case.keys))
+        dense = dense_mask(case.mask, len_q, len_k)[mine[begin_q : begin_q + len_q]]
+        seen[begin_k : begin_k + len_k] = dense.any(axis=0)
+    return seen
+
+
+@given(noted(strategies.cases(comms=st.just("fetch"))))
+def test_fetch_brings_every_rank_what_it_sees_and_no_row_twice(case):
+    plan = case.plan()
+    received = plan.cost(**SIZES).bytes_received.sum(axis=1)
+    per_row = case.num_kv_heads * (SIZES["head_dim"] + SIZES["head_dim_v"]) * 2
+    runs = all(s.stride == 1 for rank in range(case.cp_size) for s in plan.shards_q(rank))
+    for rank in range(case.cp_size):
+        foreign = np.ones(case.keys.num_rows, bool)
+        foreign[plan.row_indices(rank, side="k")] = False
+        needed = int((keys_seen(case, plan, rank) & foreign).sum())
+        if runs and all(s.stride == 1 for r in range(case.cp_size) for s in plan.shards_k(r)):
+            assert received[rank] == needed * per_row
+        assert needed * per_row <= received[rank] <= foreign.sum() * per_row
+
+
+@given(noted(strategies.cases(comms=st.just("fetch"))))
+def test_fetch_takes_no_more_exchanges_than_stages_and_keeps_home_between_them(case):
+    plan = case.plan()
+    assert 1 <= plan.num_steps <= 1 + min(case.stages or 2, max(case.cp_size - 1, 0))
+    for rank in range(case.cp_size):
+        home, *later = plan.steps(rank)
+        assert not home.sends and not home.receives
+        for step in later[:-1]:  # its rows are to be sent once more
+            resident = [(s.seq, p) for s in step.kv for p in s.positions.tolist()]
+            own = [(s.seq, p) for s in plan.shards_k(rank) for p in s.positions.tolist()]
+            assert resident[: len(own)] == own
+
+
+def test_fetch_moves_nothing_where_documents_are_whole():
+    layout = rs.PackedLayout.from_lengths([256] * 8)
+    plan = rs.plan(layout, cp_size=4, partition="balanced", comm="fetch")
+    assert plan.num_steps == 1
+    assert plan.cost().bytes_received.sum() == 0
+    assert "fetched: 0 kv rows, of 6,144 that an all_gather would bring" in plan.explain()
+
+
 @given(noted(strategies.cases(comms=st.just("p2p"))))
 def test_a_ring_never_moves_more_than_an_all_gather_and_never_takes_more_steps_than_ranks(case):
     plan = case.plan()

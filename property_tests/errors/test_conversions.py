@@ -62,7 +62,8 @@ TAKES = {
     **of("fill_value pad_token pad_label", {"bool", "whole float"}),
     **of("backward return_max_logit deterministic causal covers return_attn_probs", {"bool"}),
     **of(
-        "bias options layout_k num_rows capacity a2a_size labels head_dim_v num_kv_heads", {"None"}
+        "bias options layout_k num_rows capacity a2a_size stages labels head_dim_v num_kv_heads",
+        {"None"},
     ),
     **of("seqused seqused_q seqused_k partition_k num_rows_k", {"None"}),
 }

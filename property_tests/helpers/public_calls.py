@@ -158,7 +158,7 @@ CALLS = {
         {
             **{"layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, "cp_size": 2},
             **{"partition": CUSTOM, "partition_k": CUSTOM, "comm": "a2a+p2p", "a2a_size": 1},
-            **{"num_heads": 4, "num_kv_heads": 2},
+            **{"stages": None, "num_heads": 4, "num_kv_heads": 2},
         },
     ),
     "thd.add_rows": (

@@ -103,6 +103,8 @@ def test_a_plan_of_too_many_ranks_is_refused(run, monkeypatch):
     refused(
         run("plan", "--a2a-size", 2**31, "--comm", "a2a+p2p"), "--a2a-size 2147483648; expected"
     )
+    refused(run("plan", "--stages", 0, "--comm", "fetch"), "--stages 0; expected", "1 to")
+    refused(run("plan", "--stages", 2, "--comm", "p2p"), 'stages=2 with comm="p2p"', "Leave it out")
     refused(run("plan", "--mask", "window:1,99999999999"), 'mask="window:1,99999999999": expected')
 
 

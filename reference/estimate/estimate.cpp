@@ -3,6 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include "reference/errors.h"
+#include "reference/estimate/plan_size.h"
 #include "reference/estimate/shard_counts.h"
 #include "reference/interrupt.h"
 #include "reference/transport/gather.h"
@@ -113,6 +115,11 @@ CostOfPasses estimate(const Problem& problem, const Placement& placement,
   const int a2a_size = name == "p2p" ? 1 : name == "a2a" ? cp_size : transport.a2a_size;
   if (name == "p2p" || name == "a2a" || name == "a2a+p2p")
     return Estimate(std::move(homes), sizes, block_size).of_ring(a2a_size);
+  const int64_t tiles = num_tiles(problem, placement, transport);
+  if (tiles > kMaxTiles)
+    throw Unsupported(concat("comm=\"", name, "\" is built to be counted and would have about ",
+                             tiles, " tiles; expected at most ", kMaxTiles,
+                             ". Its pairs are those of comm=\"p2p\": pass that, or fewer ranks"));
   return cost_of_passes(build_plan(problem, placement, transport), sizes, block_size);
 }
 

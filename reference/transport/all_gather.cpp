@@ -23,7 +23,7 @@ Step Gather::make_step(int rank) const {
   return step;
 }
 
-void all_gather(Plan& plan, int /*a2a_size*/) {
+void all_gather(Plan& plan) {
   const Gather gather(plan);
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     Step step = gather.make_step(rank);

@@ -212,6 +212,7 @@ class Plan:
         partition_k: typing.Any = None,
         comm: str = "p2p",
         a2a_size: typing.SupportsIndex | None = None,
+        stages: typing.SupportsIndex | None = None,
         num_heads: typing.SupportsIndex = 1,
         num_kv_heads: typing.SupportsIndex | None = None,
         max_tiles: typing.SupportsIndex = 50000000,
@@ -410,33 +411,64 @@ def estimate(
     block_size: tuple[typing.SupportsIndex, typing.SupportsIndex] = (128, 128),
 ) -> PlanCost: ...
 
-COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p")
-PARTITIONS: tuple = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag")
+COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p", "fetch")
+COMM_TABLE: dict = {
+    "p2p": {"summary": "K/V travel round a ring", "moves_whole_buffers": True},
+    "all_gather": {"summary": "every rank receives all K/V at once", "moves_whole_buffers": True},
+    "a2a": {"summary": "ranks trade rows for heads", "moves_whole_buffers": True},
+    "a2a+p2p": {
+        "summary": "a2a inside groups of a2a_size, a ring between them",
+        "moves_whole_buffers": True,
+    },
+    "fetch": {
+        "summary": "own tiles first, then the K/V rows that a rank's tiles see, from their owners",
+        "moves_whole_buffers": False,
+    },
+}
+PARTITIONS: tuple = (
+    "contiguous",
+    "zigzag",
+    "striped",
+    "whole_pack",
+    "whole_pack_zigzag",
+    "balanced",
+)
 PARTITION_TABLE: dict = {
     "contiguous": {
         "summary": "each sequence in cp_size runs",
         "balances_causal": False,
         "of_stream": False,
+        "closed_form": True,
     },
     "zigzag": {
         "summary": "each sequence in 2*cp_size chunks, rank r owns r and 2*cp_size-1-r",
         "balances_causal": True,
         "of_stream": False,
+        "closed_form": True,
     },
     "striped": {
         "summary": "each sequence dealt token by token",
         "balances_causal": True,
         "of_stream": False,
+        "closed_form": True,
     },
     "whole_pack": {
         "summary": "the packed stream in cp_size runs",
         "balances_causal": False,
         "of_stream": True,
+        "closed_form": True,
     },
     "whole_pack_zigzag": {
         "summary": "the packed stream in 2*cp_size chunks, mirrored",
         "balances_causal": True,
         "of_stream": True,
+        "closed_form": True,
+    },
+    "balanced": {
+        "summary": "short sequences whole, long ones in pieces: equal rows, equal work in kernels' blocks",
+        "balances_causal": True,
+        "of_stream": False,
+        "closed_form": False,
     },
 }
 TABLE_COLUMNS: dict = {

@@ -21,6 +21,7 @@ def plan(
     partition_k: Shards | None = None,
     comm: str = "p2p",
     a2a_size: SupportsIndex | None = None,
+    stages: SupportsIndex | None = None,
     num_heads: SupportsIndex = 1,
     num_kv_heads: SupportsIndex | None = None,
     max_tiles: SupportsIndex = 50_000_000,
@@ -33,11 +34,18 @@ def plan(
         mask: which keys a query sees inside its sequence.
         cp_size: number of ranks; may be left out with segments of your own, which say it.
         partition: who owns which rows, a name of ringside.PARTITIONS, or your own: one list of
-            Segment for every rank, that together own each row (padding too) exactly once.
+            Segment for every rank, that together own each row (padding too) exactly once. For
+            packs take "balanced": short sequences whole, long ones in few pieces, so that ranks
+            own equal rows and do equal work in a kernel's blocks; keys go with their queries.
         partition_k: your own segments of k and v, where layout_k differs from layout_q.
-        comm: which rows are resident when, a name of ringside.COMMS.
+        comm: which rows are resident when, a name of ringside.COMMS: "p2p" passes K/V round a
+            ring, "all_gather" brings everybody all of them at once, "a2a" trades rows for heads,
+            "a2a+p2p" does so inside groups that form a ring, and "fetch" computes a rank's own
+            tiles first, then brings only the K/V rows that its other tiles see, from their owners,
+            with few rows between two runs.
         a2a_size: for comm="a2a+p2p": how many neighbouring ranks trade rows for heads; a divisor
             of cp_size.
+        stages: for comm="fetch": in how many exchanges at most the rows come; default 2.
         num_heads: query heads. They matter to plans that split heads (a2a), and to attention().
         num_kv_heads: kv heads, a divisor of num_heads; default num_heads.
         max_tiles: a plan of more tiles is refused before it is built; 50 million take 2 GiB.
@@ -74,6 +82,7 @@ def plan(
         partition_k=partition_k,
         comm=comm,
         a2a_size=a2a_size,
+        stages=stages,
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         max_tiles=max_tiles,

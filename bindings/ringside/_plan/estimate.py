@@ -19,6 +19,7 @@ def estimate(
     partition_k: Shards | None = None,
     comm: str = "p2p",
     a2a_size: SupportsIndex | None = None,
+    stages: SupportsIndex | None = None,
     num_heads: SupportsIndex = 1,
     num_kv_heads: SupportsIndex | None = None,
     head_dim: SupportsIndex = 128,
@@ -30,15 +31,17 @@ def estimate(
 
     A plan holds a tile for every pair of segments that meet, and steps for every rank: packs of
     thousands of documents on thousands of ranks do not fit into memory. Here segments that a query
-    block sees as a whole are counted, not listed.
+    block sees as a whole are counted, not listed. comm="fetch" alone is built to be counted: what
+    travels depends on every tile.
 
     Args:
-        layout_q, layout_k, mask, cp_size, partition, partition_k, comm, a2a_size, num_heads,
-            num_kv_heads: as of ringside.plan.
+        layout_q, layout_k, mask, cp_size, partition, partition_k, comm, a2a_size, stages,
+            num_heads, num_kv_heads: as of ringside.plan.
         head_dim, head_dim_v, bytes_per_element, block_size: as of Plan.cost.
 
     Raises:
         ValueError: as ringside.plan and Plan.cost do.
+        Unsupported: comm="fetch" of about more than 50 million tiles.
 
     >>> import ringside as rs
     >>> layout = rs.PackedLayout.from_lengths([5000] + [700] * 40)
@@ -60,6 +63,7 @@ def estimate(
         partition_k=partition_k,
         comm=comm,
         a2a_size=a2a_size,
+        stages=stages,
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,

@@ -57,6 +57,7 @@ def _lines(plan: _core.Plan) -> Iterator[str]:
     yield f"imbalance: the busiest rank computes {cost.imbalance:.2f} x the mean"
     yield f"fill: {_fill_words(cost)}"
     yield from _hint(plan, cost)
+    yield from _fetched(plan)
     pairs = cost.pairs.sum(axis=1)
     for rank in _told(plan.cp_size):
         if rank is None:
@@ -79,6 +80,15 @@ def _hint(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
         busiest = int(cost.pairs.sum(axis=1).argmax())
         names = [f'"{name}"' for name in balanced if not _core.PARTITION_TABLE[name]["of_stream"]]
         yield f"hint: rank {busiest} works most; partition={' or '.join(names)} spreads the work"
+
+
+def _fetched(plan: _core.Plan) -> Iterator[str]:
+    if plan.comm != "fetch" or plan.cp_size == 1:
+        return
+    steps = [(rank, step) for rank in range(plan.cp_size) for step in plan.steps(rank)]
+    moved = sum(m.rows for rank, step in steps for m in step.receives if m.peer != rank)
+    all_of_them = (plan.cp_size - 1) * plan.layout_k.num_rows
+    yield f"fetched: {count(moved, 'kv row')}, of {all_of_them:,} that an all_gather would bring"
 
 
 def _told(n: int) -> list[int | None]:

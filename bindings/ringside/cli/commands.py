@@ -154,6 +154,7 @@ def plan(
     partition: Annotated[str, typer.Option(help=f"{', '.join(_core.PARTITIONS)}.")] = "zigzag",
     comm: Annotated[str, typer.Option(help=f"{', '.join(_core.COMMS)}.")] = "p2p",
     a2a_size: Annotated[int | None, typer.Option(help="For a2a+p2p: ranks of a group.")] = None,
+    stages: Annotated[int | None, typer.Option(help="For fetch: exchanges at most; 2.")] = None,
     mask: Annotated[str, typer.Option(help=_MASK_HELP)] = "causal",
     heads: HeadsOption = 8,
     kv_heads: KvHeadsOption = 2,
@@ -168,6 +169,7 @@ def plan(
     Example: ringside plan --partition striped --comm all_gather --draw build/plan.png
     """
     _sizes.require_between("--a2a-size", a2a_size, 1, "a divisor of --cp")
+    _sizes.require_between("--stages", stages, 1, "the number of exchanges of fetch")
     if draw is not None:
         _extras.require("plot", "--draw")
     pack = Pack(lengths, tokens, pad_to, most=TOKENS_OF_PLAN)
@@ -180,6 +182,7 @@ def plan(
         partition=partition,
         comm=comm,
         a2a_size=default_a2a_size(comm, cp) if a2a_size is None else a2a_size,
+        stages=stages,
     )
     proof = made.verify()
     print(taken)
