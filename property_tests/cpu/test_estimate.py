@@ -50,28 +50,26 @@ def test_an_estimate_is_the_cost_of_the_plan(case, block_size):
     st.sampled_from([1, 8, 32]),
     st.sampled_from(list(MASKS.values())),
     st.sampled_from([2, 3, 8, 16, 24]),
+    st.sampled_from(rs.PARTITIONS),
     st.sampled_from([(1, 1), (8, 16), (128, 128)]),
 )
 def test_every_partition_and_transport_of_many_ranks_is_estimated(
-    lengths, multiple, mask, cp_size, block_size
+    lengths, multiple, mask, cp_size, partition, block_size
 ):
     layout = rs.PackedLayout.from_lengths(lengths, pad_to_multiple_of=multiple)
-    for partition in rs.PARTITIONS:
-        for comm in rs.COMMS:
-            a2a_size = cp_size // 2 if comm == "a2a+p2p" and cp_size % 2 == 0 else None
-            if comm == "a2a+p2p" and a2a_size is None:
-                a2a_size = cp_size
-            assert_estimated(
-                layout,
-                block_size=block_size,
-                mask=mask,
-                cp_size=cp_size,
-                partition=partition,
-                comm=comm,
-                a2a_size=a2a_size,
-                num_heads=4,
-                num_kv_heads=2,
-            )
+    group = cp_size // 2 if cp_size % 2 == 0 else cp_size
+    for comm in rs.COMMS:
+        assert_estimated(
+            layout,
+            block_size=block_size,
+            mask=mask,
+            cp_size=cp_size,
+            partition=partition,
+            comm=comm,
+            a2a_size=group if comm == "a2a+p2p" else None,
+            num_heads=4,
+            num_kv_heads=2,
+        )
 
 
 @pytest.mark.parametrize("comm", rs.COMMS)

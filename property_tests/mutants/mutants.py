@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mutants_list import MUTANTS, Mutant
+from mutants_of_counts import MUTANTS_OF_COUNTS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
@@ -45,6 +46,7 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", ".hypothesis")
 PROPERTIES = (
     *("plan_independence", "plans", "broken_plans", "partitions", "layouts", "masks", "exchanges"),
     *("padding", "packing", "rows_that_see_nothing", "merge", "cost", "gradients", "options"),
+    "estimate",
     *("shared_paths", "not_finite"),
     *("options_spelled", "errors_of_options", "pickles"),
     *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
@@ -268,6 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
     everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
+    everything += MUTANTS_OF_COUNTS
     only = options.only or [""]
     mutants = [m for m in everything if any(part in m.name for part in only)]
     if not mutants:

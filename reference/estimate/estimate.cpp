@@ -26,7 +26,7 @@ Shard joined(const Shard& shard) {
 class Estimate {
  public:
   Estimate(Plan plan, const ElementSizes& sizes, const BlockSize& block_size)
-      : plan_(std::move(plan)), owners_(plan_), sizes_(sizes), block_size_(block_size) {}
+      : plan_(std::move(plan)), sizes_(sizes), block_size_(block_size) {}
 
   CostOfPasses of_ring(int a2a_size) {
     RingOfGroups ring(plan_, a2a_size);
@@ -38,6 +38,8 @@ class Estimate {
     const ShardCounts counts(plan_.problem, q, k, block_size_);
     ring.find_last_hops([&](int group, int owner) { return counts.of(group, owner).tiles > 0; });
     start(ring.num_steps());
+    for (int group = 0; group < ring.groups(); ++group)
+      set_owners(ring.kv_shard(group), group * a2a_size, a2a_size);
     for (int rank = 0; rank < plan_.cp_size(); ++rank) {
       std::vector<Step> steps;
       for (int i = 0; i < ring.num_steps(); ++i) steps.push_back(ring.make_step(rank, i));
@@ -62,6 +64,7 @@ class Estimate {
       q.push_back(&plan_.shard(plan_.home_q[rank]));
     const ShardCounts counts(plan_.problem, q, {&plan_.shards[gather.kv_shard()]}, block_size_);
     start(1);
+    set_owners(gather.kv_shard(), 0, plan_.cp_size());
     for (int rank = 0; rank < plan_.cp_size(); ++rank) {
       const Step step = gather.make_step(rank);
       total_->add_work(rank, 0, counts.of(rank, 0), step.q.heads.size());
@@ -75,7 +78,16 @@ class Estimate {
   void start(int num_steps) {
     total_ = std::make_unique<PlanCost>(plan_.cp_size(), num_steps, block_size_);
     for (auto& [pass, counter] : passes_)
-      counter = std::make_unique<PassCounter>(plan_, owners_, pass, sizes_, num_steps);
+      counter = std::make_unique<PassCounter>(plan_, pass, sizes_, num_steps);
+  }
+
+  // A shard holds the homes of some neighbouring ranks.
+  void set_owners(int shard, int first, int ranks) {
+    RowsOfOwners owners;
+    for (int rank = first; rank < first + ranks; ++rank)
+      if (const int rows = plan_.rows(plan_.home_kv[rank]); rows > 0)
+        owners.push_back({rank, rows});
+    for (auto& [pass, counter] : passes_) counter->set_owners(shard, owners);
   }
 
   void add(int rank, std::span<const Step> steps) {
@@ -89,12 +101,11 @@ class Estimate {
 
   // How many keys of the rank's home these queries see.
   int64_t seen_at_home(int rank, const Shard& queries) const {
-    const Shard q = joined(queries), &home = plan_.shard(plan_.home_kv[rank]);
-    return ShardCounts(plan_.problem, {&q}, {&home}, block_size_).of(0, 0).rows_needed;
+    return count_line(plan_.problem, joined(queries), plan_.shard(plan_.home_kv[rank]), block_size_)
+        .rows_needed;
   }
 
   Plan plan_;  // homes and shards alone
-  KeyOwners owners_;
   const ElementSizes sizes_;
   const BlockSize block_size_;
   std::unique_ptr<PlanCost> total_;

@@ -82,6 +82,7 @@ void Line::add(std::span<const Segment> queries, int weight) {
     else
       for (int k = keys_.of_sequence(seq).begin; k < keys_.of_sequence(seq).end; ++k)
         add_partly(mask, q, {k, k + 1});
+    if (visits_.empty()) continue;
     for (const Part& part : std::vector(visits_)) {
       Part grown{part.index, visited_[part.index].all};
       cells_[part.index].visits -= weight_ * grown.interval.size();
@@ -92,6 +93,7 @@ void Line::add(std::span<const Segment> queries, int weight) {
                    [this](int shard, int blocks) { cells_[shard].visits += weight_ * blocks; });
   }
   finish_sequence();
+  ++sequence_;
 }
 
 // Keys one behind the other: those inside what the first and the last row see are seen whole.
@@ -220,6 +222,7 @@ void Line::add_seen_by_ranges() {
 
 void Line::finish_sequence() {
   add_seen_by_ranges();
+  if (sights_.empty()) return;
   for (const Part& part : std::vector(sights_)) {
     Grown& seen = seen_[part.index - first_key_];
     cells_[keys_[part.index].shard].rows_needed -= weight_ * seen.all.size();
@@ -229,7 +232,6 @@ void Line::finish_sequence() {
   for_each_union(sights_, [this](int index, int rows) {
     cells_[keys_[index].shard].rows_needed += weight_ * rows;
   });
-  ++sequence_;
 }
 
 }  // namespace ringside

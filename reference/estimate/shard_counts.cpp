@@ -20,10 +20,20 @@ void add(TileCounts& sum, const TileCounts& counts) {
   sum.rows_needed += counts.rows_needed;
 }
 
-Shard by_sequence(const Shard& shard) {
-  Shard sorted = shard;
-  std::ranges::stable_sort(sorted, {}, &Segment::seq);
-  return sorted;
+template <typename Visit>  // visit(the segments of one sequence)
+void for_each_sequence(const Shard& shard, Visit visit) {
+  Shard sorted;
+  if (!std::ranges::is_sorted(shard, {}, &Segment::seq)) {
+    sorted = shard;
+    std::ranges::stable_sort(sorted, {}, &Segment::seq);
+  }
+  const Shard& segments = sorted.empty() ? shard : sorted;
+  for (auto first = segments.begin(); first != segments.end();) {
+    const auto behind = std::find_if(first, segments.end(),
+                                     [seq = first->seq](const Segment& s) { return s.seq != seq; });
+    visit(std::span(first, behind));
+    first = behind;
+  }
 }
 
 // How many sequences each one stands for: those of equal lengths that are cut alike cost the same,
@@ -51,6 +61,14 @@ std::vector<int> weights_of(const Problem& problem, const SortedKeys& q, const S
 
 }  // namespace
 
+TileCounts count_line(const Problem& problem, const Shard& q, const Shard& k,
+                      const BlockSize& block_size) {
+  const SortedKeys keys(problem.layout_k, {&k}, block_size.k);
+  Line line(problem, keys, 1, block_size);
+  for_each_sequence(q, [&](std::span<const Segment> queries) { line.add(queries, 1); });
+  return line.cells()[0];
+}
+
 ShardCounts::ShardCounts(const Problem& problem, std::vector<const Shard*> q,
                          std::vector<const Shard*> k, const BlockSize& block_size)
     : num_k_(k.size()), cells_(q.size() * k.size()) {
@@ -61,15 +79,11 @@ ShardCounts::ShardCounts(const Problem& problem, std::vector<const Shard*> q,
   std::mutex adding;
   parallel_for(shards * parts, [&](int item) {
     const int shard = item / parts, part = item % parts;
-    const Shard queries = by_sequence(*q[shard]);
     Line line(problem, keys, num_k_, block_size);
-    for (auto first = queries.begin(); first != queries.end();) {
-      const int seq = first->seq;
-      const auto behind =
-          std::find_if(first, queries.end(), [seq](const Segment& s) { return s.seq != seq; });
-      if (seq % parts == part && weights[seq] > 0) line.add({first, behind}, weights[seq]);
-      first = behind;
-    }
+    for_each_sequence(*q[shard], [&](std::span<const Segment> queries) {
+      const int seq = queries.front().seq;
+      if (seq % parts == part && weights[seq] > 0) line.add(queries, weights[seq]);
+    });
     const std::lock_guard lock(adding);
     for (size_t i = 0; i < num_k_; ++i) add(cells_[shard * num_k_ + i], line.cells()[i]);
   });

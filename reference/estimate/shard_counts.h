@@ -24,4 +24,8 @@ class ShardCounts {
   std::vector<TileCounts> cells_;  // [q shards][k shards]
 };
 
+// Of two shards, on this thread.
+TileCounts count_line(const Problem& problem, const Shard& q, const Shard& k,
+                      const BlockSize& block_size);
+
 }  // namespace ringside

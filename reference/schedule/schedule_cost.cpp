@@ -67,9 +67,8 @@ struct PassCounter::OfRank {
   }
 };
 
-PassCounter::PassCounter(const Plan& plan, const KeyOwners& owners, Pass pass,
-                         const ElementSizes& sizes, int num_steps)
-    : plan_(plan), owners_(owners), pass_(pass), sizes_(sizes) {
+PassCounter::PassCounter(const Plan& plan, Pass pass, const ElementSizes& sizes, int num_steps)
+    : plan_(plan), pass_(pass), sizes_(sizes) {
   const int ranks = plan.cp_size();
   cost_ = {PerStep(ranks, num_steps), PerStep(ranks, num_steps), std::vector<int64_t>(ranks),
            std::vector<int64_t>(ranks), std::vector<int64_t>(ranks)};
@@ -165,7 +164,7 @@ bool PassCounter::fetch(const OfRank& of, int step) {
   if (step < of.last() && !of.replaced(step + 1, Operand::kv)) return false;
   if (wanted == plan_.home_kv[of.rank]) return false;
   if (wanted.heads.size() == 0) return true;
-  for (const auto& [owner, rows] : owners_of(wanted.shard)) {
+  for (const auto& [owner, rows] : owners_of_.at(wanted.shard)) {
     if (owner == of.rank) continue;
     const int64_t bytes = travels(Payload::keys, rows * wanted.heads.size());
     check_interrupt(4);
@@ -175,12 +174,6 @@ bool PassCounter::fetch(const OfRank& of, int step) {
   return true;
 }
 
-const RowsOfOwners& PassCounter::owners_of(int shard) {
-  const auto [entry, is_new] = owners_of_shard_.try_emplace(shard);
-  if (is_new) entry->second = owners_.count(plan_.shards[shard]);
-  return entry->second;
-}
-
 CostOfPasses cost_of_passes(const Plan& plan, const ElementSizes& sizes,
                             const BlockSize& block_size) {
   return {cost(plan, sizes, block_size), pass_cost(plan, Pass::forward, sizes),
@@ -188,8 +181,15 @@ CostOfPasses cost_of_passes(const Plan& plan, const ElementSizes& sizes,
 }
 
 PassCost pass_cost(const Plan& plan, Pass pass, const ElementSizes& sizes) {
+  PassCounter counter(plan, pass, sizes, plan.num_steps());
   const KeyOwners owners(plan);
-  PassCounter counter(plan, owners, pass, sizes, plan.num_steps());
+  std::vector<bool> is_known(plan.shards.size());
+  for (const auto& steps : plan.steps_of_rank)
+    for (const Step& step : steps) {
+      if (is_known[step.kv.shard]) continue;
+      is_known[step.kv.shard] = true;
+      counter.set_owners(step.kv.shard, owners.count(plan.shards[step.kv.shard]));
+    }
   for (int rank = 0; rank < plan.cp_size(); ++rank) counter.add(rank, plan.steps_of_rank[rank]);
   return counter.total();
 }

@@ -35,9 +35,10 @@ CostOfPasses cost_of_passes(const Plan& plan, const ElementSizes& sizes,
 // The same, rank by rank, for steps that need not be the plan's own: of it homes and shards count.
 class PassCounter {
  public:
-  PassCounter(const Plan& plan, const KeyOwners& owners, Pass pass, const ElementSizes& sizes,
-              int num_steps);
+  PassCounter(const Plan& plan, Pass pass, const ElementSizes& sizes, int num_steps);
 
+  // Whose rows a shard of keys holds: of all that steps name, before they are added.
+  void set_owners(int shard, RowsOfOwners owners) { owners_of_[shard] = std::move(owners); }
   void add(int rank, std::span<const Step> steps);
   PassCost total() { return std::move(cost_); }
 
@@ -48,15 +49,13 @@ class PassCounter {
   void add_forward(const OfRank& of);
   void add_backward(const OfRank& of);
   bool fetch(const OfRank& of, int step);
-  const RowsOfOwners& owners_of(int shard);
   int64_t travels(Payload payload, int64_t cells) const;
   int64_t lies(Payload payload, int64_t cells) const;
 
   const Plan& plan_;
-  const KeyOwners& owners_;
   Pass pass_;
   ElementSizes sizes_;
-  std::map<int, RowsOfOwners> owners_of_shard_;
+  std::map<int, RowsOfOwners> owners_of_;  // by shard
   PassCost cost_;
 };
 

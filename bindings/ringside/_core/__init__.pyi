@@ -403,6 +403,7 @@ def estimate(
     partition_k: typing.Any = None,
     comm: str = "p2p",
     a2a_size: typing.SupportsIndex | None = None,
+    stages: typing.SupportsIndex | None = None,
     num_heads: typing.SupportsIndex = 1,
     num_kv_heads: typing.SupportsIndex | None = None,
     head_dim: typing.SupportsIndex = 128,

@@ -190,8 +190,8 @@ class Plan(_core.Plan):
         >>> plan.cost().backward_bytes_sent.tolist()  # keys there, float32 gradients back
         [[0, 2048], [0, 4096]]
         >>> short = rs.plan(rs.PackedLayout([0, 13, 600]), cp_size=2)
-        >>> short.cost().blocks.tolist(), short.cost().fill < 0.5  # 16,384 pairs a block
-        ([[13, 2], [12, 10]], True)
+        >>> short.cost().blocks.tolist(), round(short.cost().fill, 2)  # 16,384 pairs a block
+        ([[13, 7], [7, 7]], 0.31)
         """
         return super().cost(
             head_dim=head_dim,
