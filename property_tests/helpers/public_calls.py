@@ -17,6 +17,11 @@ CHUNKS = {"cu_seqlens": OFFSETS, "cu_seqlens_padded": PADDED, "chunk_size": 2}
 RANK = {"cp_size": 2, "rank": 1}
 ON_DEVICE = {"num_rows": None, "capacity": None}
 STEP = {"layout": LAYOUT, **RANK, "mask": MASK, "layout_k": LAYOUT, "capacity": None}
+OF_PLAN = {
+    **{"layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, "cp_size": 2},
+    **{"partition": CUSTOM, "partition_k": CUSTOM, "comm": "a2a+p2p", "a2a_size": 1},
+    **{"stages": None, "num_heads": 4, "num_kv_heads": 2},
+}
 REORDER = {"x": Q, "cu_seqlens_padded": PADDED, "cp_size": 2}
 
 
@@ -110,7 +115,7 @@ CALLS = {
     "Plan.attention_backward": plan(
         "attention_backward", **SAVED, **BACKWARD, deterministic=True, backend="reference"
     ),
-    "Plan.cost": plan("cost", head_dim=8, head_dim_v=8, bytes_per_element=2),
+    "Plan.cost": plan("cost", head_dim=8, head_dim_v=8, bytes_per_element=2, block_size=(4, 4)),
     "Plan.draw": plan("draw", path=None),
     "Plan.exchange": plan("exchange", step=0, operand="q", buffers=[np.ones((3, 4, 2))] * 2),
     "Plan.exchange_transposed": plan(
@@ -153,12 +158,12 @@ CALLS = {
     "lengths.load": (rs.lengths.load, {"name_or_path": "long_tail_pack"}),
     "lengths.names": (rs.lengths.names, {}),
     "lengths.pack": (rs.lengths.pack, {"lengths": [3, 2], "tokens": 4}),
-    "plan": (
-        rs.plan,
+    "plan": (rs.plan, {**OF_PLAN, "max_tiles": 99}),
+    "estimate": (
+        rs.estimate,
         {
-            **{"layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, "cp_size": 2},
-            **{"partition": CUSTOM, "partition_k": CUSTOM, "comm": "a2a+p2p", "a2a_size": 1},
-            **{"stages": None, "num_heads": 4, "num_kv_heads": 2},
+            **OF_PLAN,
+            **{"head_dim": 8, "head_dim_v": 8, "bytes_per_element": 2, "block_size": (4, 4)},
         },
     ),
     "thd.add_rows": (

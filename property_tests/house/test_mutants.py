@@ -6,9 +6,9 @@ import gpu_mutants
 import pytest
 from mutants import Failure, check_list
 from mutants_list import MUTANTS, Mutant
+from mutants_of_counts import MUTANTS_OF_COUNTS
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
-from mutants_of_counts import MUTANTS_OF_COUNTS
 from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES

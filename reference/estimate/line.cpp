@@ -61,7 +61,6 @@ Line::Line(const Problem& problem, const SortedKeys& keys, size_t num_shards, co
       keys_(keys),
       size_(size),
       cells_(num_shards),
-      visited_(num_shards),
       seen_(keys.most_of_sequence()) {}
 
 void Line::add(std::span<const Segment> queries, int weight) {
@@ -84,9 +83,9 @@ void Line::add(std::span<const Segment> queries, int weight) {
         add_partly(mask, q, {k, k + 1});
     if (visits_.empty()) continue;
     for (const Part& part : std::vector(visits_)) {
-      Part grown{part.index, visited_[part.index].all};
+      Part grown{part.index, cells_[part.index].visited.all};
       cells_[part.index].visits -= weight_ * grown.interval.size();
-      visited_[part.index].all = {};
+      cells_[part.index].visited.all = {};
       visits_.push_back(grown);
     }
     for_each_union(visits_,
@@ -125,19 +124,16 @@ void Line::add_seen_whole(const Segment& q, Interval keys) {
   check_interrupt(4 * int64_t{keys.size()});
   const int64_t rows_q = weight_ * q.len, blocks_q = weight_ * blocks;
   for (int i = keys.begin; i < keys.end; ++i) {
-    const KeySegment& k = keys_[i];
-    TileCounts& cell = cells_[k.shard];
-    Grown &visited = visited_[k.shard], &seen = seen_[i - first_key_];
-    cell.pairs += rows_q * k.segment.len;
+    const KeySize k = keys_.size_of(i);
+    Cell& cell = cells_[k.shard];
+    Grown& seen = seen_[i - first_key_];
+    cell.pairs += rows_q * k.rows;
     cell.blocks += blocks_q * k.blocks;
     cell.tiles += weight_;
-    if (visited.of != query_) cell.visits += blocks_q;
-    visited = {query_, {0, blocks}};
-    if (seen.of != sequence_)
-      cell.rows_needed += weight_ * k.segment.len;
-    else
-      cell.rows_needed += weight_ * (k.segment.len - seen.all.size());
-    seen = {sequence_, {0, k.segment.len}};
+    cell.visits += cell.visited.of == query_ ? 0 : blocks_q;
+    cell.visited = {query_, {0, blocks}};
+    cell.rows_needed += weight_ * (k.rows - (seen.of == sequence_ ? seen.all.size() : 0));
+    seen = {sequence_, {0, k.rows}};
   }
 }
 
@@ -177,7 +173,7 @@ void Line::meet(const SequenceMask& mask, const Segment& q, const Segment& k) {
 
 void Line::add_met(int index) {
   const int shard = keys_[index].shard;
-  TileCounts& cell = cells_[shard];
+  Cell& cell = cells_[shard];
   cell.pairs += weight_ * met_.pairs;
   cell.blocks += weight_ * met_.blocks;
   cell.partial_blocks += weight_ * met_.partial_blocks;
@@ -187,7 +183,7 @@ void Line::add_met(int index) {
 }
 
 void Line::visit(int shard, Interval blocks) {
-  const int more = visited_[shard].grow(query_, blocks);
+  const int more = cells_[shard].visited.grow(query_, blocks);
   if (more < 0)
     visits_.push_back({shard, blocks});
   else

@@ -31,7 +31,10 @@ class Line {
   // sequences that are cut alike.
   void add(std::span<const Segment> queries, int weight);
 
-  const std::vector<TileCounts>& cells() const { return cells_; }  // [key shards]
+  struct alignas(64) Cell : TileCounts {  // a line of the processor's cache
+    Grown visited;                        // blocks of the query segment
+  };
+  const std::vector<Cell>& cells() const { return cells_; }  // [key shards]
 
  private:
   struct Met {  // by a query segment, of one key segment
@@ -54,11 +57,10 @@ class Line {
   const Problem& problem_;
   const SortedKeys& keys_;
   const BlockSize size_;
-  std::vector<TileCounts> cells_;
+  std::vector<Cell> cells_;
   int64_t weight_ = 1;
   int query_ = 0, sequence_ = 0, first_key_ = 0;
   Met met_;
-  std::vector<Grown> visited_;         // [key shards] blocks of the query segment
   std::vector<Grown> seen_;            // by key of the sequence: its rows
   std::vector<Part> visits_, sights_;  // what did not touch
   // Where there is one shard of keys: those of the sequence that are seen as a whole, by ranges,

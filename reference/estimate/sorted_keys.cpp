@@ -27,6 +27,7 @@ SortedKeys::SortedKeys(const PackedLayout& layout, const std::vector<const Shard
   for (const KeySegment& k : keys_) {
     rows_before_.push_back(rows_before_.back() + k.segment.len);
     blocks_before_.push_back(blocks_before_.back() + k.blocks);
+    sizes_.push_back({k.shard, k.segment.len, k.blocks});
   }
 }
 

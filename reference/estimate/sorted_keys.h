@@ -8,6 +8,10 @@
 
 namespace ringside {
 
+struct KeySize {  // what most of them are asked for, in a list of its own: there are millions
+  int shard = 0, rows = 0, blocks = 0;
+};
+
 struct KeySegment {
   Segment segment;  // valid tokens only: none is empty
   int shard = 0;    // where it lies
@@ -27,6 +31,7 @@ class SortedKeys {
   bool are_alike(int a, int b) const;
   size_t hash(int seq) const;
   const KeySegment& operator[](int i) const { return keys_[i]; }
+  const KeySize& size_of(int i) const { return sizes_[i]; }
   int most_of_sequence() const;  // the largest number that a sequence has
   int64_t rows(Interval keys) const { return rows_before_[keys.end] - rows_before_[keys.begin]; }
   int64_t blocks(Interval keys) const {
@@ -42,6 +47,7 @@ class SortedKeys {
   int first_beyond(int seq, int position) const;  // that ends behind it
 
   std::vector<KeySegment> keys_;
+  std::vector<KeySize> sizes_;
   std::vector<int> begin_;  // [sequences + 1]
   std::vector<char> are_runs_;
   std::vector<int64_t> rows_before_, blocks_before_;
