@@ -122,18 +122,21 @@ void Line::add_seen_whole(const Segment& q, Interval keys) {
   const int blocks = num_blocks(q.len, size_.q);
   if (cells_.size() == 1) return add_to_only_shard(q, keys, blocks);
   check_interrupt(4 * int64_t{keys.size()});
-  const int64_t rows_q = weight_ * q.len, blocks_q = weight_ * blocks;
-  for (int i = keys.begin; i < keys.end; ++i) {
-    const KeySize k = keys_.size_of(i);
-    Cell& cell = cells_[k.shard];
-    Grown& seen = seen_[i - first_key_];
+  // Copies, as the compiler cannot know that what is written to cells is none of them.
+  const int64_t weight = weight_, rows_q = weight * q.len, blocks_q = weight * blocks;
+  const int query = query_, sequence = sequence_;
+  Cell* const cells = cells_.data();
+  Grown* seen = seen_.data() + (keys.begin - first_key_);
+  const std::span<const KeySize> sizes = keys_.sizes_of(keys);
+  for (const KeySize& k : sizes) {
+    Cell& cell = cells[k.shard];
     cell.pairs += rows_q * k.rows;
     cell.blocks += blocks_q * k.blocks;
-    cell.tiles += weight_;
-    cell.visits += cell.visited.of == query_ ? 0 : blocks_q;
-    cell.visited = {query_, {0, blocks}};
-    cell.rows_needed += weight_ * (k.rows - (seen.of == sequence_ ? seen.all.size() : 0));
-    seen = {sequence_, {0, k.rows}};
+    cell.tiles += weight;
+    cell.visits += cell.visited.of == query ? 0 : blocks_q;
+    cell.visited = {query, {0, blocks}};
+    cell.rows_needed += weight * (k.rows - (seen->of == sequence ? seen->all.size() : 0));
+    *seen++ = {sequence, {0, k.rows}};
   }
 }
 

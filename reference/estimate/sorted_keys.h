@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "reference/plan.h"
@@ -31,7 +32,9 @@ class SortedKeys {
   bool are_alike(int a, int b) const;
   size_t hash(int seq) const;
   const KeySegment& operator[](int i) const { return keys_[i]; }
-  const KeySize& size_of(int i) const { return sizes_[i]; }
+  std::span<const KeySize> sizes_of(Interval keys) const {
+    return std::span(sizes_).subspan(keys.begin, keys.size());
+  }
   int most_of_sequence() const;  // the largest number that a sequence has
   int64_t rows(Interval keys) const { return rows_before_[keys.end] - rows_before_[keys.begin]; }
   int64_t blocks(Interval keys) const {
