@@ -75,6 +75,7 @@ TAKES_HERE = {  # where that is more than elsewhere
     **{("Options", name): REAL | {"None", "fractions"} for name in ("sink", "alibi_slopes")},
     ("Plan.draw", "path"): {"None", "text"},
     ("plan", "cp_size"): {"None"},
+    ("estimate", "cp_size"): {"None"},
     ("thd.check_offsets", "cu_seqlens"): {"None"},
     ("PackedLayout", "cu_seqlens_padded"): {"None"},
     ("PackedLayout.from_te", "cu_seqlens_padded"): {"None"},
@@ -202,7 +203,7 @@ def test_no_integer_is_made_of_anything_else(where, value):
 WIDE = {  # these may be larger
     *(("flash_attn_varlen_func", "max_seqlen_q"), ("flash_attn_varlen_func", "max_seqlen_k")),
     *(("thd.check_segments", "out_rows"), ("thd.check_segments", "x_rows")),
-    ("thd.check_offsets", "num_rows"),
+    *(("thd.check_offsets", "num_rows"), ("plan", "max_tiles")),
     *((name, "dropout_seed") for name in CALLS),
 }
 
