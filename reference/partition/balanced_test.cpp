@@ -198,6 +198,26 @@ TEST(Balanced, RowsDifferByAtMostOneInSmallPacks) {
   }
 }
 
+TEST(Balanced, GivesEveryRowOfTinyPacksToSomeRankUnderEveryMask) {
+  const std::vector<std::vector<int32_t>> tiny{{},         {0}, {0, 0}, {1}, {0, 1, 0, 1, 1, 0},
+                                               {1, 0, 300}};
+  for (const auto& lengths : tiny)
+    for (const Mask& mask : {Mask::causal(), Mask::full(), Mask::sliding_window(0, 0),
+                             Mask::chunked(1), Mask::causal(Align::bottom_right)})
+      for (const int cp_size : {1, 2, 7, 64}) {
+        int rows = 0, most = 0;
+        for (const Shard& shard : deal_balanced(pack(lengths, mask), cp_size).q) {
+          rows += num_rows(shard);
+          most = std::max(most, num_rows(shard));
+        }
+        const int all = pack(lengths).layout_q.num_rows();
+        EXPECT_EQ(rows, all);
+        const int even = (all + cp_size - 1) / cp_size;
+        EXPECT_LE(most, std::max(even, all * 101 / (100 * cp_size)))
+            << all << " rows over " << cp_size;
+      }
+}
+
 TEST(Balanced, KeysOfOtherLengthsGoWithTheirQueries) {
   const PackedLayout q = PackedLayout::from_lengths({4096, 300, 0, 500, 0});
   const PackedLayout k = PackedLayout::from_lengths({8192, 100, 7, 0, 9});
