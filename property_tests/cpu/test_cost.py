@@ -115,7 +115,7 @@ def test_zigzag_is_balanced_and_not_fast():
         for name in ("zigzag", "whole_pack_zigzag")
     )
     assert zigzag.imbalance < 1.05 < 1.2 < whole.imbalance
-    assert zigzag.fill < 0.02 < 0.5 < whole.fill
+    assert 30 * zigzag.fill < whole.fill
 
 
 def bytes_of(message):
