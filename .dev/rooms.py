@@ -63,18 +63,23 @@ MAY_IMPORT = {
     "_arguments": {"_core"},
     "_attention": {"_core"},
     "_arrays": {"_core", "_attention"},
-    "_plan": {"_core", "_extras", "_rows", "_attention", "_arrays"},
+    "_group": {"_core"},
+    "_plan": {"_core", "_extras", "_rows", "_attention", "_arrays", "_group"},
     "thd": {"_core", "_rows", "_arguments", "_arrays"},
     "lengths": {"_core"},
     "flash": {"_core", "_attention"},
     "micro_sequences": {"_core", "_plan"},
-    "": {"_core", "_attention", "_plan", "thd", "lengths", "flash", "micro_sequences"},
+    "": {
+        *("_core", "_attention", "_group", "_plan", "thd", "lengths", "flash", "micro_sequences"),
+    },
     "torch": {"_attention", "_arrays", "_plan"},
     "testing": {"", "_core", "_extras", "_rows", "_attention", "_plan"},
     "testing/faults": {"", "_extras", "testing"},
     "_bench": {"", "_core", "_plan", "lengths", "thd", "testing"},
     "_bench/gpu": {"", "_core", "_plan", "_arrays", "thd", "torch", "testing", "_bench"},
-    "cli": {"", "_core", "_extras", "_plan", "lengths", "testing", "_bench", "_bench/gpu"},
+    "cli": {
+        *("", "_core", "_extras", "_group", "_plan", "lengths", "testing", "_bench", "_bench/gpu"),
+    },
     "__main__": {"cli"},
 }
 PACKAGE = Path("bindings/ringside")

@@ -31,6 +31,8 @@ from ringside._core import (
     Unsupported,
     __version__,
 )
+from ringside._group.failure import RankFailure
+from ringside._group.group import Group, init
 from ringside._plan.build import plan
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
@@ -41,6 +43,7 @@ __all__ = [
     "COMMS",
     "PARTITIONS",
     "DevicePlan",
+    "Group",
     "InvalidArgument",
     "Mask",
     "Message",
@@ -51,6 +54,7 @@ __all__ = [
     "PlanCost",
     "PlanError",
     "PlanProof",
+    "RankFailure",
     "Segment",
     "Step",
     "Tile",
@@ -59,6 +63,7 @@ __all__ = [
     "attention",
     "attention_backward",
     "flash_attn_varlen_func",
+    "init",
     "lengths",
     "plan",
     "thd",

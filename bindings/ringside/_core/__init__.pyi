@@ -351,6 +351,49 @@ class Operation:
     @property
     def stream(self) -> str: ...
 
+class Aborted(RuntimeError): ...
+class PeerError(RuntimeError): ...
+
+class SocketRanks:
+    def __init__(
+        self,
+        hosted: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        links: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+        timeout_s: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None: ...
+    def abort(self, why: str) -> None: ...
+    def start(
+        self,
+        call: typing.SupportsInt | typing.SupportsIndex,
+        kind: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def waiting(self) -> list: ...
+    @property
+    def aborted(self) -> str | None: ...
+    @property
+    def lost(self) -> typing.Any: ...
+
+class RankCall:
+    def __init__(
+        self,
+        plan: Plan,
+        hosted: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        arrays: collections.abc.Sequence[collections.abc.Sequence[typing.Any]],
+        options: OptionsArgument,
+    ) -> None: ...
+    def attention(self, ranks: SocketRanks) -> tuple: ...
+    def attention_backward(self, ranks: SocketRanks) -> tuple: ...
+    @property
+    def head_dim_qk(self) -> int: ...
+    @property
+    def head_dim_v(self) -> int: ...
+
 def attention(
     q: typing.Any,
     k: typing.Any,

@@ -26,6 +26,7 @@ from ringside._core import arguments
 from ringside._plan import explain as _explain
 from ringside._plan import json_format as _plan_json
 from ringside._plan import pickling as _plan_pickle
+from ringside._plan import rank_calls as _rank_calls
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,9 +47,10 @@ class Plan(_core.Plan):
     (True, 2, 2)
     """
 
-    __slots__ = ("_dropout_origin", "_programs")
+    __slots__ = ("_dropout_origin", "_fingerprint", "_programs")
     _dropout_origin: tuple[int, int]  # of a piece of a longer pack, see options.to_core
     _programs: dict[Any, Any]  # what was uploaded to a device for this plan, see _arrays/cuda.py
+    _fingerprint: str  # empty until somebody asks, see rank_calls.py
     _version = 0  # its lengths never change
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -64,7 +66,7 @@ class Plan(_core.Plan):
 
     def _start(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._dropout_origin, self._programs = (0, 0), {}
+        self._dropout_origin, self._programs, self._fingerprint = (0, 0), {}, ""
 
     @classmethod
     def _make(cls, *args: Any, **kwargs: Any) -> Self:
@@ -287,6 +289,10 @@ class Plan(_core.Plan):
         core = to_core(options, self._dropout_origin)
         found = super().attention_backward(*thd, core, backend)
         return gradients(asked_for(found, options.sink is not None), qkv_format, batch)
+
+    prepare = _rank_calls.prepare
+    attention_rank = _rank_calls.attention_rank
+    attention_backward_rank = _rank_calls.attention_backward_rank
 
     def exchange(
         self, step: int, operand: Literal["q", "kv"], buffers: Sequence[npt.ArrayLike]

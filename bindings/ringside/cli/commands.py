@@ -24,6 +24,7 @@ from ringside._bench.gpu import run as _bench_gpu
 from ringside._plan.build import plan as new_plan
 from ringside.cli import report as _report
 from ringside.cli.fuzz import fuzz
+from ringside.cli.run import PASSED_ON, run
 from ringside.cli.verify import (
     DEFAULT_LENGTHS,
     DEFAULT_PADDING,
@@ -56,6 +57,7 @@ bench_app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.command()(fuzz)
+app.command(context_settings=PASSED_ON)(run)
 
 _MASK_HELP = f"{', '.join(MASKS)}, window:LEFT,RIGHT or chunked:N."
 LengthsOption = Annotated[

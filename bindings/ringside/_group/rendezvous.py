@@ -1,0 +1,289 @@
+"""How the processes of a group find each other and get connected, each with each.
+
+The process of rank 0 listens where all were told; the others come there, say which ranks they host
+and where they listen themselves, and get the list of all. Then each connects to those before it in
+that list: one socket for control, one for every pair of ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ringside._core import InvalidArgument, __version__
+from ringside._group import meeting_file, wire
+from ringside._group.failure import RankFailure, named
+from ringside._group.place import Place
+
+Address = tuple[str, int]
+AGAIN_AFTER_S = 0.05
+CHALLENGE_S = 10.0  # for the other end to answer
+STRANGER_S = 2.0  # for who comes to prove that it belongs here
+
+
+@dataclass
+class Connections:
+    """What a process holds when all have met."""
+
+    processes: list[tuple[int, ...]]  # the ranks of each, by their first
+    mine: int  # which of them this is
+    controls: dict[int, socket.socket] = field(default_factory=dict)  # by process
+    links: list[tuple[int, int, socket.socket]] = field(default_factory=list)  # (rank, peer, .)
+
+    def close(self) -> None:
+        """All sockets."""
+        for connection in (*self.controls.values(), *(x for _, _, x in self.links)):
+            connection.close()
+
+
+class Meeting:
+    """One attempt to meet, until a deadline."""
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.key = place, place.key
+        self.deadline = time.monotonic() + place.timeout_s
+        self.wrong_keys = 0  # of those that came
+
+    def connect(self) -> Connections:
+        """All connections of this process; raises RankFailure where some rank does not come."""
+        if self.place.is_alone:
+            return Connections([self.place.ranks], 0)
+        return self._as_host() if 0 in self.place.ranks else self._as_guest()
+
+    # --- the process of rank 0
+
+    def _as_host(self) -> Connections:
+        with self._announced() as listener:
+            guests: dict[tuple[int, ...], tuple[socket.socket, Address]] = {}
+            while sum(map(len, guests)) + len(self.place.ranks) < self.place.size:
+                self._admit(listener, guests)
+            processes = sorted([self.place.ranks, *guests])
+            listening = [list(guests[ranks][1]) for ranks in processes[1:]]
+            met = Connections(processes, 0)
+            for mine, ranks in enumerate(processes[1:], 1):
+                met.controls[mine] = guests[ranks][0]
+                wire.send(
+                    guests[ranks][0],
+                    {"processes": processes, "listening": [None, *listening], "mine": mine},
+                )
+            self._accept_links(listener, met)
+        return met
+
+    @contextlib.contextmanager
+    def _announced(self) -> Iterator[socket.socket]:
+        """A listener where the others look for one."""
+        file: Path | None = None
+        if self.place.address is not None:
+            listener = self._listener(self.place.address)
+        else:
+            assert self.place.job is not None
+            listener = self._listener(("127.0.0.1", 0))
+            file, self.key = meeting_file.path_of(self.place.job), meeting_file.new_key()
+            meeting_file.write(file, listener.getsockname()[:2], self.key)
+        with listener:
+            try:
+                yield listener
+            finally:
+                if file is not None:
+                    file.unlink(missing_ok=True)
+
+    def _admit(
+        self, listener: socket.socket, guests: dict[tuple[int, ...], tuple[socket.socket, Address]]
+    ) -> None:
+        here = [*self.place.ranks, *(rank for ranks in guests for rank in ranks)]
+        come = self._accepted(listener, set(range(self.place.size)) - set(here))
+        if come is None:
+            return
+        connection, hello = come
+        ranks = tuple(hello["ranks"])
+        wrong = self._misfit(hello, ranks, here)
+        if wrong:
+            for other, _ in [*guests.values(), (connection, None)]:
+                wire.send(other, {"refused": wrong})
+            raise InvalidArgument(wrong)
+        guests[ranks] = connection, (hello["host"], hello["port"])
+
+    def _misfit(self, hello: wire.Message, ranks: tuple[int, ...], here: list[int]) -> str:
+        me = named(self.place.ranks)
+        if hello["version"] != __version__:
+            return (
+                f"{named(ranks)} run ringside {hello['version']} and {me} {__version__}; expected "
+                "one version. Install the same everywhere"
+            )
+        if hello["size"] != self.place.size:
+            return (
+                f"{named(ranks)} come with size={hello['size']} and {me} with "
+                f"size={self.place.size}; expected one size. Pass the same to ringside.init"
+            )
+        if twice := sorted(set(ranks) & set(here)):
+            return (
+                f"two processes host {named(twice)}; expected each rank in one. Give every "
+                "process ranks of its own"
+            )
+        return ""
+
+    # --- the others
+
+    def _as_guest(self) -> Connections:
+        host = self._call_host()
+        host.settimeout(self._left() + CHALLENGE_S)
+        with self._listener((host.getsockname()[0], 0)) as listener:
+            where = listener.getsockname()
+            hello = {"ranks": self.place.ranks, "size": self.place.size, "version": __version__}
+            try:
+                wire.send(host, {**hello, "host": where[0], "port": where[1]})
+                table = wire.receive(host)
+            except (OSError, EOFError) as error:
+                raise RankFailure(f"rank 0 ended while the group met ({error})", [0]) from None
+            if "refused" in table:
+                raise InvalidArgument(table["refused"])
+            met = Connections([tuple(ranks) for ranks in table["processes"]], table["mine"])
+            met.controls[0] = host
+            for other in range(met.mine):
+                address = host.getpeername()[:2] if other == 0 else table["listening"][other]
+                self._make_links(tuple(address), other, met)
+            self._accept_links(listener, met)
+        return met
+
+    def _call_host(self) -> socket.socket:
+        """A connection to the process of rank 0, which may not have started yet."""
+        why = "nobody has told where it is"
+        while True:
+            told = self._told()
+            if told is not None:
+                address, self.key = told
+                try:
+                    return self._called(address)
+                except wire.WrongKey:
+                    why = f"{address[0]}:{address[1]} answers with another key"
+                    if self.place.address is not None:
+                        raise InvalidArgument(
+                            f"whoever listens at {address[0]}:{address[1]} holds another key than "
+                            f"{named(self.place.ranks)}; expected one key. Pass the same key, or "
+                            "set RINGSIDE_KEY to the same text, in all processes"
+                        ) from None
+                except (OSError, EOFError) as error:
+                    why = f"{address[0]}:{address[1]}: {error}"
+            if self._left() <= 0:
+                raise RankFailure(
+                    f"rank 0 was not there within {self.place.timeout_s:g} s ({why})", [0]
+                )
+            time.sleep(AGAIN_AFTER_S)
+
+    def _told(self) -> tuple[Address, bytes] | None:
+        if self.place.address is not None:
+            return self.place.address, self.place.key
+        assert self.place.job is not None
+        return meeting_file.read(meeting_file.path_of(self.place.job))
+
+    # --- both
+
+    def _make_links(self, address: Address, other: int, met: Connections) -> None:
+        """To a process that is before this one in the list."""
+        ranks = met.processes[other]
+        pairs: list[tuple[int | None, int | None]] = [
+            (rank, peer) for rank in self.place.ranks for peer in ranks
+        ]
+        if other != 0:
+            pairs.insert(0, (None, None))
+        for rank, peer in pairs:
+            try:
+                connection = self._called(address)
+                wire.send(connection, {"process": met.mine, "rank": rank, "peer": peer})
+            except (OSError, EOFError, wire.WrongKey) as error:
+                raise RankFailure(
+                    f"{named(ranks)} ended while the group met ({error})", ranks
+                ) from None
+            self._keep(connection, other, rank, peer, met)
+
+    def _accept_links(self, listener: socket.socket, met: Connections) -> None:
+        """From the processes that are after this one in the list."""
+        later = {p: len(ranks) for p, ranks in enumerate(met.processes) if p > met.mine}
+        wanted = {p: count * len(self.place.ranks) for p, count in later.items()}
+        if met.mine != 0:
+            wanted = {p: count + 1 for p, count in wanted.items()}  # control
+        while any(wanted.values()):
+            missing = {r for p, count in wanted.items() if count for r in met.processes[p]}
+            come = self._accepted(listener, missing)
+            if come is not None:
+                connection, hello = come
+                self._keep(connection, hello["process"], hello["peer"], hello["rank"], met)
+                wanted[hello["process"]] -= 1
+
+    def _keep(
+        self,
+        connection: socket.socket,
+        process: int,
+        rank: int | None,
+        peer: int | None,
+        met: Connections,
+    ) -> None:
+        connection.settimeout(None)
+        if rank is None or peer is None:
+            met.controls[process] = connection
+        else:
+            met.links.append((rank, peer, connection))
+
+    def _left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def _listener(self, address: Address) -> socket.socket:
+        while True:
+            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+            listener = socket.socket(family, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind(address)
+                listener.listen(128)
+                return listener
+            except OSError as error:
+                listener.close()
+                if self._left() <= 0:
+                    raise InvalidArgument(
+                        f"{address[0]}:{address[1]} cannot be listened at ({error}); expected a "
+                        "free port of this host, which hosts rank 0. Choose another"
+                    ) from None
+                time.sleep(AGAIN_AFTER_S)
+
+    def _called(self, address: Address) -> socket.socket:
+        """A connection to someone who holds the key."""
+        connection = socket.create_connection(address, timeout=CHALLENGE_S)
+        try:
+            _send_at_once(connection)
+            wire.challenge_as_client(connection, self.key)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _accepted(
+        self, listener: socket.socket, missing: set[int]
+    ) -> tuple[socket.socket, dict[str, Any]] | None:
+        """Who comes next and what it says; None for a stranger."""
+        listener.settimeout(max(self._left(), 0.001))
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            strangers = f"; {self.wrong_keys} came with another key" if self.wrong_keys else ""
+            raise RankFailure(
+                f"{named(missing)} did not come within {self.place.timeout_s:g} s{strangers}",
+                missing,
+            ) from None
+        try:
+            _send_at_once(connection)
+            connection.settimeout(STRANGER_S)
+            wire.challenge_as_server(connection, self.key)
+            return connection, wire.receive(connection)
+        except (OSError, EOFError, ValueError, wire.WrongKey) as error:
+            self.wrong_keys += isinstance(error, wire.WrongKey)
+            connection.close()
+            return None
+
+
+def _send_at_once(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
