@@ -35,6 +35,18 @@ def meeting():
     return {"address": f"127.0.0.1:{free_port()}", "key": secrets.token_hex(16)}
 
 
+def wait_for_listener(address):
+    """Until a process listens there; it takes this for a stranger."""
+    host, port = address.rsplit(":", 1)
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            return socket.create_connection((host, int(port))).close()
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+    raise AssertionError(f"nobody listens at {address}")
+
+
 def environment(**variables):
     """That of this process without any launcher's variables, and these."""
     prefixes = ("RINGSIDE_", "OMPI_", "PMI", "SLURM_", "MPI_", "TORCHELASTIC_")

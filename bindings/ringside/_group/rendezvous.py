@@ -21,6 +21,7 @@ from ringside._group.failure import RankFailure, named
 from ringside._group.place import Place
 
 Address = tuple[str, int]
+Guests = dict[tuple[int, ...], tuple[socket.socket, Address]]  # by their ranks; where they listen
 AGAIN_AFTER_S = 0.05
 CHALLENGE_S = 10.0  # for the other end to answer
 STRANGER_S = 2.0  # for who comes to prove that it belongs here
@@ -58,18 +59,24 @@ class Meeting:
     # --- the process of rank 0
 
     def _as_host(self) -> Connections:
+        guests: Guests = {}
         with self._announced() as listener:
-            guests: dict[tuple[int, ...], tuple[socket.socket, Address]] = {}
-            while sum(map(len, guests)) + len(self.place.ranks) < self.place.size:
-                self._admit(listener, guests)
+            try:
+                while sum(map(len, guests)) + len(self.place.ranks) < self.place.size:
+                    self._admit(listener, guests)
+            except RankFailure as failure:
+                for guest, _ in guests.values():
+                    wire.send(guest, {"missing": failure.ranks, "why": failure.why})
+                    guest.close()
+                raise
             processes = sorted([self.place.ranks, *guests])
-            listening = [list(guests[ranks][1]) for ranks in processes[1:]]
+            listening = [None, *(guests[ranks][1] for ranks in processes[1:])]
             met = Connections(processes, 0)
-            for mine, ranks in enumerate(processes[1:], 1):
-                met.controls[mine] = guests[ranks][0]
+            for process, ranks in enumerate(processes[1:], 1):
+                met.controls[process] = guests[ranks][0]
                 wire.send(
                     guests[ranks][0],
-                    {"processes": processes, "listening": [None, *listening], "mine": mine},
+                    {"processes": processes, "listening": listening, "mine": process},
                 )
             self._accept_links(listener, met)
         return met
@@ -92,9 +99,7 @@ class Meeting:
                 if file is not None:
                     file.unlink(missing_ok=True)
 
-    def _admit(
-        self, listener: socket.socket, guests: dict[tuple[int, ...], tuple[socket.socket, Address]]
-    ) -> None:
+    def _admit(self, listener: socket.socket, guests: Guests) -> None:
         here = [*self.place.ranks, *(rank for ranks in guests for rank in ranks)]
         come = self._accepted(listener, set(range(self.place.size)) - set(here))
         if come is None:
@@ -142,6 +147,8 @@ class Meeting:
                 raise RankFailure(f"rank 0 ended while the group met ({error})", [0]) from None
             if "refused" in table:
                 raise InvalidArgument(table["refused"])
+            if "missing" in table:
+                raise RankFailure(table["why"], table["missing"])
             met = Connections([tuple(ranks) for ranks in table["processes"]], table["mine"])
             met.controls[0] = host
             for other in range(met.mine):
