@@ -59,6 +59,9 @@ def of(names, kinds):
 TAKES = {
     **of("softmax_scale sink alibi_slopes", REAL | {"None"}),
     **of("softcap", REAL),
+    **of("timeout_s", REAL | {"None"}),
+    **of("address", {"None"}),
+    **of("key", {"None", "text"}),
     **of("fill_value pad_token pad_label", {"bool", "whole float"}),
     **of("backward return_max_logit deterministic causal covers return_attn_probs", {"bool"}),
     **of(
@@ -81,7 +84,7 @@ TAKES_HERE = {  # where that is more than elsewhere
 }
 WORDS = {"arrays": "sequence", "parts": "part", "buffers": "buffer"}  # one of them, in messages
 RESULTS = {"Message", "PlanCost", "PlanProof", "Step", "Tile"}  # nobody calls them
-MADE = {"Plan"}  # by functions; its methods are called
+MADE = {"Plan", "Group"}  # by functions; its methods are called
 ON_DEVICE = {f"DevicePlan.{x}" for x in ("set_lengths", "check", "attention", "attention_backward")}
 PYBIND = re.compile("incompatible (function|constructor) arguments")
 

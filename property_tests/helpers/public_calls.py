@@ -17,6 +17,7 @@ CHUNKS = {"cu_seqlens": OFFSETS, "cu_seqlens_padded": PADDED, "chunk_size": 2}
 RANK = {"cp_size": 2, "rank": 1}
 ON_DEVICE = {"num_rows": None, "capacity": None}
 STEP = {"layout": LAYOUT, **RANK, "mask": MASK, "layout_k": LAYOUT, "capacity": None}
+GROUP = rs.init(ranks_per_process=2)
 REORDER = {"x": Q, "cu_seqlens_padded": PADDED, "cp_size": 2}
 
 
@@ -45,6 +46,15 @@ def mask(name, **good):
     return bound(lambda: MASK, name, **good)
 
 
+def of_ranks(**arrays):
+    """What each rank of PLAN has of these, under the names of rank calls."""
+    return {
+        f"{name}_r": [PLAN.shard(x, rank, side="k" if name in "kv" else "q") for rank in (0, 1)]
+        for name, x in arrays.items()
+    }
+
+
+LSE_OF_RANKS = {"lse_r": [np.ones((4, 3))] * 2}
 SAVED = {"dout": OUT, "q": Q, "k": K, "v": V, "out": OUT, "lse": LSE}
 POSITIONS = {"q": 0, "len_q": 3, "len_k": 3}
 CALLS = {
@@ -56,6 +66,7 @@ CALLS = {
             **{"num_kv_heads": 1, "pad_to_multiple_of": 1},
         },
     ),
+    "Group.close": bound(rs.init, "close"),
     "Mask": (rs.Mask, {"window_size": (2, 0), "chunk_size": 0, "align": "top_left"}),
     "Mask.allows": mask("allows", **POSITIONS, k=0),
     "Mask.causal": (rs.Mask.causal, {"align": "top_left"}),
@@ -110,6 +121,17 @@ CALLS = {
     "Plan.attention_backward": plan(
         "attention_backward", **SAVED, **BACKWARD, deterministic=True, backend="reference"
     ),
+    "Plan.attention_backward_rank": plan(
+        "attention_backward_rank",
+        **of_ranks(dout=OUT, q=Q, k=K, v=V, out=OUT),
+        **{**LSE_OF_RANKS, **OPTIONS, "options": None, "group": GROUP, "backend": "reference"},
+    ),
+    "Plan.attention_rank": plan(
+        "attention_rank",
+        **of_ranks(q=Q, k=K, v=V),
+        **{**OPTIONS, "options": None, "group": GROUP, "return_max_logit": False},
+        backend="reference",
+    ),
     "Plan.cost": plan("cost", head_dim=8, head_dim_v=8, bytes_per_element=2),
     "Plan.draw": plan("draw", path=None),
     "Plan.exchange": plan("exchange", step=0, operand="q", buffers=[np.ones((3, 4, 2))] * 2),
@@ -120,6 +142,11 @@ CALLS = {
     "Plan.from_json": (rs.Plan.from_json, {"text": PLAN.to_json()}),
     "Plan.position_ids": plan("position_ids", rank=1, side="q"),
     "Plan.roll": plan("roll", x=np.arange(6), shift=1, fill_value=7),
+    "Plan.prepare": plan(
+        "prepare",
+        **{**OPTIONS, "options": None, "group": GROUP, "head_dim": 8, "head_dim_v": 8},
+        dtype="float32",
+    ),
     "Plan.row_indices": plan("row_indices", rank=1, side="q"),
     "Plan.shard": plan("shard", x=np.arange(6), rank=1, side="k"),
     "Plan.shards_k": plan("shards_k", rank=1),
@@ -148,6 +175,13 @@ CALLS = {
             **{"attention_chunk": 0, "deterministic": True, "return_attn_probs": True},
             **{"options": None, "sink": None, "alibi_slopes": None, "bias": None},
             **{"dropout_p": 0.0, "dropout_seed": 0},
+        },
+    ),
+    "init": (
+        rs.init,
+        {
+            **{"rank": [0, 1], "size": 2, "ranks_per_process": 1, "timeout_s": 5.0},
+            **{"address": "127.0.0.1:99", "key": "secret"},
         },
     ),
     "lengths.load": (rs.lengths.load, {"name_or_path": "long_tail_pack"}),

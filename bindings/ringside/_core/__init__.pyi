@@ -195,6 +195,7 @@ class OptionsArgument:
         dropout_seed: typing.SupportsIndex = 0,
         dropout_origin: tuple[typing.SupportsIndex, typing.SupportsIndex] = (0, 0),
     ) -> None: ...
+    def require_heads(self, num_heads: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class Plan:
     __hash__: typing.ClassVar[None] = None

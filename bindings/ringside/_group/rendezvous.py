@@ -117,13 +117,13 @@ class Meeting:
         me = named(self.place.ranks)
         if hello["version"] != __version__:
             return (
-                f"{named(ranks)} run ringside {hello['version']} and {me} {__version__}; expected "
-                "one version. Install the same everywhere"
+                f"ringside {hello['version']} of {named(ranks)} and {__version__} of {me}; "
+                "expected one version. Install the same everywhere"
             )
         if hello["size"] != self.place.size:
             return (
-                f"{named(ranks)} come with size={hello['size']} and {me} with "
-                f"size={self.place.size}; expected one size. Pass the same to ringside.init"
+                f"size={hello['size']} of {named(ranks)} and size={self.place.size} of {me}; "
+                "expected one size. Pass the same to ringside.init"
             )
         if twice := sorted(set(ranks) & set(here)):
             return (

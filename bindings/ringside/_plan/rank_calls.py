@@ -69,6 +69,7 @@ def prepare(
     _group(group)
     dims = [_positive(head_dim, "head_dim")]
     dims.append(dims[0] if head_dim_v is None else _positive(head_dim_v, "head_dim_v"))
+    to_core(options).require_heads(self.num_heads)
     what = _what(self, [_dtype(dtype, "dtype")] * 3, dims, options)
     try:
         _require_size(self, group)
@@ -167,7 +168,7 @@ def attention_backward_rank(
         As attention_rank().
 
     >>> import numpy as np, ringside as rs
-    >>> plan = rs.plan(rs.PackedLayout([0, 2]))
+    >>> plan = rs.plan(rs.PackedLayout([0, 2]), cp_size=1)
     >>> q = k = np.zeros((2, 1, 4)); v = np.array([[[1.0]], [[3.0]]])
     >>> with rs.init() as group:
     ...     out, lse = plan.attention_rank(q, k, v, group=group)
@@ -253,7 +254,7 @@ def _arrays_of(x: Any, name: str, group: Group) -> list[Any]:
     """One array a hosted rank, as NumPy has them."""
     if len(group.ranks) == 1:
         return [_on_host(x, name)]
-    parts = len(x) if isinstance(x, Sequence) or np.ndim(getattr(x, "shape", 0)) else -1
+    parts = len(x) if isinstance(x, Sequence) or getattr(x, "shape", ()) else -1
     if isinstance(x, str | bytes) or parts != len(group.ranks):
         got = f"is a {type(x).__name__}" + (f" of {parts}" if parts >= 0 else "")
         raise InvalidArgument(
