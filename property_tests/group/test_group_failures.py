@@ -202,19 +202,16 @@ def test_another_order_of_calls_is_seen_at_once(group, path, is_agreed):
 
 
 def test_results_of_a_call_that_another_gave_up_are_not_returned(group):
-    """Rank 0 has all it needs when rank 1 fails before it is done."""
-    workers = group(2, "all_gather")
-    workers.all(
-        "call_and_max = lambda: "
-        "plan.attention_rank(*shards, group=group, return_max_logit=True)\n"
-        "call_and_max()"
+    """Rank 0 has all it needs, and rank 1 fails before rank 0 returns it."""
+    workers = group(2)
+    what = {"plan": "of this test"}
+    workers[0].tell(
+        "answer = group._call(what, 'form', lambda links, gather: [time.sleep(0.7), 'result'][1])",
+        what=what,
     )
-    workers[0].tell("call_and_max()")
     workers[1].tell(
-        "gather = group._control.gather\n"
-        "def fails(*arguments): raise Spoken('no memory')\n"
-        "group._control.gather = fails\n"
-        "call_and_max()"
+        "def fails(links, gather): raise Spoken('no memory')\ngroup._call(what, 'form', fails)",
+        what=what,
     )
     with within(SOON):
         assert workers[1].error().kind == "Spoken"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import ringside as rs
 from group_processes import meeting, started, wait_for_listener, within
+from ringside._group import wire
 
 SETTING = """
 layout = rs.PackedLayout([0, 20, 32])
@@ -188,6 +189,21 @@ def test_the_key_itself_never_travels(strangers):
             assert len(heard) == 64 and place["key"].encode() not in heard
             connection.sendall(bytes(32))
     assert "holds another key" in strangers[1].error().text
+
+
+def test_who_does_not_prove_the_key_is_not_heard(strangers):
+    """It says what rank 1 would say, and takes no notice of what it is told."""
+    place = {**meeting(), "size": 2, "timeout_s": 20}
+    join = "group = rs.init(rank, **place); answer = str(group)"
+    strangers[0].tell(join, rank=0, place=place)
+    wait_for_listener(place["address"])
+    host, port = place["address"].split(":")
+    with socket.create_connection((host, int(port))) as liar:
+        liar.sendall(bytes(64))
+        hello = {"ranks": [1], "size": 2, "version": rs.__version__, "host": host, "port": 9}
+        liar.sendall(wire.encoded(hello))
+        assert strangers[1].do(join, rank=1, place=place) == "Group(rank=1, size=2)"
+    assert strangers[0].answer() == "Group(rank=0, size=2)"
 
 
 def test_strangers_on_the_port_do_no_harm(strangers):

@@ -6,6 +6,7 @@ import gpu_mutants
 import pytest
 from mutants import Failure, check_list
 from mutants_list import MUTANTS, Mutant
+from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
@@ -16,6 +17,7 @@ from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
 def test_every_fault_has_exactly_one_place_and_its_own_name():
     check_list(MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS)
     check_list(MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_KERNELS)
+    check_list(MUTANTS_OF_GROUPS)
 
 
 def test_a_stale_fault_is_refused():
