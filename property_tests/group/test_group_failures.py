@@ -267,6 +267,24 @@ def test_a_rank_that_never_starts_is_named(absent):
                 require_failure(error, [absent])
 
 
+def test_a_process_that_died_while_the_group_met_may_come_again():
+    with started(3) as workers:
+        place = {**meeting(), "size": 3, "timeout_s": 20}
+        snippet = "group = rs.init(rank, **place); answer = str(group)"
+        workers[0].tell(snippet, rank=0, place=place)
+        wait_for_listener(place["address"])
+        workers[1].tell(snippet, rank=1, place=place)
+        time.sleep(0.5)  # for it to join
+        workers[1].signal(signal.SIGKILL)
+        workers.extend(started(1))
+        workers[3].tell(snippet, rank=1, place=place)
+        time.sleep(0.3)
+        workers[2].tell(snippet, rank=2, place=place)
+        assert [workers[i].answer() for i in (0, 3, 2)] == [
+            f"Group(rank={rank}, size=3)" for rank in range(3)
+        ]
+
+
 def test_a_process_that_dies_while_the_group_meets_is_named():
     with started(3) as workers:
         place = {**meeting(), "size": 4}

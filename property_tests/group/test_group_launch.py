@@ -175,7 +175,8 @@ with rs.init() as group:
     plan = rs.plan(rs.PackedLayout([0, 20]), cp_size=group.size)
     x = plan.shard(np.ones((20, 1, 2)), group.rank)
     out, _ = plan.attention_rank(x, x, x, group=group)
-    print("rank", group.rank, "of", group.size, float(out.sum()), sys.argv[1:], flush=True)
+    line = f"rank {{group.rank}} of {{group.size}} {{float(out.sum())}} {{sys.argv[1:]}}\\n"
+    os.write(1, line.encode())
     {then}
 """
 

@@ -89,7 +89,7 @@ MUTANTS_OF_GROUPS = [
     Mutant(
         "whom a rank waits for is named, not who stopped",
         GROUP + "control.py",
-        "ranks = sorted(stopped or [r for r in elsewhere if r in awaited] or awaited)",
+        "ranks = sorted(stopped or late or awaited)",
         "ranks = sorted(awaited)",
     ),
     Mutant(

@@ -93,16 +93,19 @@ class Control:
                     self._compare(peer, value, True)
 
     def silence(self, awaited: Iterable[int], seconds: float) -> RankFailure:
-        """Who it is that does not answer: who does not beat, else who is elsewhere."""
+        """Who it is that does not answer: who does not beat, else who has not come to this call.
+
+        Whoever is awaited may itself wait for another one; but not for its part of an agreement.
+        """
         here, now = self._where(), time.monotonic()
         stopped = [r for p in self.peers.values() if now - p.beat_at > LATE_S for r in p.ranks]
-        elsewhere = [
+        late = [
             r
             for p in self.peers.values()
-            if not (p.beat.get("in_call") and p.beat.get("call") == here["call"])
+            if here["in_call"] and p.beat.get("call", 0) < here["call"]
             for r in p.ranks
         ]
-        ranks = sorted(stopped or [r for r in elsewhere if r in awaited] or awaited)
+        ranks = sorted(stopped or late or awaited)
         does = "no sign of life" if stopped else "nothing of this call"
         return self.here(f"{named(ranks)} gave {does} for {seconds:g} s", ranks)
 

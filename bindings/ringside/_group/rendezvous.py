@@ -8,6 +8,7 @@ that list: one socket for control, one for every pair of ranks.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ Address = tuple[str, int]
 Guests = dict[tuple[int, ...], tuple[socket.socket, Address]]  # by their ranks; where they listen
 AGAIN_AFTER_S = 0.05
 CHALLENGE_S = 10.0  # for the other end to answer
+LOOK_EVERY_S = 0.2  # whether those that have come are still there
 STRANGER_S = 2.0  # for who comes to prove that it belongs here
 
 
@@ -36,11 +38,6 @@ class Connections:
     controls: dict[int, socket.socket] = field(default_factory=dict)  # by process
     links: list[tuple[int, int, socket.socket]] = field(default_factory=list)  # (rank, peer, .)
 
-    def close(self) -> None:
-        """All sockets."""
-        for connection in (*self.controls.values(), *(x for _, _, x in self.links)):
-            connection.close()
-
 
 class Meeting:
     """One attempt to meet, until a deadline."""
@@ -49,12 +46,18 @@ class Meeting:
         self.place, self.key = place, place.key
         self.deadline = time.monotonic() + place.timeout_s
         self.wrong_keys = 0  # of those that came
+        self.opened: list[socket.socket] = []
 
     def connect(self) -> Connections:
         """All connections of this process; raises RankFailure where some rank does not come."""
         if self.place.is_alone:
             return Connections([self.place.ranks], 0)
-        return self._as_host() if 0 in self.place.ranks else self._as_guest()
+        try:
+            return self._as_host() if 0 in self.place.ranks else self._as_guest()
+        except BaseException:
+            for connection in self.opened:  # so that the others hear of it
+                connection.close()
+            raise
 
     # --- the process of rank 0
 
@@ -62,22 +65,19 @@ class Meeting:
         guests: Guests = {}
         with self._announced() as listener:
             try:
-                while sum(map(len, guests)) + len(self.place.ranks) < self.place.size:
+                while len(self._here(guests)) < self.place.size:
                     self._admit(listener, guests)
             except RankFailure as failure:
-                for guest, _ in guests.values():
-                    wire.send(guest, {"missing": failure.ranks, "why": failure.why})
-                    guest.close()
+                for ranks in guests:
+                    self._send(guests, ranks, {"missing": failure.ranks, "why": failure.why})
                 raise
             processes = sorted([self.place.ranks, *guests])
             listening = [None, *(guests[ranks][1] for ranks in processes[1:])]
             met = Connections(processes, 0)
             for process, ranks in enumerate(processes[1:], 1):
                 met.controls[process] = guests[ranks][0]
-                wire.send(
-                    guests[ranks][0],
-                    {"processes": processes, "listening": listening, "mine": process},
-                )
+                table = {"processes": processes, "listening": listening, "mine": process}
+                self._send(guests, ranks, table)
             self._accept_links(listener, met)
         return met
 
@@ -100,18 +100,31 @@ class Meeting:
                     file.unlink(missing_ok=True)
 
     def _admit(self, listener: socket.socket, guests: Guests) -> None:
-        here = [*self.place.ranks, *(rank for ranks in guests for rank in ranks)]
-        come = self._accepted(listener, set(range(self.place.size)) - set(here))
+        missing = set(range(self.place.size)) - set(self._here(guests))
+        come = self._accepted(listener, missing, {})
         if come is None:
             return
         connection, hello = come
         ranks = tuple(hello["ranks"])
-        wrong = self._misfit(hello, ranks, here)
+        wrong = self._misfit(hello, ranks, self._here(guests))
         if wrong:
-            for other, _ in [*guests.values(), (connection, None)]:
-                wire.send(other, {"refused": wrong})
+            guests[(-1,)] = connection, ("", 0)
+            for other in guests:
+                self._send(guests, other, {"refused": wrong})
             raise InvalidArgument(wrong)
         guests[ranks] = connection, (hello["host"], hello["port"])
+
+    def _here(self, guests: Guests) -> list[int]:
+        """The ranks that have come; guests that have ended may come again."""
+        for ranks in [ranks for ranks, (guest, _) in guests.items() if _has_ended(guest)]:
+            del guests[ranks]
+        return [*self.place.ranks, *(rank for ranks in guests for rank in ranks)]
+
+    def _send(self, guests: Guests, ranks: tuple[int, ...], message: wire.Message) -> None:
+        try:
+            wire.send(guests[ranks][0], message)
+        except OSError:
+            pass  # that it has ended is seen when its links are waited for
 
     def _misfit(self, hello: wire.Message, ranks: tuple[int, ...], here: list[int]) -> str:
         me = named(self.place.ranks)
@@ -216,7 +229,10 @@ class Meeting:
             wanted = {p: count + 1 for p, count in wanted.items()}  # control
         while any(wanted.values()):
             missing = {r for p, count in wanted.items() if count for r in met.processes[p]}
-            come = self._accepted(listener, missing)
+            come = self._accepted(listener, missing, met.controls)
+            for p in [p for p, control in met.controls.items() if _has_ended(control)]:
+                ranks = met.processes[p]
+                raise RankFailure(f"{named(ranks)} ended while the group met", ranks)
             if come is not None:
                 connection, hello = come
                 self._keep(connection, hello["process"], hello["peer"], hello["rank"], met)
@@ -241,15 +257,9 @@ class Meeting:
 
     def _listener(self, address: Address) -> socket.socket:
         while True:
-            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-            listener = socket.socket(family, socket.SOCK_STREAM)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                listener.bind(address)
-                listener.listen(128)
-                return listener
+                return _listening(address)
             except OSError as error:
-                listener.close()
                 if self._left() <= 0:
                     raise InvalidArgument(
                         f"{address[0]}:{address[1]} cannot be listened at ({error}); expected a "
@@ -266,31 +276,69 @@ class Meeting:
         except BaseException:
             connection.close()
             raise
+        self.opened.append(connection)
         return connection
 
     def _accepted(
-        self, listener: socket.socket, missing: set[int]
+        self, listener: socket.socket, missing: set[int], others: dict[int, socket.socket]
     ) -> tuple[socket.socket, dict[str, Any]] | None:
-        """Who comes next and what it says; None for a stranger."""
-        listener.settimeout(max(self._left(), 0.001))
-        try:
-            connection, _ = listener.accept()
-        except TimeoutError:
-            strangers = f"; {self.wrong_keys} came with another key" if self.wrong_keys else ""
-            raise RankFailure(
-                f"{named(missing)} did not come within {self.place.timeout_s:g} s{strangers}",
-                missing,
-            ) from None
+        """Who comes next and what it says; None for a stranger, or where another one ended."""
+        while True:
+            listener.settimeout(min(max(self._left(), 0.001), LOOK_EVERY_S))
+            try:
+                connection, _ = listener.accept()
+                break
+            except TimeoutError:
+                if any(map(_has_ended, others.values())):
+                    return None
+                self._require_time(missing)
         try:
             _send_at_once(connection)
             connection.settimeout(STRANGER_S)
             wire.challenge_as_server(connection, self.key)
-            return connection, wire.receive(connection)
+            hello = wire.receive(connection)
         except (OSError, EOFError, ValueError, wire.WrongKey) as error:
             self.wrong_keys += isinstance(error, wire.WrongKey)
             connection.close()
             return None
+        self.opened.append(connection)
+        return connection, hello
+
+    def _require_time(self, missing: set[int]) -> None:
+        if self._left() > 0:
+            return
+        strangers = f"; {self.wrong_keys} came with another key" if self.wrong_keys else ""
+        raise RankFailure(
+            f"{named(missing)} did not come within {self.place.timeout_s:g} s{strangers}", missing
+        )
 
 
 def _send_at_once(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _listening(address: Address) -> socket.socket:
+    """At an address, or, where that is a name, at all of this host's: it may mean another to it."""
+    host, port = address
+    if not host.replace(".", "").isdecimal() and ":" not in host:
+        host = "127.0.0.1" if host == "localhost" else ""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    """Whether the other end has closed; what it has said stays to be heard."""
+    poller = select.poll()
+    poller.register(connection, select.POLLIN)
+    try:
+        return bool(poller.poll(0)) and connection.recv(1, socket.MSG_PEEK) == b""
+    except OSError:
+        return True
