@@ -254,6 +254,16 @@ def test_a_rank_that_starts_late_is_waited_for():
         assert workers[0].answer() == "Group(rank=0, size=2)"
 
 
+def test_groups_follow_each_other_at_one_address():
+    """Who is done with one comes for the next while others still get connected."""
+    with started(3) as workers:
+        workers.all(
+            "for _ in range(20):\n    rs.init(rank, **place).close()",
+            each=[{"rank": rank} for rank in range(3)],
+            place={**meeting(), "size": 3, "timeout_s": 20},
+        )
+
+
 @pytest.mark.parametrize("absent", [0, 1])
 def test_a_rank_that_never_starts_is_named(absent):
     with started(2) as workers:

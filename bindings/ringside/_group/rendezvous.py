@@ -148,26 +148,40 @@ class Meeting:
     # --- the others
 
     def _as_guest(self) -> Connections:
-        host = self._call_host()
-        host.settimeout(self._left() + CHALLENGE_S)
-        with self._listener((host.getsockname()[0], 0)) as listener:
-            where = listener.getsockname()
-            hello = {"ranks": self.place.ranks, "size": self.place.size, "version": __version__}
-            try:
-                wire.send(host, {**hello, "host": where[0], "port": where[1]})
-                table = wire.receive(host)
-            except (OSError, EOFError) as error:
-                raise RankFailure(f"rank 0 ended while the group met ({error})", [0]) from None
-            if "refused" in table:
-                raise InvalidArgument(table["refused"])
-            if "missing" in table:
-                raise RankFailure(table["why"], table["missing"])
-            met = Connections([tuple(ranks) for ranks in table["processes"]], table["mine"])
-            met.controls[0] = host
-            for other in range(met.mine):
-                address = host.getpeername()[:2] if other == 0 else table["listening"][other]
-                self._make_links(tuple(address), other, met)
-            self._accept_links(listener, met)
+        while True:
+            host = self._call_host()
+            host.settimeout(self._left() + CHALLENGE_S)
+            with self._listener((host.getsockname()[0], 0)) as listener:
+                table = self._join(host, listener)
+                if "again" not in table:
+                    return self._connected(host, listener, table)
+            host.close()
+            time.sleep(AGAIN_AFTER_S)
+
+    def _join(self, host: socket.socket, listener: socket.socket) -> wire.Message:
+        """What the process of rank 0 answers once all have come."""
+        where = listener.getsockname()
+        hello = {"ranks": self.place.ranks, "size": self.place.size, "version": __version__}
+        try:
+            wire.send(host, {**hello, "host": where[0], "port": where[1]})
+            table = wire.receive(host)
+        except (OSError, EOFError) as error:
+            raise RankFailure(f"rank 0 ended while the group met ({error})", [0]) from None
+        if "refused" in table:
+            raise InvalidArgument(table["refused"])
+        if "missing" in table:
+            raise RankFailure(table["why"], table["missing"])
+        return table
+
+    def _connected(
+        self, host: socket.socket, listener: socket.socket, table: wire.Message
+    ) -> Connections:
+        met = Connections([tuple(ranks) for ranks in table["processes"]], table["mine"])
+        met.controls[0] = host
+        for other in range(met.mine):
+            address = host.getpeername()[:2] if other == 0 else table["listening"][other]
+            self._make_links(tuple(address), other, met)
+        self._accept_links(listener, met)
         return met
 
     def _call_host(self) -> socket.socket:
@@ -233,7 +247,10 @@ class Meeting:
             for p in [p for p, control in met.controls.items() if _has_ended(control)]:
                 ranks = met.processes[p]
                 raise RankFailure(f"{named(ranks)} ended while the group met", ranks)
-            if come is not None:
+            if come is not None and "ranks" in come[1]:  # for the next group, too early
+                wire.send(come[0], {"again": True})
+                come[0].close()
+            elif come is not None:
                 connection, hello = come
                 self._keep(connection, hello["process"], hello["peer"], hello["rank"], met)
                 wanted[hello["process"]] -= 1
