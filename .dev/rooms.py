@@ -21,6 +21,7 @@ MAY_INCLUDE = {
     "reference/transport": {"reference", "reference/partition"},
     "reference/thd": {"reference", "reference/partition"},
     "reference/schedule": {"reference"},
+    "reference/sockets": {"reference", "reference/schedule"},
     "optimized/device": {"reference"},
     "optimized/tables": {"reference", "reference/partition", "reference/transport"},
     "optimized/tables/thd": {
@@ -41,7 +42,7 @@ MAY_INCLUDE = {
     },
     "bindings/core": {
         *("reference", "reference/partition", "reference/transport", "reference/schedule"),
-        "reference/thd",
+        *("reference/sockets", "reference/thd"),
     },
     "bindings/cuda": {
         *("reference", "reference/thd", "bindings/core", "optimized/attention"),

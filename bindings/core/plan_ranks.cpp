@@ -13,7 +13,7 @@
 #include "bindings/core/options.h"
 #include "bindings/core/plan_views.h"
 #include "reference/schedule/run_schedule.h"
-#include "reference/schedule/socket_ranks.h"
+#include "reference/sockets/socket_ranks.h"
 
 namespace ringside::bindings {
 namespace {

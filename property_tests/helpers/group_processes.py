@@ -162,3 +162,12 @@ class _Within:
         took = time.monotonic() - self.begin
         if kind is None:
             assert took < self.seconds, f"took {took:.2f} s; expected at most {self.seconds}"
+
+
+def require_failure(error, ranks, *pieces):
+    """A RankFailure that names these ranks, with the pieces in its text."""
+    assert error.kind == "RankFailure", error
+    assert error.ranks == tuple(ranks), error
+    assert f"call {error.call}" in error.text
+    for piece in pieces:
+        assert piece in error.text, error

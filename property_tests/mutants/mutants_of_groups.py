@@ -2,8 +2,8 @@
 
 from mutants_list import Mutant
 
-STREAM = "reference/schedule/socket_stream.cpp"
-RANKS = "reference/schedule/socket_ranks.cpp"
+STREAM = "reference/sockets/socket_stream.cpp"
+RANKS = "reference/sockets/socket_ranks.cpp"
 GROUP = "bindings/ringside/_group/"
 RANK_CALLS = "bindings/ringside/_plan/rank_calls.py"
 MUTANTS_OF_GROUPS = [

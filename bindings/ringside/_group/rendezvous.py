@@ -8,25 +8,19 @@ that list: one socket for control, one for every pair of ranks.
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ringside._core import InvalidArgument, __version__
 from ringside._group import meeting_file, wire
+from ringside._group.door import AGAIN_AFTER_S, CHALLENGE_S, Address, Door, has_ended
 from ringside._group.failure import RankFailure, named
 from ringside._group.place import Place
 
-Address = tuple[str, int]
 Guests = dict[tuple[int, ...], tuple[socket.socket, Address]]  # by their ranks; where they listen
-AGAIN_AFTER_S = 0.05
-CHALLENGE_S = 10.0  # for the other end to answer
-LOOK_EVERY_S = 0.2  # whether those that have come are still there
-STRANGER_S = 2.0  # for who comes to prove that it belongs here
 
 
 @dataclass
@@ -43,10 +37,7 @@ class Meeting:
     """One attempt to meet, until a deadline."""
 
     def __init__(self, place: Place) -> None:
-        self.place, self.key = place, place.key
-        self.deadline = time.monotonic() + place.timeout_s
-        self.wrong_keys = 0  # of those that came
-        self.opened: list[socket.socket] = []
+        self.place, self.door = place, Door(place.key, place.timeout_s)
 
     def connect(self) -> Connections:
         """All connections of this process; raises RankFailure where some rank does not come."""
@@ -55,8 +46,7 @@ class Meeting:
         try:
             return self._as_host() if 0 in self.place.ranks else self._as_guest()
         except BaseException:
-            for connection in self.opened:  # so that the others hear of it
-                connection.close()
+            self.door.close_all()
             raise
 
     # --- the process of rank 0
@@ -86,12 +76,12 @@ class Meeting:
         """A listener where the others look for one."""
         file: Path | None = None
         if self.place.address is not None:
-            listener = self._listener(self.place.address)
+            listener = self.door.listener(self.place.address)
         else:
             assert self.place.job is not None
-            listener = self._listener(("127.0.0.1", 0))
-            file, self.key = meeting_file.path_of(self.place.job), meeting_file.new_key()
-            meeting_file.write(file, listener.getsockname()[:2], self.key)
+            listener = self.door.listener(("127.0.0.1", 0))
+            file, self.door.key = meeting_file.path_of(self.place.job), meeting_file.new_key()
+            meeting_file.write(file, listener.getsockname()[:2], self.door.key)
         with listener:
             try:
                 yield listener
@@ -101,7 +91,7 @@ class Meeting:
 
     def _admit(self, listener: socket.socket, guests: Guests) -> None:
         missing = set(range(self.place.size)) - set(self._here(guests))
-        come = self._accepted(listener, missing, {})
+        come = self.door.admit(listener, missing)
         if come is None:
             return
         connection, hello = come
@@ -116,7 +106,7 @@ class Meeting:
 
     def _here(self, guests: Guests) -> list[int]:
         """The ranks that have come; guests that have ended may come again."""
-        for ranks in [ranks for ranks, (guest, _) in guests.items() if _has_ended(guest)]:
+        for ranks in [ranks for ranks, (guest, _) in guests.items() if has_ended(guest)]:
             del guests[ranks]
         return [*self.place.ranks, *(rank for ranks in guests for rank in ranks)]
 
@@ -150,8 +140,8 @@ class Meeting:
     def _as_guest(self) -> Connections:
         while True:
             host = self._call_host()
-            host.settimeout(self._left() + CHALLENGE_S)
-            with self._listener((host.getsockname()[0], 0)) as listener:
+            host.settimeout(self.door.left() + CHALLENGE_S)
+            with self.door.listener((host.getsockname()[0], 0)) as listener:
                 table = self._join(host, listener)
                 if "again" not in table:
                     return self._connected(host, listener, table)
@@ -190,9 +180,9 @@ class Meeting:
         while True:
             told = self._told()
             if told is not None:
-                address, self.key = told
+                address, self.door.key = told
                 try:
-                    return self._called(address)
+                    return self.door.call(address)
                 except wire.WrongKey:
                     why = f"{address[0]}:{address[1]} answers with another key"
                     if self.place.address is not None:
@@ -203,7 +193,7 @@ class Meeting:
                         ) from None
                 except (OSError, EOFError) as error:
                     why = f"{address[0]}:{address[1]}: {error}"
-            if self._left() <= 0:
+            if self.door.left() <= 0:
                 raise RankFailure(
                     f"rank 0 was not there within {self.place.timeout_s:g} s ({why})", [0]
                 )
@@ -227,7 +217,7 @@ class Meeting:
             pairs.insert(0, (None, None))
         for rank, peer in pairs:
             try:
-                connection = self._called(address)
+                connection = self.door.call(address)
                 wire.send(connection, {"process": met.mine, "rank": rank, "peer": peer})
             except (OSError, EOFError, wire.WrongKey) as error:
                 raise RankFailure(
@@ -243,8 +233,8 @@ class Meeting:
             wanted = {p: count + 1 for p, count in wanted.items()}  # control
         while any(wanted.values()):
             missing = {r for p, count in wanted.items() if count for r in met.processes[p]}
-            come = self._accepted(listener, missing, met.controls)
-            for p in [p for p, control in met.controls.items() if _has_ended(control)]:
+            come = self.door.admit(listener, missing, met.controls.values())
+            for p in [p for p, control in met.controls.items() if has_ended(control)]:
                 ranks = met.processes[p]
                 raise RankFailure(f"{named(ranks)} ended while the group met", ranks)
             if come is not None and "ranks" in come[1]:  # for the next group, too early
@@ -268,94 +258,3 @@ class Meeting:
             met.controls[process] = connection
         else:
             met.links.append((rank, peer, connection))
-
-    def _left(self) -> float:
-        return self.deadline - time.monotonic()
-
-    def _listener(self, address: Address) -> socket.socket:
-        while True:
-            try:
-                return _listening(address)
-            except OSError as error:
-                if self._left() <= 0:
-                    raise InvalidArgument(
-                        f"{address[0]}:{address[1]} cannot be listened at ({error}); expected a "
-                        "free port of this host, which hosts rank 0. Choose another"
-                    ) from None
-                time.sleep(AGAIN_AFTER_S)
-
-    def _called(self, address: Address) -> socket.socket:
-        """A connection to someone who holds the key."""
-        connection = socket.create_connection(address, timeout=CHALLENGE_S)
-        try:
-            _send_at_once(connection)
-            wire.challenge_as_client(connection, self.key)
-        except BaseException:
-            connection.close()
-            raise
-        self.opened.append(connection)
-        return connection
-
-    def _accepted(
-        self, listener: socket.socket, missing: set[int], others: dict[int, socket.socket]
-    ) -> tuple[socket.socket, dict[str, Any]] | None:
-        """Who comes next and what it says; None for a stranger, or where another one ended."""
-        while True:
-            listener.settimeout(min(max(self._left(), 0.001), LOOK_EVERY_S))
-            try:
-                connection, _ = listener.accept()
-                break
-            except TimeoutError:
-                if any(map(_has_ended, others.values())):
-                    return None
-                self._require_time(missing)
-        try:
-            _send_at_once(connection)
-            connection.settimeout(STRANGER_S)
-            wire.challenge_as_server(connection, self.key)
-            hello = wire.receive(connection)
-        except (OSError, EOFError, ValueError, wire.WrongKey) as error:
-            self.wrong_keys += isinstance(error, wire.WrongKey)
-            connection.close()
-            return None
-        self.opened.append(connection)
-        return connection, hello
-
-    def _require_time(self, missing: set[int]) -> None:
-        if self._left() > 0:
-            return
-        strangers = f"; {self.wrong_keys} came with another key" if self.wrong_keys else ""
-        raise RankFailure(
-            f"{named(missing)} did not come within {self.place.timeout_s:g} s{strangers}", missing
-        )
-
-
-def _send_at_once(connection: socket.socket) -> None:
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def _listening(address: Address) -> socket.socket:
-    """At an address, or, where that is a name, at all of this host's: it may mean another to it."""
-    host, port = address
-    if not host.replace(".", "").isdecimal() and ":" not in host:
-        host = "127.0.0.1" if host == "localhost" else ""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def _has_ended(connection: socket.socket) -> bool:
-    """Whether the other end has closed; what it has said stays to be heard."""
-    poller = select.poll()
-    poller.register(connection, select.POLLIN)
-    try:
-        return bool(poller.poll(0)) and connection.recv(1, socket.MSG_PEEK) == b""
-    except OSError:
-        return True

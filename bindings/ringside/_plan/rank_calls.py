@@ -5,7 +5,6 @@ These are methods of Plan; they stand here because they are a concept of their o
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ import numpy.typing as npt
 
 from ringside import _core
 from ringside._attention.options import (
-    DEFAULTS,
     OptionKeywords,
     Options,
     Unpack,
@@ -24,13 +22,22 @@ from ringside._attention.options import (
 )
 from ringside._core import InvalidArgument, Unsupported, arguments
 from ringside._group.group import Group
+from ringside._plan.rank_arguments import (
+    agreed_of,
+    arrays_of,
+    dtype_of,
+    dtypes_of,
+    fingerprint_of,
+    group_of,
+    positive,
+    require_backend,
+    require_size,
+)
 
 if TYPE_CHECKING:
     from ringside._plan.plan import Plan
 
 Rows = npt.ArrayLike | Sequence[npt.ArrayLike]  # of the rank, or of each hosted rank
-SEED = "dropout_seed"  # the only option that is an integer
-DTYPES = ("float16", "float32", "float64")
 
 
 @takes_options
@@ -66,13 +73,13 @@ def prepare(
     ...     plan.prepare(group, head_dim=8)
     """
     options = options_of(prepare, options, keywords)
-    _group(group)
-    dims = [_positive(head_dim, "head_dim")]
-    dims.append(dims[0] if head_dim_v is None else _positive(head_dim_v, "head_dim_v"))
+    group_of(group)
+    dims = [positive(head_dim, "head_dim")]
+    dims.append(dims[0] if head_dim_v is None else positive(head_dim_v, "head_dim_v"))
     to_core(options).require_heads(self.num_heads)
-    what = _what(self, [_dtype(dtype, "dtype")] * 3, dims, options)
+    what = agreed_of(self, [dtype_of(dtype, "dtype")] * 3, dims, options)
     try:
-        _require_size(self, group)
+        require_size(self, group)
     except InvalidArgument as error:
         group._prepare(what, error)
     group._prepare(what)
@@ -203,132 +210,21 @@ def _run(
     run: Run,
 ) -> Any:
     """Checks, agrees, runs. The others hear of what is wrong here before the first call."""
-    _group(group)._require_usable()
-    fingerprint = _fingerprint(plan)
+    group_of(group)._require_usable()
+    fingerprint = fingerprint_of(plan)
     try:
-        _require_backend(backend)
-        _require_size(plan, group)
-        arrays = {name: _arrays_of(x, name, group) for name, x in named.items()}
+        require_backend(backend)
+        require_size(plan, group)
+        arrays = {name: arrays_of(x, name, group) for name, x in named.items()}
         core = to_core(options, plan._dropout_origin)
         call = _core.RankCall(plan, list(group.ranks), list(arrays.values()), core)
-        what = _what(plan, _dtypes(arrays), [call.head_dim_qk, call.head_dim_v], options)
+        what = agreed_of(plan, dtypes_of(arrays), [call.head_dim_qk, call.head_dim_v], options)
     except (ValueError, TypeError, Unsupported) as error:
         if group._has_agreed_on(fingerprint):
             raise
         group._prepare({"plan": fingerprint}, error)  # which raises it
         raise
     return group._call(what, form, lambda links, gather: run(call, links, gather))
-
-
-def _group(group: Any) -> Group:
-    if not isinstance(group, Group):
-        raise TypeError(
-            f"group is a {type(group).__name__}; expected a group. Pass what ringside.init returned"
-        )
-    return group
-
-
-def _require_size(plan: Plan, group: Group) -> None:
-    if plan.cp_size != group.size:
-        raise InvalidArgument(
-            f"the plan has {plan.cp_size} ranks and the group {group.size}; expected as many. Make "
-            f"the plan with cp_size={group.size}, or start other processes"
-        )
-
-
-def _require_backend(backend: str) -> None:
-    if arguments.text(backend, "backend") == "reference":
-        return
-    if backend in ("cuda", "nccl"):
-        raise Unsupported(
-            f'backend="{backend}" over several processes is not part of this build. Nearest '
-            'supported: backend="reference" (CPU, sockets), or plan.attention(backend="cuda"), one '
-            "process with every rank virtual"
-        )
-    raise InvalidArgument(
-        f'backend="{backend}" is unknown; expected one of "reference", "cuda", "nccl"'
-    )
-
-
-def _arrays_of(x: Any, name: str, group: Group) -> list[Any]:
-    """One array a hosted rank, as NumPy has them."""
-    if len(group.ranks) == 1:
-        return [_on_host(x, name)]
-    parts = len(x) if isinstance(x, Sequence) or getattr(x, "shape", ()) else -1
-    if isinstance(x, str | bytes) or parts != len(group.ranks):
-        got = f"is a {type(x).__name__}" + (f" of {parts}" if parts >= 0 else "")
-        raise InvalidArgument(
-            f"{name} {got}; expected a list of {len(group.ranks)} arrays, one for each rank that "
-            f"this process hosts: {list(group.ranks)}"
-        )
-    return [_on_host(part, f"{name}[{i}]") for i, part in enumerate(x)]
-
-
-def _on_host(x: Any, name: str) -> Any:
-    if hasattr(x, "__cuda_array_interface__"):
-        raise Unsupported(
-            f"{name} is on a GPU, whose arrays a group of processes cannot exchange in this build. "
-            "Nearest supported: arrays on the host, or global arrays and "
-            'plan.attention(backend="cuda")'
-        )
-    return arguments.array(x, name)
-
-
-def _dtypes(arrays: dict[str, list[Any]]) -> list[str]:
-    """Of q, k and v, alike for all hosted ranks."""
-    each = [[_dtype(x.dtype, name) for x in arrays[name]] for name in ("q_r", "k_r", "v_r")]
-    for name, dtypes in zip(arrays, each, strict=False):
-        if len(set(dtypes)) > 1:
-            raise InvalidArgument(f"{name} has dtypes {dtypes}; expected one. Convert them")
-    return [dtypes[0] for dtypes in each]
-
-
-def _dtype(dtype: Any, name: str) -> str:
-    try:
-        found = np.dtype(dtype).name if isinstance(dtype, str | type | np.dtype) else ""
-    except TypeError:
-        found = ""
-    if found not in DTYPES:
-        raise TypeError(f"{name} is {dtype!r}; expected one of {', '.join(DTYPES)}. Convert it")
-    return found
-
-
-def _positive(x: int, name: str) -> int:
-    value = arguments.int32(x, name)
-    if value < 1:
-        raise InvalidArgument(f"{name}={value}; expected at least 1")
-    return value
-
-
-def _what(plan: Plan, dtypes: list[str], dims: list[int], options: Options) -> dict[str, Any]:
-    """On which all processes have to agree, as JSON has it."""
-    given = {name: getattr(options, name) for name in DEFAULTS if name not in ("bias", SEED)}
-    exact = {
-        name: x if x is None else np.asarray(x, np.float64).tolist() for name, x in given.items()
-    }
-    exact[SEED] = int(options.dropout_seed)
-    changed = {name: value for name, value in exact.items() if value != DEFAULTS[name]}
-    return {
-        "plan": _fingerprint(plan),
-        "dtypes": "/".join(dtypes),
-        "head_dims": "/".join(map(str, dims)),
-        "options": ", ".join(f"{name}={value}" for name, value in changed.items()),
-    }
-
-
-def _fingerprint(plan: Plan) -> str:
-    """The plan in a few words, and a hash of all that it is."""
-    if plan._fingerprint:
-        return plan._fingerprint
-    digest = hashlib.sha256(repr((plan.mask, plan.num_heads, plan.num_kv_heads)).encode())
-    digest.update(repr((plan.partition, plan.comm, plan._dropout_origin)).encode())
-    for layout in (plan.layout_q, plan.layout_k):
-        digest.update(layout.cu_seqlens.tobytes() + layout.cu_seqlens_padded.tobytes())
-    for name, (_, cells) in plan.tables().items():
-        digest.update(f"{name} {cells.shape}".encode() + np.ascontiguousarray(cells).tobytes())
-    words = f"{plan.partition} over {plan.comm}, {plan.cp_size} ranks"
-    plan._fingerprint = f"{words}, {digest.hexdigest()[:16]}"
-    return plan._fingerprint
 
 
 def _own(group: Group, found: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-#include "reference/schedule/socket_ranks.h"
+#include "reference/sockets/socket_ranks.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,63 +1,19 @@
 // Ranks of several "processes", each a SocketRanks on a thread of its own, over socket pairs.
-#include "reference/schedule/socket_ranks.h"
+#include "reference/sockets/socket_ranks.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <thread>
 
-#include "reference/carry.h"
 #include "reference/errors.h"
 #include "reference/interrupt.h"
-#include "reference/schedule/run_schedule.h"
-#include "reference/schedule/virtual_ranks.h"
-#include "reference/test_random_case.h"
+#include "reference/sockets/test_processes.h"
 
 namespace ringside {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::Random;
-
-class Processes {  // which host these ranks; all are connected
- public:
-  explicit Processes(const std::vector<std::vector<int>>& hosted,
-                     milliseconds timeout = milliseconds(20000)) {
-    std::vector<std::vector<SocketRanks::Link>> links(hosted.size());
-    for (size_t a = 0; a < hosted.size(); ++a)
-      for (size_t b = a + 1; b < hosted.size(); ++b)
-        for (const int rank : hosted[a])
-          for (const int peer : hosted[b]) {
-            int ends[2];
-            EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-            links[a].push_back({rank, peer, ends[0]});
-            links[b].push_back({peer, rank, ends[1]});
-          }
-    for (size_t p = 0; p < hosted.size(); ++p)
-      processes_.push_back(std::make_unique<SocketRanks>(hosted[p], links[p], timeout));
-    for (const auto& of_process : links)
-      for (const auto& link : of_process) close(link.fd);  // processes have their own
-  }
-  SocketRanks& operator[](size_t p) { return *processes_[p]; }
-  void end(size_t p) { processes_[p].reset(); }
-
-  // run(rank, communicator) on every rank of every process.
-  template <typename Run>
-  void run(Run run) {
-    std::vector<std::thread> threads;
-    for (const auto& process : processes_)
-      threads.emplace_back([&run, &p = *process] {
-        p.start(1, 7);
-        p.run([&](int rank) { run(rank, p.of_rank(rank)); });
-      });
-    for (std::thread& thread : threads) thread.join();
-  }
-
- private:
-  std::vector<std::unique_ptr<SocketRanks>> processes_;
-};
+using testing::Processes;
 
 std::span<const std::byte> bytes(const std::vector<double>& x) {
   return std::as_bytes(std::span(x));
@@ -92,78 +48,6 @@ std::string what(Act act) {
 void expect_part(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text << "\nholds no: " << part;
 }
-
-// --- whole passes
-
-struct RankResult {
-  RankOutput output;
-  RankGradients gradients;
-
-  std::vector<const std::vector<double>*> all() const {
-    return {&output.out.data,   &output.lse.data,   &output.max_logit, &gradients.dq.data,
-            &gradients.dk.data, &gradients.dv.data, &gradients.dsink};
-  }
-};
-
-struct Problem {
-  testing::Case c;
-  Plan plan;
-  PerRank q, k, v, dout;
-
-  explicit Problem(Random& random)
-      : c(random, testing::random_problem(random)), plan(testing::random_plan(random, c.problem)) {
-    const auto q_shards = home_shards(plan, Operand::q), k_shards = home_shards(plan, Operand::kv);
-    q = shard(plan.problem.layout_q, q_shards, c.q);
-    k = shard(plan.problem.layout_k, k_shards, c.k);
-    v = shard(plan.problem.layout_k, k_shards, c.v);
-    dout = shard(plan.problem.layout_q, q_shards, c.dout);
-  }
-  RankResult run(int rank, Communicator& communicator) const {
-    const RankInputs inputs{q[rank], k[rank], v[rank], c.options};
-    RankResult result;
-    const Schedule forward = make_schedule(plan, rank, Pass::forward);
-    const Schedule backward = make_schedule(plan, rank, Pass::backward);
-    result.output = attention_of_rank(plan, forward, inputs, communicator);
-    result.gradients =
-        attention_backward_of_rank(plan, backward, inputs, dout[rank], result.output, communicator);
-    return result;
-  }
-};
-
-std::vector<std::vector<int>> random_hosts(Random& random, int cp_size) {
-  std::vector<std::vector<int>> hosted(1);
-  for (int rank = 0; rank < cp_size; ++rank) {
-    if (!hosted.back().empty() && random.coin()) hosted.emplace_back();
-    hosted.back().push_back(rank);
-  }
-  return hosted;
-}
-
-bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  return a.size() == b.size() &&
-         std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
-}
-
-TEST(SocketRanks, GiveTheBitsOfVirtualRanksHoweverTheyAreHosted) {
-  Random random(67);
-  for (int i = 0; i < 40; ++i) {
-    const Problem problem(random);
-    const int cp_size = problem.plan.cp_size();
-    std::vector<RankResult> want(cp_size), got(cp_size);
-    VirtualRanks ranks(cp_size);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < cp_size; ++rank)
-      threads.emplace_back([&, rank] { want[rank] = problem.run(rank, ranks.of_rank(rank)); });
-    for (std::thread& thread : threads) thread.join();
-    Processes processes(random_hosts(random, cp_size));
-    processes.run([&](int rank, Communicator& mine) { got[rank] = problem.run(rank, mine); });
-    for (int rank = 0; rank < cp_size; ++rank)
-      for (size_t x = 0; x < want[rank].all().size(); ++x)
-        ASSERT_TRUE(same_bits(*want[rank].all()[x], *got[rank].all()[x])) << rank << " " << x;
-  }
-}
-
-// --- messages
 
 TEST(SocketRanks, MessagesBeyondAnyBufferCrossWithoutWaitingForEachOther) {
   Processes processes({{0}, {1, 2}});

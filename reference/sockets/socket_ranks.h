@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "reference/schedule/communicator.h"
-#include "reference/schedule/socket_stream.h"
+#include "reference/sockets/socket_stream.h"
 
 namespace ringside {
 

@@ -1,4 +1,4 @@
-#include "reference/schedule/socket_stream.h"
+#include "reference/sockets/socket_stream.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
