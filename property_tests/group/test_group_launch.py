@@ -9,7 +9,7 @@ import time
 
 import pytest
 import ringside as rs
-from group_processes import environment, started, within
+from group_processes import environment, free_port, meeting, started, wait_for_listener, within
 from ringside._group import launch, meeting_file
 from ringside._group.place import place_of
 
@@ -141,16 +141,24 @@ def test_processes_of_a_launcher_meet_by_a_private_file(name, tmp_path):
     assert list(folder.iterdir()) == []
 
 
-def test_a_file_left_over_is_not_believed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_a_file_left_over_is_not_believed(tmp_path, monkeypatch, is_answered):
+    """Nobody listens where it says, or by now somebody else does."""
     variables, rank = LAUNCHERS["torchrun"]
     monkeypatch.setattr(meeting_file.tempfile, "tempdir", str(tmp_path))
     job = launch.found({name: str(value) for name, value in variables.items()}).job
-    meeting_file.write(meeting_file.path_of(job), ("127.0.0.1", 9), b"of a job that was killed")
-    with started(0) as workers:
+    port, other = free_port(), meeting()
+    address = other["address"] if is_answered else f"127.0.0.1:{port}"
+    place = ("127.0.0.1", int(address.split(":")[1]))
+    meeting_file.write(meeting_file.path_of(job), place, b"of a job that was killed")
+    with started(1) as others, started(0) as workers:
+        others[0].tell("rs.init(0, 2, **place)", place=other)
+        if is_answered:
+            wait_for_listener(address)
         for number in (1, 0):
             workers.extend(started(1, **{**variables, rank: number, "TMPDIR": tmp_path}))
         workers[0].tell("group = rs.init(timeout_s=20)")
-        time.sleep(0.3)
+        time.sleep(1.0)
         workers[1].tell("group = rs.init(timeout_s=20)")
         for worker in workers:
             worker.answer()
