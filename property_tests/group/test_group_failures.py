@@ -221,6 +221,18 @@ def test_ctrl_c_ends_the_wait_of_one_and_the_others_hear_of_it(group):
         require_failure(workers[1].error(), [0], "rank 0 raised KeyboardInterrupt")
 
 
+def test_ctrl_c_before_all_agree_ends_the_others_too(group):
+    workers = group(3)
+    workers.all(OTHER, size=3, comm="p2p")
+    for worker in workers[:2]:
+        worker.tell("other_call()")
+    time.sleep(0.3)
+    workers[0].signal(signal.SIGINT)
+    with within(SOON):
+        assert workers[0].error().kind == "KeyboardInterrupt"
+        require_failure(workers[1].error(), [0], "rank 0 raised KeyboardInterrupt")
+
+
 def test_the_survivors_make_a_smaller_group_and_its_results_are_right(group):
     workers = group(3)
     for worker in workers[1:]:

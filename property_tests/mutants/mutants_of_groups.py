@@ -53,8 +53,8 @@ MUTANTS_OF_GROUPS = [
     Mutant(
         "messages do not say of which kind their call is",
         GROUP + "group.py",
-        "self._links.start(number, int(self._kind, 16))",
-        "self._links.start(number, 0); self._kind = ''",
+        "self._links.start(number, int(kind, 16))",
+        "self._links.start(number, 0); self._now = (number, '', True)",
     ),
     Mutant(
         "a call that another process gave up returns its results",

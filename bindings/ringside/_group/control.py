@@ -49,16 +49,19 @@ class Control:
         self.failure: RankFailure | None = None
         self.peers = {p: Peer(met.processes[p], s) for p, s in met.controls.items()}
         self._closing: float | None = None
-        self._awake, self._alarm = socket.socketpair()
-        self._selector = selectors.DefaultSelector()
         self._thread: threading.Thread | None = None
         if self.peers:
-            self._thread = threading.Thread(target=self._run, name="ringside-control", daemon=True)
-            for peer in self.peers.values():
-                peer.connection.setblocking(False)
-                self._selector.register(peer.connection, selectors.EVENT_READ, peer)
-            self._selector.register(self._awake, selectors.EVENT_READ, None)
-            self._thread.start()
+            self._start()
+
+    def _start(self) -> None:
+        self._awake, self._alarm = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._awake, selectors.EVENT_READ, None)
+        for peer in self.peers.values():
+            peer.connection.setblocking(False)
+            self._selector.register(peer.connection, selectors.EVENT_READ, peer)
+        self._thread = threading.Thread(target=self._run, name="ringside-control", daemon=True)
+        self._thread.start()
 
     # --- for the thread that calls
 
@@ -162,6 +165,8 @@ class Control:
             self._thread.join(2 * FAREWELL_S)
 
     def _wake(self) -> None:
+        if self._thread is None:
+            return
         try:
             self._alarm.send(b"!")
         except OSError:

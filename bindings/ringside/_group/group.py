@@ -47,7 +47,7 @@ class Group:
         """As ringside.init, which is how to make one."""
         self.ranks, self.size, self.timeout_s = place.ranks, place.size, place.timeout_s
         self._calls, self._rounds = 0, 0  # begun; of agreement
-        self._kind, self._in_call, self._agrees = "", False, False
+        self._now = (0, "", False)  # call, its kind, whether it runs: as one, for other threads
         self._agreed: dict[str, str] = {}  # the last kinds of calls, and the plan of each
         self._lock = threading.Lock()
         self._closed = False
@@ -118,12 +118,13 @@ class Group:
         with self._lock:
             self._agree(what)
             number, self._calls = self._calls + 1, self._calls + 1
-            self._kind, self._in_call = _digest({"what": what, "form": form}), True
+            kind = _digest({"what": what, "form": form})
+            self._now = (number, kind, True)
             try:
                 self._control.require_all(number)
                 self._control.require_nobody_agrees()
                 self._control.raise_failure()
-                self._links.start(number, int(self._kind, 16))
+                self._links.start(number, int(kind, 16))
                 result = run(self._links, lambda value: self._gather("value", number, value))
                 self._control.raise_failure()  # nothing of a call that another process gave up
                 return result
@@ -135,7 +136,7 @@ class Group:
                 self._fail_by(error)
                 raise
             finally:
-                self._in_call = False
+                self._now = (number, kind, False)
 
     def _prepare(self, what: dict[str, Any], error: Exception | None = None) -> None:
         """Agrees now, or tells the others of an error, which is raised here; see _call."""
@@ -149,13 +150,19 @@ class Group:
         if error is None and kind in self._agreed:
             return
         self._rounds += 1
-        said = {"call": self._calls + 1, "kind": "", "what": what, "error": error and str(error)}
-        self._agrees = True
+        call = self._calls + 1
+        self._now = (call, "", False)
         try:
-            self._control.require_all(self._calls + 1)
+            self._control.require_all(call)
+            said = {"call": call, "kind": "", "what": what, "error": error and str(error)}
             told = self._gather("agree", self._rounds, said)
+        except RankFailure:
+            raise
+        except BaseException as interrupt:  # the others have been told half of it
+            self._fail_by(interrupt)
+            raise
         finally:
-            self._agrees = False
+            self._now = (self._calls, "", False)
         if error is not None:
             raise error
         refuse_differences([(ranks, x["what"], x["error"]) for ranks, x in told])
@@ -193,13 +200,10 @@ class Group:
 
     def _where(self) -> Where:
         """For the others: also from the thread that talks to them."""
+        call, kind, in_call = self._now
         steps = [step for _, step, _ in self._links.waiting() if step >= 0]
-        return {
-            "call": self._calls + self._agrees,
-            "kind": self._kind,
-            "in_call": self._in_call,
-            "step": min(steps, default=None) if self._in_call else None,
-        }
+        step = min(steps, default=None) if in_call else None
+        return {"call": call, "kind": kind, "in_call": in_call, "step": step}
 
 
 def _digest(what: dict[str, Any]) -> str:
