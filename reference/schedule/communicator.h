@@ -2,9 +2,9 @@
 //
 // begin(step), then sends and receives in the order of the schedule, then end(), which returns when
 // every message of the group has been sent and has arrived. Both ends of a message name the same
-// step of the plan. Nothing is promised to be buffered: a send may wait for its receive. Between two
-// ranks, the n-th send meets the n-th receive. abort() makes every call of every rank that waits, or
-// will, raise Aborted with the reason.
+// step of the plan. Nothing is promised to be buffered: a send may wait for its receive. Between
+// two ranks, the n-th send meets the n-th receive. abort() makes every call of every rank that
+// waits, or will, raise Aborted with the reason.
 #pragma once
 
 #include <span>
