@@ -150,8 +150,9 @@ CALLS = {
             **{"dropout_p": 0.0, "dropout_seed": 0},
         },
     ),
-    "lengths.load": (rs.lengths.load, {"name_or_path": "long_tail_pack"}),
+    "lengths.load": (rs.lengths.load, {"name_or_path": "long_tail_pack", "cu_seqlens": False}),
     "lengths.names": (rs.lengths.names, {}),
+    "lengths.parse": (rs.lengths.parse, {"text": "5,7", "source": "mine", "cu_seqlens": False}),
     "lengths.pack": (rs.lengths.pack, {"lengths": [3, 2], "tokens": 4}),
     "plan": (
         rs.plan,
