@@ -169,6 +169,13 @@ CALLS = {
             "segments": [(0, 1, 0, 1, 2)],
         },
     ),
+    "thd.check_step_metadata": (
+        rs.thd.check_step_metadata,
+        {
+            "theirs": [rs.thd.p2p_step_metadata(LAYOUT, 2, 1, step, MASK) for step in range(2)],
+            **{"layout": LAYOUT, **RANK, "mask": MASK, "layout_k": LAYOUT, "comm": "p2p"},
+        },
+    ),
     "thd.all_gather_step_metadata": (rs.thd.all_gather_step_metadata, STEP),
     "thd.canonical_cu_seqlens_k": (
         rs.thd.canonical_cu_seqlens_k,
