@@ -44,8 +44,18 @@ Shards shards_from(const py::object& x, const char* name, const char* or_else) {
   return stacked(py::detail::cast_op<Shards&&>(std::move(caster)));
 }
 
+// Of a partition of the user's own: not that of another.
+const std::string& checked_name(const std::string& name) {
+  for (const NamedPartition& known : partitions())
+    require(name != known.name, "name=\"", name,
+            "\" is a partition of the table. Call your own something else");
+  require(!name.empty(), "name=\"\" says nothing. Leave it out");
+  return name;
+}
+
 Placement placement_from(const Problem& problem, const py::object& partition,
-                         const py::object& partition_k, std::optional<int> cp_size) {
+                         const py::object& partition_k, std::optional<int> cp_size,
+                         const std::optional<std::string>& own_name) {
   if (py::isinstance<py::str>(partition)) {
     require(partition_k.is_none(), "partition_k goes with your own segments only; got partition=\"",
             partition.cast<std::string>(), "\" too. Leave partition_k out");
@@ -58,18 +68,21 @@ Placement placement_from(const Problem& problem, const py::object& partition,
           " but the partition lists segments for ", q.size(), " ranks. Leave cp_size out");
   require(!partition_k.is_none() || problem.layout_q == problem.layout_k,
           "layout_k differs from layout_q; pass partition_k, the segments of the keys, too");
-  return {q, partition_k.is_none() ? q : shards_from(partition_k, "partition_k", "")};
+  Placement own{q, partition_k.is_none() ? q : shards_from(partition_k, "partition_k", "")};
+  if (own_name) own.name = checked_name(*own_name);
+  return own;
 }
 
 std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
                                 const std::optional<PackedLayout>& layout_k, const Mask& mask,
                                 std::optional<int> cp_size, const py::object& partition,
-                                const py::object& partition_k, const std::string& comm,
+                                const py::object& partition_k,
+                                const std::optional<std::string>& name, const std::string& comm,
                                 std::optional<int> a2a_size, int num_heads,
                                 std::optional<int> num_kv_heads) {
   const Problem problem{layout_q, layout_k.value_or(layout_q), mask, num_heads,
                         num_kv_heads.value_or(num_heads)};
-  const Placement placement = placement_from(problem, partition, partition_k, cp_size);
+  const Placement placement = placement_from(problem, partition, partition_k, cp_size, name);
   require(!a2a_size || *a2a_size >= 1, "a2a_size=", a2a_size.value_or(0),
           "; expected a divisor of cp_size");
   return without_gil([&] {
@@ -232,6 +245,11 @@ py::list exchange_transposed(const Plan& plan, int step, const std::string& oper
   return to_list(carry_back(plan, step, what, buffers_from(plan, buffers, step + 1, what)));
 }
 
+std::vector<Shard> segments_of(const std::string& name, const PackedLayout& layout, int cp_size,
+                               const Mask& mask) {
+  return without_gil([&] { return place({layout, layout, mask, 1, 1}, name, cp_size).q; });
+}
+
 py::dict partition_table() {
   py::dict table;
   for (const NamedPartition& p : partitions())
@@ -245,10 +263,10 @@ py::dict partition_table() {
 void bind_plan(py::module_& m) {
   PlanClass plan(m, "Plan", "See ringside.Plan.");
   plan.def(py::init(strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
-                             "comm", "a2a_size", "num_heads", "num_kv_heads">(&make_plan)),
+                             "name", "comm", "a2a_size", "num_heads", "num_kv_heads">(&make_plan)),
            "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
            "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
-           "comm"_a = "p2p", "a2a_size"_a = py::none(), "num_heads"_a = 1,
+           "name"_a = py::none(), "comm"_a = "p2p", "a2a_size"_a = py::none(), "num_heads"_a = 1,
            "num_kv_heads"_a = py::none())
       .def(py::init(strictly<"layout_q", "layout_k", "mask", "num_heads", "num_kv_heads",
                              "partition", "comm", "tables", "complete">(
@@ -315,6 +333,8 @@ void bind_plan(py::module_& m) {
   for (size_t i = 0; i < tables.all().size(); ++i)
     columns[kTableNames[i]] = tables.all()[i]->columns;
   m.attr("TABLE_COLUMNS") = columns;
+  m.def("partition", strictly<"name", "layout", "cp_size", "mask">(&segments_of), "name"_a,
+        "layout"_a, "cp_size"_a, "mask"_a, "See ringside.partition.");
   m.attr("PARTITIONS") = names(partitions());
   m.attr("PARTITION_TABLE") = partition_table();
   m.attr("COMMS") = names(transports());

@@ -33,7 +33,9 @@ from ringside._core import (
 )
 from ringside._plan.build import plan
 from ringside._plan.device_plan import DevicePlan
+from ringside._plan.partitions import partition
 from ringside._plan.plan import Plan
+from ringside._plan.ranges import from_ranges
 from ringside.flash import flash_attn_varlen_func
 from ringside.micro_sequences import MicroSequenceBuffer
 
@@ -59,7 +61,9 @@ __all__ = [
     "attention",
     "attention_backward",
     "flash_attn_varlen_func",
+    "from_ranges",
     "lengths",
+    "partition",
     "plan",
     "thd",
 ]

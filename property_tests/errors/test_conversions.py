@@ -77,6 +77,9 @@ TAKES_HERE = {  # where that is more than elsewhere
     **{("Options", name): REAL | {"None", "fractions"} for name in ("sink", "alibi_slopes")},
     ("Plan.draw", "path"): {"None", "text"},
     ("plan", "cp_size"): {"None"},
+    ("plan", "name"): {"None", "text"},
+    **{("from_ranges", f"num_rows_{side}"): {"None"} for side in ("q", "k")},
+    **{call: {"text"} for call in (("from_ranges", "types"), ("partition", "name"))},
     ("thd.check_offsets", "cu_seqlens"): {"None"},
     ("PackedLayout", "cu_seqlens_padded"): {"None"},
     ("PackedLayout.from_te", "cu_seqlens_padded"): {"None"},
@@ -112,7 +115,7 @@ def public_callables():
                 yield f"{module.__name__.split('.')[1]}.{name}"
 
 
-def called(name, **changed):
+def called(name, /, **changed):
     call, good = CALLS[name]
     return call(**own({**good, **changed}))
 
@@ -122,7 +125,7 @@ def own(arguments):
     return {key: x.copy() if type(x) is np.ndarray else x for key, x in arguments.items()}
 
 
-def is_refused(name, **bad):
+def is_refused(name, /, **bad):
     """The message of the refusal, which names the argument; None if there was none."""
     try:
         called(name, **bad)

@@ -150,6 +150,16 @@ CALLS = {
             **{"dropout_p": 0.0, "dropout_seed": 0},
         },
     ),
+    "Plan.diff": plan("diff", other=PLAN),
+    "from_ranges": (
+        rs.from_ranges,
+        {"q_ranges": [[0, 3], [3, 8]], "k_ranges": [[0, 3], [3, 8]], "types": "full"}
+        | {"num_rows_q": 9, "num_rows_k": 9},
+    ),
+    "partition": (
+        rs.partition,
+        {"name": "zigzag", "layout": LAYOUT, "cp_size": 2, "mask": MASK},
+    ),
     "lengths.load": (rs.lengths.load, {"name_or_path": "long_tail_pack", "cu_seqlens": False}),
     "lengths.names": (rs.lengths.names, {}),
     "lengths.parse": (rs.lengths.parse, {"text": "5,7", "source": "mine", "cu_seqlens": False}),
@@ -159,7 +169,7 @@ CALLS = {
         {
             **{"layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, "cp_size": 2},
             **{"partition": CUSTOM, "partition_k": CUSTOM, "comm": "a2a+p2p", "a2a_size": 1},
-            **{"num_heads": 4, "num_kv_heads": 2},
+            **{"num_heads": 4, "num_kv_heads": 2, "name": "mine"},
         },
     ),
     "thd.add_rows": (

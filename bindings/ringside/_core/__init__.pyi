@@ -210,6 +210,7 @@ class Plan:
         cp_size: typing.SupportsIndex | None = None,
         partition: typing.Any = "zigzag",
         partition_k: typing.Any = None,
+        name: str | None = None,
         comm: str = "p2p",
         a2a_size: typing.SupportsIndex | None = None,
         num_heads: typing.SupportsIndex = 1,
@@ -374,6 +375,9 @@ def attention_backward(
 ) -> tuple: ...
 def cpu_level() -> str: ...
 def cpu_levels() -> list[str]: ...
+def partition(
+    name: str, layout: PackedLayout, cp_size: typing.SupportsIndex, mask: Mask
+) -> list[list[Segment]]: ...
 
 COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p")
 PARTITIONS: tuple = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import SupportsIndex
 
-from ringside._core import Mask, PackedLayout, Segment
+from ringside._core import Mask, PackedLayout, arguments
+from ringside._plan.partitions import Partition, is_of_documents, segments_of
 from ringside._plan.plan import Plan
 
-Shards = Sequence[Sequence[Segment]]
+KEYS = "partition_k"
 
 
 def plan(
@@ -17,8 +17,9 @@ def plan(
     *,
     mask: Mask = Mask.causal(),  # noqa: B008  (immutable)
     cp_size: SupportsIndex | None = None,
-    partition: str | Shards = "zigzag",
-    partition_k: Shards | None = None,
+    partition: Partition = "zigzag",
+    partition_k: Partition | None = None,
+    name: str | None = None,
     comm: str = "p2p",
     a2a_size: SupportsIndex | None = None,
     num_heads: SupportsIndex = 1,
@@ -32,8 +33,12 @@ def plan(
         mask: which keys a query sees inside its sequence.
         cp_size: number of ranks; may be left out with segments of your own, which say it.
         partition: who owns which rows, a name of ringside.PARTITIONS, or your own: one list of
-            Segment for every rank, that together own each row (padding too) exactly once.
-        partition_k: your own segments of k and v, where layout_k differs from layout_q.
+            Segment for every rank, that together own each row (padding too) exactly once;
+            [sequences] or [rows] integers, the rank that owns each; or a function of
+            (layout, cp_size) that returns one of these.
+        partition_k: your own of k and v, where layout_k differs from layout_q and partition lists
+            segments or an owner for each row.
+        name: what a partition of your own is called, where people read of it; default "custom".
         comm: which rows are resident when, a name of ringside.COMMS.
         a2a_size: for comm="a2a+p2p": how many neighbouring ranks trade rows for heads; a divisor
             of cp_size.
@@ -62,15 +67,45 @@ def plan(
     >>> [len(step.tiles) for step in plan.steps(1)]
     [2, 2]
     """
+    layout_q = arguments.layout(layout_q, "layout_q")
+    layout_k = None if layout_k is None else arguments.layout(layout_k, "layout_k")
+    of_q = segments_of(partition, layout_q, cp_size, "partition")
+    of_k = partition_k
+    if not isinstance(of_q, str):
+        cp_size = len(of_q) if cp_size is None else cp_size
+        of_k = _of_keys(partition, partition_k, layout_q, layout_k, cp_size)
+    elif name is not None:
+        raise ValueError(
+            f'name="{name}" with partition="{of_q}"; a name is for a partition of your own. '
+            "Leave it out"
+        )
     return Plan._make(
         layout_q,
         layout_k,
         mask=mask,
         cp_size=cp_size,
-        partition=partition,
-        partition_k=partition_k,
+        partition=of_q,
+        partition_k=of_k,
+        name=name,
         comm=comm,
         a2a_size=a2a_size,
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
     )
+
+
+def _of_keys(
+    partition: Partition,
+    partition_k: Partition | None,
+    layout_q: PackedLayout,
+    layout_k: PackedLayout | None,
+    cp_size: SupportsIndex,
+) -> Partition | None:
+    """Whose the keys are: as said, or as the queries' documents are where that can be told."""
+    if layout_k is None or layout_k == layout_q:
+        return None if partition_k is None else segments_of(partition_k, layout_q, cp_size, KEYS)
+    if partition_k is not None:
+        return segments_of(partition_k, layout_k, cp_size, KEYS)
+    if is_of_documents(partition, layout_q):
+        return segments_of(partition, layout_k, cp_size, "partition")
+    return None

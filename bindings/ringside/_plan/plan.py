@@ -23,6 +23,7 @@ from ringside._attention.options import (
     to_core,
 )
 from ringside._core import arguments
+from ringside._plan import diff as _diff
 from ringside._plan import explain as _explain
 from ringside._plan import json_format as _plan_json
 from ringside._plan import pickling as _plan_pickle
@@ -331,6 +332,29 @@ class Plan(_core.Plan):
         """
         return _explain.explain(self)
 
+    def diff(self, other: _core.Plan) -> list[str]:
+        """What this plan does that another does not, or the other way round, a line each.
+
+        Layouts, mask, heads and names first; then, where both have as many ranks, what each rank
+        owns, receives, sends, holds and computes in each step: the first three of a kind, and how
+        many more there are. No line, no difference.
+
+        >>> import ringside as rs
+        >>> layout = rs.PackedLayout([0, 4])
+        >>> zigzag = rs.plan(layout, cp_size=2)
+        >>> for line in zigzag.diff(rs.plan(layout, cp_size=2, comm="all_gather"))[:2]:
+        ...     print(line)
+        comm is p2p; the other's is all_gather
+        rank 0 has 2 steps; the other's has 1
+        >>> len(zigzag.diff(rs.plan(layout, cp_size=2, partition="contiguous"))) > 3
+        True
+        >>> zigzag.diff(rs.plan(layout, cp_size=2))
+        []
+        """
+        if not isinstance(other, _core.Plan):
+            raise TypeError(f"other is a {type(other).__name__}; expected a Plan")
+        return _diff.differences(self, other)
+
     def draw(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """A picture: a panel a rank, rows are query rows, columns key rows, colour the step.
 
@@ -379,6 +403,8 @@ class Plan(_core.Plan):
 
     def __repr__(self) -> str:
         """A summary; to_json() holds everything."""
+        if not hasattr(self, "_programs"):  # a traceback shows one whose arguments were refused
+            return "<Plan that was not made>"
         return (
             f"<Plan {self.partition} over {self.comm}, cp_size={self.cp_size}, "
             f"steps={self.num_steps}, rows={self.layout_q.num_rows}, {self.mask}>"
