@@ -21,6 +21,10 @@ MAY_INCLUDE = {
     "reference/transport": {"reference", "reference/partition"},
     "reference/thd": {"reference", "reference/partition"},
     "reference/schedule": {"reference"},
+    "reference/estimate": {
+        *("reference", "reference/partition", "reference/transport", "reference/schedule"),
+    },
+    "reference/sockets": {"reference", "reference/schedule"},
     "optimized/device": {"reference"},
     "optimized/tables": {"reference", "reference/partition", "reference/transport"},
     "optimized/tables/thd": {
@@ -41,7 +45,7 @@ MAY_INCLUDE = {
     },
     "bindings/core": {
         *("reference", "reference/partition", "reference/transport", "reference/schedule"),
-        "reference/thd",
+        *("reference/estimate", "reference/sockets", "reference/thd"),
     },
     "bindings/cuda": {
         *("reference", "reference/thd", "bindings/core", "optimized/attention"),
@@ -52,7 +56,7 @@ MAY_INCLUDE = {
 # Tests of a folder may also make random cases and plans.
 TESTS_MAY_INCLUDE = {
     *("reference", "reference/partition", "reference/transport", "reference/schedule"),
-    "reference/thd",
+    *("reference/estimate", "reference/thd"),
 }
 
 # Of the package; "" is its face (ringside/__init__.py), which re-exports what users call.
@@ -63,18 +67,23 @@ MAY_IMPORT = {
     "_arguments": {"_core"},
     "_attention": {"_core"},
     "_arrays": {"_core", "_attention"},
-    "_plan": {"_core", "_extras", "_rows", "_attention", "_arrays"},
+    "_group": {"_core"},
+    "_plan": {"_core", "_extras", "_rows", "_attention", "_arrays", "_group"},
     "thd": {"_core", "_rows", "_arguments", "_arrays"},
     "lengths": {"_core"},
     "flash": {"_core", "_attention"},
     "micro_sequences": {"_core", "_plan"},
-    "": {"_core", "_attention", "_plan", "thd", "lengths", "flash", "micro_sequences"},
+    "": {
+        *("_core", "_attention", "_group", "_plan", "thd", "lengths", "flash", "micro_sequences"),
+    },
     "torch": {"_attention", "_arrays", "_plan"},
     "testing": {"", "_core", "_extras", "_rows", "_attention", "_plan"},
     "testing/faults": {"", "_extras", "testing"},
     "_bench": {"", "_core", "_plan", "lengths", "thd", "testing"},
     "_bench/gpu": {"", "_core", "_plan", "_arrays", "thd", "torch", "testing", "_bench"},
-    "cli": {"", "_core", "_extras", "_plan", "lengths", "testing", "_bench", "_bench/gpu"},
+    "cli": {
+        *("", "_core", "_extras", "_group", "_plan", "lengths", "testing", "_bench", "_bench/gpu"),
+    },
     "__main__": {"cli"},
 }
 PACKAGE = Path("bindings/ringside")

@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN = "<!-- gpu support: written by .dev/support_table.py -->"
 END = "<!-- gpu support: end -->"
-COMMS = ("p2p", "all_gather", "a2a", "a2a+p2p")
-PARTITIONS = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag", "custom")
+COMMS = ("p2p", "all_gather", "a2a", "a2a+p2p", "fetch")
+PARTITIONS = (
+    *("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag", "balanced"),
+    "custom",
+)
 DTYPES = ("float32", "float16", "bfloat16")
 
 

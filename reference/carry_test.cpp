@@ -181,7 +181,8 @@ TEST(Shard, UnshardIsItsInverse) {
     Tensor x(layout.num_rows(), random.integer(1, 3), random.integer(1, 3), 0);
     for (double& value : x.data) value = random.normal();
     const auto& partition = testing::random_partition(random);
-    const auto shards = make_shards(partition, layout, random.integer(1, 6));
+    const Problem problem{layout, layout, Mask::causal(), 1, 1};
+    const auto shards = own_rows(partition, problem, random.integer(1, 6)).q;
     const Tensor back = unshard(layout, shards, shard(layout, shards, x));
     ASSERT_EQ(back.data, x.data) << partition.name;
     ASSERT_EQ(back.rows, x.rows);

@@ -1,11 +1,12 @@
 #include "reference/cost.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "reference/interpret.h"
+#include "reference/errors.h"
 #include "reference/interrupt.h"
-#include "reference/tiles.h"
+#include "reference/key_owners.h"
+#include "reference/residency.h"
+#include "reference/tile_counts.h"
 
 namespace ringside {
 namespace {
@@ -21,100 +22,106 @@ int64_t result_bytes(const Message& m, const ElementSizes& sizes) {
   return int64_t{m.rows} * m.heads.size() * (int64_t{sizes.head_dim_v} * sizes.bytes + 4);
 }
 
-std::vector<int64_t> pairs_of_lists(const Plan& plan) {  // of one head
-  std::vector<int64_t> pairs_of_list;
-  for (const auto& tiles : plan.tile_lists) {
-    int64_t pairs = 0;
-    for (const Tile& tile : tiles) {
-      check_interrupt(tile.q.len);
-      pairs += visible_pairs(plan.problem, tile);
-    }
-    pairs_of_list.push_back(pairs);
-  }
-  return pairs_of_list;
-}
-
-class Counter {
- public:
-  Counter(const Plan& plan, const ElementSizes& sizes)
-      : plan_(plan), sizes_(sizes), pairs_of_list_(pairs_of_lists(plan)) {
-    total_.step_of_rank.assign(plan.cp_size(), std::vector<StepCost>(plan.num_steps()));
-    total_.result_bytes_received.resize(plan.cp_size());
-    total_.result_bytes_sent.resize(plan.cp_size());
-  }
-
-  void exchange(int step, Operand operand) {
-    for (int rank = 0; rank < plan_.cp_size(); ++rank) {
-      const Exchange& group = plan_.steps_of_rank[rank][step].before;
-      StepCost& c = total_.step_of_rank[rank][step];
-      check_interrupt(static_cast<int64_t>(group.sends.size() + group.receives.size()) + 4);
-      for (const Message& m : group.sends) {
-        if (m.peer == rank || m.operand != operand) continue;
-        c.bytes_sent += bytes(m, sizes_);
-        if (operand == Operand::q) total_.result_bytes_received[rank] += result_bytes(m, sizes_);
-      }
-      for (const Message& m : group.receives) {
-        if (m.peer == rank || m.operand != operand) continue;
-        c.bytes_received += bytes(m, sizes_);
-        if (operand == Operand::q) total_.result_bytes_sent[rank] += result_bytes(m, sizes_);
-      }
-    }
-  }
-
-  void compute(int index) {
-    for (int rank = 0; rank < plan_.cp_size(); ++rank) {
-      const Step& step = plan_.steps_of_rank[rank][index];
-      StepCost& c = total_.step_of_rank[rank][index];
-      check_interrupt(4);
-      c.pairs = pairs_of_list_[step.tiles] * step.q.heads.size();
-      c.rows_q = plan_.rows(step.q);
-      c.rows_kv = plan_.rows(step.kv);
-    }
-  }
-
-  PlanCost total() { return std::move(total_); }
-
- private:
-  const Plan& plan_;
-  const ElementSizes& sizes_;
-  std::vector<int64_t> pairs_of_list_;
-  PlanCost total_;
+struct ListCounts {  // of one head
+  TileCounts counts;
+  RowsOfOwners needed;
 };
+
+std::vector<ListCounts> count_lists(const Plan& plan, const KeyOwners& owners,
+                                    const BlockSize& block_size) {
+  std::vector<ListCounts> lists;
+  for (const auto& tiles : plan.tile_lists) {
+    const auto seen = seen_keys(plan.problem, tiles);
+    lists.push_back({count_tiles(plan.problem, tiles, block_size), owners.count(seen)});
+    lists.back().counts.rows_needed = rows_of_all(lists.back().needed);
+  }
+  return lists;
+}
 
 }  // namespace
 
-PlanCost cost(const Plan& plan, const ElementSizes& sizes) {
-  Counter counter(plan, sizes);
-  interpret(plan, counter);
-  return counter.total();
+PlanCost::PlanCost(int cp_size, int num_steps, const BlockSize& block)
+    : block_size(block), result_bytes_received(cp_size), result_bytes_sent(cp_size) {
+  for (PerStep* field : {&pairs, &blocks, &partial_blocks, &visits, &tiles, &rows_needed,
+                         &bytes_received, &bytes_sent, &rows_q, &rows_kv})
+    *field = PerStep(cp_size, num_steps);
 }
 
-int64_t PlanCost::pairs(int rank) const {
-  int64_t sum = 0;
-  for (const StepCost& c : step_of_rank[rank]) sum += c.pairs;
-  return sum;
+void PlanCost::add_work(int rank, int step, const TileCounts& counts, int heads) {
+  pairs(rank, step) = counts.pairs * heads;
+  blocks(rank, step) = counts.blocks * heads;
+  partial_blocks(rank, step) = counts.partial_blocks * heads;
+  visits(rank, step) = counts.visits * heads;
+  tiles(rank, step) = counts.tiles;
+  rows_needed(rank, step) = counts.rows_needed;
 }
 
-int64_t PlanCost::bytes_received(int rank) const {
-  int64_t sum = result_bytes_received[rank];
-  for (const StepCost& c : step_of_rank[rank]) sum += c.bytes_received;
-  return sum;
+void add_traffic(PlanCost& cost, const Plan& plan, int rank, std::span<const Step> steps,
+                 const ElementSizes& sizes) {
+  for (int i = 0; i < static_cast<int>(steps.size()); ++i) {
+    const Exchange& group = steps[i].before;
+    check_interrupt(static_cast<int64_t>(group.sends.size() + group.receives.size()) + 8);
+    for (const Message& m : group.sends) {
+      if (m.peer == rank) continue;
+      cost.bytes_sent(rank, i) += bytes(m, sizes);
+      if (m.operand == Operand::q) cost.result_bytes_received[rank] += result_bytes(m, sizes);
+    }
+    for (const Message& m : group.receives) {
+      if (m.peer == rank) continue;
+      cost.bytes_received(rank, i) += bytes(m, sizes);
+      if (m.operand == Operand::q) cost.result_bytes_sent[rank] += result_bytes(m, sizes);
+    }
+    cost.rows_q(rank, i) = plan.rows(steps[i].q);
+    cost.rows_kv(rank, i) = plan.rows(steps[i].kv);
+  }
 }
 
-int64_t PlanCost::bytes_sent(int rank) const {
-  int64_t sum = result_bytes_sent[rank];
-  for (const StepCost& c : step_of_rank[rank]) sum += c.bytes_sent;
-  return sum;
+PlanCost cost(const Plan& plan, const ElementSizes& sizes, const BlockSize& block_size) {
+  require_all_tiles(plan, "cost()");
+  check_block_size(block_size);
+  const KeyOwners owners(plan);
+  const auto lists = count_lists(plan, owners, block_size);
+  PlanCost total(plan.cp_size(), plan.num_steps(), block_size);
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const auto& steps = plan.steps_of_rank[rank];
+    for (int i = 0; i < plan.num_steps(); ++i) {
+      const auto& [counts, needed] = lists[steps[i].tiles];
+      check_interrupt(8);
+      total.add_work(rank, i, counts, steps[i].q.heads.size());
+      total.rows_needed(rank, i) -= rows_of_owner(needed, rank);
+    }
+    add_traffic(total, plan, rank, steps, sizes);
+  }
+  return total;
+}
+
+int64_t PlanCost::all_bytes_received(int rank) const {
+  return result_bytes_received[rank] + bytes_received.sum(rank);
+}
+
+int64_t PlanCost::all_bytes_sent(int rank) const {
+  return result_bytes_sent[rank] + bytes_sent.sum(rank);
 }
 
 double PlanCost::imbalance() const {
   int64_t sum = 0, most = 0;
-  const int ranks = static_cast<int>(step_of_rank.size());
-  for (int rank = 0; rank < ranks; ++rank) {
-    sum += pairs(rank);
-    most = std::max(most, pairs(rank));
+  for (int rank = 0; rank < pairs.ranks(); ++rank) {
+    const int64_t of_rank = pairs.sum(rank);
+    sum += of_rank;
+    most = std::max(most, of_rank);
   }
-  return sum == 0 ? 1.0 : static_cast<double>(most) * ranks / static_cast<double>(sum);
+  return sum == 0 ? 1.0 : static_cast<double>(most) * pairs.ranks() / static_cast<double>(sum);
+}
+
+double PlanCost::fill() const {
+  const double area = static_cast<double>(blocks.sum()) * static_cast<double>(block_size.area());
+  return area == 0 ? 1.0 : static_cast<double>(pairs.sum()) / area;
+}
+
+void check_block_size(const BlockSize& block_size) {
+  require(block_size.q >= 1 && block_size.k >= 1, "block_size=(", block_size.q, ", ", block_size.k,
+          "); expected the rows of a block of queries and of keys, at least 1 each. The default is "
+          "(128, 128)");
 }
 
 }  // namespace ringside

@@ -22,7 +22,7 @@ Shares shares_of(Random random, int cases) {
     const Plan plan = random_plan(random, problem);
     const PlanCost work = cost(plan);
     int busy = 0;
-    for (int rank = 0; rank < plan.cp_size(); ++rank) busy += work.pairs(rank) > 0;
+    for (int rank = 0; rank < plan.cp_size(); ++rank) busy += work.pairs.sum(rank) > 0;
     shares.no_document += problem.layout_q.batch() == 0;
     shares.no_pair += busy == 0;
     shares.several_ranks += busy > 1;

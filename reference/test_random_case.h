@@ -69,6 +69,18 @@ inline const NamedPartition& random_partition(Random& random) {
   return partitions()[random.integer(0, static_cast<int>(partitions().size()) - 1)];
 }
 
+inline const NamedPartition& random_closed_form(Random& random) {
+  for (;;)
+    if (const NamedPartition& named = random_partition(random); named.rule.is_closed_form())
+      return named;
+}
+
+// What `rank` owns of a layout, of any partition, under the causal mask.
+inline Shard shard_of(const NamedPartition& partition, const PackedLayout& layout, int cp_size,
+                      int rank) {
+  return own_rows(partition, {layout, layout, Mask::causal(), 1, 1}, cp_size).q[rank];
+}
+
 inline Transport random_comm(Random& random, int cp_size) {
   std::vector<std::string> names;
   for (const auto& t : transports()) names.push_back(t.name);
@@ -79,6 +91,7 @@ inline Transport random_comm(Random& random, int cp_size) {
       if (cp_size % d == 0) divisors.push_back(d);
     comm.a2a_size = random.choice(divisors);
   }
+  if (comm.name == "fetch" && random.coin()) comm.stages = random.integer(1, 4);
   return comm;
 }
 

@@ -57,7 +57,7 @@ class RandomTiles : public ::testing::Test {
       const int cp_size = random.integer(1, 4);
       const auto draw = [&](const PackedLayout& layout) {
         const auto& partition = testing::random_partition(random);
-        return partition.shard(layout, cp_size, random.integer(0, cp_size - 1));
+        return testing::shard_of(partition, layout, cp_size, random.integer(0, cp_size - 1));
       };
       const Shard q = draw(problem.layout_q), k = draw(problem.layout_k);
       visit(problem, q, k, make_tiles(problem, q, k));
@@ -106,6 +106,33 @@ TEST_F(RandomTiles, DoNotDependOnTheOrderOfResidentKeys) {
     Shard reversed(k.rbegin(), k.rend());
     ASSERT_EQ(pairs_of_tiles(problem, make_tiles(problem, q, reversed)),
               pairs_of_tiles(problem, tiles));
+  });
+}
+
+// Every row that some query sees, by the definition, and between the first and the last of a pair
+// of segments every row.
+TEST_F(RandomTiles, RowsSeenAreThoseOfTheDefinition) {
+  for_each([](const Problem& problem, const Shard& q, const Shard& k, const auto&) {
+    std::vector<bool> want(num_rows(k));
+    for (const Segment& a : q)
+      for (const Segment& b : k) {
+        std::vector<int> met;
+        if (a.seq == b.seq)
+          for_each_allowed(problem, a, b,
+                           [&](int, int key) { met.push_back(b.row + (key - b.pos) / b.stride); });
+        if (met.empty()) continue;
+        const auto [first, last] = std::ranges::minmax_element(met);
+        std::fill(want.begin() + *first, want.begin() + *last + 1, true);
+      }
+    std::vector<bool> got(num_rows(k));
+    int end = -1;
+    for (const Interval& run : rows_seen(problem, q, k)) {
+      ASSERT_GT(run.size(), 0);
+      ASSERT_GT(run.begin, end) << "runs rise, and lie apart";
+      end = run.end;
+      std::fill(got.begin() + run.begin, got.begin() + run.end, true);
+    }
+    ASSERT_EQ(got, want);
   });
 }
 

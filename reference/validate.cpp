@@ -4,6 +4,20 @@
 #include "reference/interrupt.h"
 
 namespace ringside {
+namespace {
+
+struct Where {  // put into words where something is wrong, and nowhere else: there may be millions
+  const std::string& what;
+  const Segment& s;
+};
+
+std::ostream& operator<<(std::ostream& out, const Where& where) {
+  const Segment& s = where.s;
+  return out << where.what << " segment (seq=" << s.seq << ", pos=" << s.pos
+             << ", stride=" << s.stride << ", row=" << s.row << ", len=" << s.len << ")";
+}
+
+}  // namespace
 
 void check_problem(const Problem& p) {
   check_mask(p.mask);
@@ -22,18 +36,15 @@ void check_segments(const std::string& what, const PackedLayout& layout, const S
   int next_row = 0;
   for (const Segment& s : shard) {
     check_interrupt(8);
-    const auto where = [&] {
-      return concat(what, " segment (seq=", s.seq, ", pos=", s.pos, ", stride=", s.stride,
-                    ", row=", s.row, ", len=", s.len, ")");
-    };
-    require(0 <= s.seq && s.seq < layout.batch(), where(),
-            " names a sequence that is not among the ", layout.batch(), " of the layout");
-    require(s.stride >= 1 && s.len >= 1 && s.pos >= 0, where(),
+    const Where where{what, s};
+    require(0 <= s.seq && s.seq < layout.batch(), where, " names a sequence that is not among the ",
+            layout.batch(), " of the layout");
+    require(s.stride >= 1 && s.len >= 1 && s.pos >= 0, where,
             "; expected stride >= 1, len >= 1 and pos >= 0. Leave empty segments out");
-    require(s.row == next_row, where(), " starts at row ", s.row, " but the rows before it end at ",
+    require(s.row == next_row, where, " starts at row ", s.row, " but the rows before it end at ",
             next_row, "; segments lie back to back in row order");
     const int64_t last = s.pos + int64_t{s.len - 1} * s.stride;
-    require(last < layout.padded_len(s.seq), where(), " reaches position ", last, " of sequence ",
+    require(last < layout.padded_len(s.seq), where, " reaches position ", last, " of sequence ",
             s.seq, ", which has ", layout.padded_len(s.seq), " rows");
     next_row = s.row_end();
   }

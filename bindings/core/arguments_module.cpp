@@ -36,6 +36,7 @@ void bind_arguments(py::module_& m) {
       m.def_submodule("arguments", "An argument as what it must be, or a TypeError by its name.");
   arguments.def("integer", &plain<int64_t>, "x"_a, "name"_a)
       .def("int32", &plain<int>, "x"_a, "name"_a, "One that the library can count with.")
+      .def("real", &plain<double>, "x"_a, "name"_a)
       .def("boolean", &plain<bool>, "x"_a, "name"_a)
       .def("text", &plain<std::string>, "x"_a, "name"_a)
       .def("array", &as_array, "x"_a, "name"_a, "As NumPy sees it, of any dtype, not masked.")

@@ -20,6 +20,7 @@ class Signals {
   }
 
   bool handled_here() const { return handled_here_; }
+  bool raised() const { return raised_.has_value(); }
 
   // Runs the handlers that are due, and keeps what one of them raises.
   bool should_stop() {
@@ -37,18 +38,26 @@ class Signals {
 };
 
 // run() without the interpreter lock. A signal handler that raises, as that of Ctrl-C does, ends
-// it: the result is gone, and what the handler raised is raised here.
-template <typename Run>
-auto without_gil(Run run) {
+// it: the result is gone, and what the handler raised is raised here. Where ended() says that
+// another thread ended it, that is Interrupted.
+template <typename Ended, typename Run>
+auto without_gil_until(Ended ended, Run run) {
   Signals signals;
   try {
     const pybind11::gil_scoped_release release;
-    std::optional<InterruptScope> scope;
-    if (signals.handled_here()) scope.emplace([&signals] { return signals.should_stop(); });
+    const InterruptScope scope(
+        [&] { return ended() || (signals.handled_here() && signals.should_stop()); });
     return run();
   } catch (const Interrupted&) {
+    if (!signals.raised()) throw;
     signals.raise();
   }
+}
+
+// The same for what nobody else ends.
+template <typename Run>
+auto without_gil(Run run) {
+  return without_gil_until([] { return false; }, run);
 }
 
 }  // namespace ringside::bindings

@@ -48,6 +48,7 @@ PYBIND11_MODULE(_core, m) {
   ringside::bindings::bind_segments(m);
   ringside::bindings::bind_options(m);
   ringside::bindings::bind_plan(m);
+  ringside::bindings::bind_ranks(m);
   ringside::bindings::bind_attention(m);
   ringside::bindings::bind_thd(m);
   ringside::bindings::bind_arguments(m);

@@ -12,6 +12,7 @@ void bind_layout(pybind11::module_& m);
 void bind_mask(pybind11::module_& m);
 void bind_segments(pybind11::module_& m);
 void bind_plan(pybind11::module_& m);
+void bind_ranks(pybind11::module_& m);
 void bind_options(pybind11::module_& m);
 void bind_attention(pybind11::module_& m);
 void bind_thd(pybind11::module_& m);

@@ -71,7 +71,13 @@ void bind_options(py::module_& m) {
                })),
            py::kw_only(), "softmax_scale"_a = py::none(), "softcap"_a = 0.0, "sink"_a = py::none(),
            "alibi_slopes"_a = py::none(), "dropout_p"_a = 0.0, "dropout_seed"_a = 0,
-           "dropout_origin"_a = std::pair(0, 0));
+           "dropout_origin"_a = std::pair(0, 0))
+      .def(
+          "require_heads",
+          [](const OptionsArgument& o, int num_heads) {
+            static_cast<void>(o.resolve(num_heads, 1));
+          },
+          "num_heads"_a, "Raises where what is per head is for another number of heads.");
 }
 
 }  // namespace ringside::bindings

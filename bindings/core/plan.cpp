@@ -12,6 +12,7 @@
 #include "bindings/core/plan_views.h"
 #include "reference/carry.h"
 #include "reference/errors.h"
+#include "reference/estimate/plan_size.h"
 #include "reference/partition/partition.h"
 #include "reference/plan_tables.h"
 #include "reference/schedule/verify_schedule.h"
@@ -44,8 +45,20 @@ Shards shards_from(const py::object& x, const char* name, const char* or_else) {
   return stacked(py::detail::cast_op<Shards&&>(std::move(caster)));
 }
 
+// Of a partition of the user's own: not that of another.
+const std::string& checked_name(const std::string& name) {
+  for (const NamedPartition& known : partitions())
+    require(name != known.name, "name=\"", name,
+            "\" is a partition of the table. Call your own something else");
+  require(!name.empty(), "name=\"\" says nothing. Leave it out");
+  return name;
+}
+
+}  // namespace
+
 Placement placement_from(const Problem& problem, const py::object& partition,
-                         const py::object& partition_k, std::optional<int> cp_size) {
+                         const py::object& partition_k, std::optional<int> cp_size,
+                         const std::optional<std::string>& own_name) {
   if (py::isinstance<py::str>(partition)) {
     require(partition_k.is_none(), "partition_k goes with your own segments only; got partition=\"",
             partition.cast<std::string>(), "\" too. Leave partition_k out");
@@ -58,22 +71,34 @@ Placement placement_from(const Problem& problem, const py::object& partition,
           " but the partition lists segments for ", q.size(), " ranks. Leave cp_size out");
   require(!partition_k.is_none() || problem.layout_q == problem.layout_k,
           "layout_k differs from layout_q; pass partition_k, the segments of the keys, too");
-  return {q, partition_k.is_none() ? q : shards_from(partition_k, "partition_k", "")};
+  Placement own{q, partition_k.is_none() ? q : shards_from(partition_k, "partition_k", "")};
+  if (own_name) own.name = checked_name(*own_name);
+  return own;
 }
+
+Transport transport_from(const std::string& comm, std::optional<int> a2a_size,
+                         std::optional<int> stages) {
+  require(!a2a_size || *a2a_size >= 1, "a2a_size=", a2a_size.value_or(0),
+          "; expected a divisor of cp_size");
+  return {comm, a2a_size.value_or(0), stages};
+}
+
+namespace {
 
 std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
                                 const std::optional<PackedLayout>& layout_k, const Mask& mask,
                                 std::optional<int> cp_size, const py::object& partition,
-                                const py::object& partition_k, const std::string& comm,
-                                std::optional<int> a2a_size, int num_heads,
-                                std::optional<int> num_kv_heads) {
+                                const py::object& partition_k,
+                                const std::optional<std::string>& name, const std::string& comm,
+                                std::optional<int> a2a_size, std::optional<int> stages,
+                                int num_heads, std::optional<int> num_kv_heads, int64_t max_tiles) {
   const Problem problem{layout_q, layout_k.value_or(layout_q), mask, num_heads,
                         num_kv_heads.value_or(num_heads)};
-  const Placement placement = placement_from(problem, partition, partition_k, cp_size);
-  require(!a2a_size || *a2a_size >= 1, "a2a_size=", a2a_size.value_or(0),
-          "; expected a divisor of cp_size");
+  const Placement placement = placement_from(problem, partition, partition_k, cp_size, name);
+  const Transport transport = transport_from(comm, a2a_size, stages);
   return without_gil([&] {
-    return std::make_shared<Plan>(build_plan(problem, placement, {comm, a2a_size.value_or(0)}));
+    check_tiles(problem, placement, transport, max_tiles);
+    return std::make_shared<Plan>(build_plan(problem, placement, transport));
   });
 }
 
@@ -232,11 +257,25 @@ py::list exchange_transposed(const Plan& plan, int step, const std::string& oper
   return to_list(carry_back(plan, step, what, buffers_from(plan, buffers, step + 1, what)));
 }
 
+std::vector<Shard> segments_of(const std::string& name, const PackedLayout& layout, int cp_size,
+                               const Mask& mask) {
+  return without_gil([&] { return place({layout, layout, mask, 1, 1}, name, cp_size).q; });
+}
+
 py::dict partition_table() {
   py::dict table;
   for (const NamedPartition& p : partitions())
-    table[p.name] = py::dict("summary"_a = p.summary, "balances_causal"_a = p.balances_causal,
-                             "of_stream"_a = p.rule.of_stream);
+    table[p.name] =
+        py::dict("summary"_a = p.summary, "balances_causal"_a = p.balances_causal,
+                 "of_stream"_a = p.rule.of_stream, "closed_form"_a = p.rule.is_closed_form());
+  return table;
+}
+
+py::dict comm_table() {
+  py::dict table;
+  for (const NamedTransport& t : transports())
+    table[t.name] =
+        py::dict("summary"_a = t.summary, "moves_whole_buffers"_a = t.moves_whole_buffers);
   return table;
 }
 
@@ -245,11 +284,13 @@ py::dict partition_table() {
 void bind_plan(py::module_& m) {
   PlanClass plan(m, "Plan", "See ringside.Plan.");
   plan.def(py::init(strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
-                             "comm", "a2a_size", "num_heads", "num_kv_heads">(&make_plan)),
+                             "name", "comm", "a2a_size", "stages", "num_heads", "num_kv_heads",
+                             "max_tiles">(&make_plan)),
            "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
            "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
-           "comm"_a = "p2p", "a2a_size"_a = py::none(), "num_heads"_a = 1,
-           "num_kv_heads"_a = py::none())
+           "name"_a = py::none(), "comm"_a = "p2p", "a2a_size"_a = py::none(),
+           "stages"_a = py::none(), "num_heads"_a = 1, "num_kv_heads"_a = py::none(),
+           "max_tiles"_a = kMaxTiles)
       .def(py::init(strictly<"layout_q", "layout_k", "mask", "num_heads", "num_kv_heads",
                              "partition", "comm", "tables", "complete">(
                [](const PackedLayout& layout_q, const PackedLayout& layout_k, const Mask& mask,
@@ -304,6 +345,7 @@ void bind_plan(py::module_& m) {
   bind_schedule(m, plan);
   bind_runs(plan);
   bind_part(plan);
+  bind_estimate(m);
 
   const auto names = [](const auto& table) {
     py::list all;
@@ -315,9 +357,12 @@ void bind_plan(py::module_& m) {
   for (size_t i = 0; i < tables.all().size(); ++i)
     columns[kTableNames[i]] = tables.all()[i]->columns;
   m.attr("TABLE_COLUMNS") = columns;
+  m.def("partition", strictly<"name", "layout", "cp_size", "mask">(&segments_of), "name"_a,
+        "layout"_a, "cp_size"_a, "mask"_a, "See ringside.partition.");
   m.attr("PARTITIONS") = names(partitions());
   m.attr("PARTITION_TABLE") = partition_table();
   m.attr("COMMS") = names(transports());
+  m.attr("COMM_TABLE") = comm_table();
 }
 
 }  // namespace ringside::bindings

@@ -1,5 +1,4 @@
 // What a plan costs, as NumPy arrays.
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -15,97 +14,128 @@ namespace {
 
 using namespace pybind11::literals;
 
-template <typename Field>
-py::array_t<int64_t> per_step(const PlanCost& cost, Field StepCost::*field) {
-  const py::ssize_t ranks = static_cast<py::ssize_t>(cost.step_of_rank.size());
-  const py::ssize_t steps = ranks == 0 ? 0 : static_cast<py::ssize_t>(cost.step_of_rank[0].size());
-  py::array_t<int64_t> cells({ranks, steps});
-  auto cell = cells.mutable_unchecked<2>();
-  for (py::ssize_t rank = 0; rank < ranks; ++rank)
-    for (py::ssize_t step = 0; step < steps; ++step)
-      cell(rank, step) = cost.step_of_rank[rank][step].*field;
+// A view, not a copy: there may be millions of cells. Nobody may write to it.
+py::array_t<int64_t> per_step(const py::object& self, const PerStep& field) {
+  py::array_t<int64_t> cells({field.ranks(), field.steps()}, field.data(), self);
+  cells.attr("flags").attr("writeable") = false;
   return cells;
+}
+
+template <PerStep PlanCost::*kField>
+py::array_t<int64_t> of_plan(const py::object& self) {
+  return per_step(self, self.cast<const CostOfPasses&>().*kField);
 }
 
 py::array_t<int64_t> per_rank(const std::vector<int64_t>& x) {
   return py::array_t<int64_t>(static_cast<py::ssize_t>(x.size()), x.data());
 }
 
-struct CostOfPasses : PlanCost {
-  PassCost forward_pass, backward_pass;
-};
-
-py::array_t<int64_t> per_step(const std::vector<std::vector<int64_t>>& x) {
-  const py::ssize_t ranks = static_cast<py::ssize_t>(x.size());
-  py::array_t<int64_t> cells({ranks, ranks == 0 ? 0 : static_cast<py::ssize_t>(x[0].size())});
-  int64_t* next = cells.mutable_data();
-  for (const auto& of_rank : x) next = std::copy(of_rank.begin(), of_rank.end(), next);
+py::array_t<double> fill_per_step(const CostOfPasses& cost) {
+  py::array_t<double> cells({cost.pairs.ranks(), cost.pairs.steps()});
+  const int64_t *pairs = cost.pairs.data(), *blocks = cost.blocks.data();
+  const auto area = static_cast<double>(cost.block_size.area());
+  for (py::ssize_t i = 0; i < cells.size(); ++i)
+    cells.mutable_data()[i] =
+        blocks[i] == 0 ? 1
+                       : static_cast<double>(pairs[i]) / (static_cast<double>(blocks[i]) * area);
   return cells;
 }
 
+using Rows = std::pair<int, int>;
+
 CostOfPasses cost_of(const Plan& plan, int head_dim, std::optional<int> head_dim_v,
-                     int bytes_per_element) {
-  require(head_dim >= 1 && head_dim_v.value_or(1) >= 1 && bytes_per_element >= 1,
-          "head_dim=", head_dim, ", head_dim_v=", head_dim_v.value_or(head_dim),
-          ", bytes_per_element=", bytes_per_element, "; all must be at least 1");
-  const ElementSizes sizes{head_dim, head_dim_v.value_or(head_dim), bytes_per_element};
-  return without_gil([&] {
-    return CostOfPasses{cost(plan, sizes), pass_cost(plan, Pass::forward, sizes),
-                        pass_cost(plan, Pass::backward, sizes)};
-  });
+                     int bytes_per_element, Rows block_size) {
+  const ElementSizes sizes = sizes_from(head_dim, head_dim_v, bytes_per_element);
+  const BlockSize block{block_size.first, block_size.second};
+  check_block_size(block);
+  return without_gil([&] { return cost_of_passes(plan, sizes, block); });
 }
 
-}  // namespace
-
-void bind_cost(py::module_& m, PlanClass& plan) {
-  py::class_<CostOfPasses>(m, "PlanCost", R"doc(
-What the passes of a plan cost. Arrays are int64, [cp_size, num_steps] unless said.
-)doc")
-      .def_property_readonly(
-          "pairs", [](const CostOfPasses& c) { return per_step(c, &StepCost::pairs); },
-          "Visible (query, key) pairs, summed over the query heads computed there.")
-      .def_property_readonly(
-          "bytes_sent", [](const CostOfPasses& c) { return per_step(c, &StepCost::bytes_sent); },
-          "Bytes of q, k and v sent to other ranks before the step.")
-      .def_property_readonly(
-          "bytes_received",
-          [](const CostOfPasses& c) { return per_step(c, &StepCost::bytes_received); },
-          "Bytes of q, k and v received from other ranks before the step.")
-      .def_property_readonly(
-          "rows_q", [](const CostOfPasses& c) { return per_step(c, &StepCost::rows_q); },
-          "Rows of the resident query buffer.")
-      .def_property_readonly(
-          "rows_kv", [](const CostOfPasses& c) { return per_step(c, &StepCost::rows_kv); },
-          "Rows of the resident K/V buffer.")
-      .def_property_readonly(
-          "result_bytes_sent", [](const CostOfPasses& c) { return per_rank(c.result_bytes_sent); },
-          "[cp_size] bytes of out and float32 lse sent home after the last step.")
-      .def_property_readonly(
-          "result_bytes_received",
-          [](const CostOfPasses& c) { return per_rank(c.result_bytes_received); },
-          "[cp_size] bytes of out and float32 lse that come home after the last step.")
-      .def_property_readonly(
+void bind_bytes_of_passes(py::class_<CostOfPasses>& cost) {
+  const auto of_ranks = [&](const char* name, auto get, const char* doc) {
+    cost.def_property_readonly(
+        name, [get](const CostOfPasses& c) { return per_rank(get(c)); }, doc);
+  };
+  using Cost = CostOfPasses;
+  of_ranks(
+      "result_bytes_sent", [](const Cost& c) { return c.result_bytes_sent; },
+      "[cp_size] bytes of out and float32 lse sent home after the last step.");
+  of_ranks(
+      "result_bytes_received", [](const Cost& c) { return c.result_bytes_received; },
+      "[cp_size] bytes of out and float32 lse that come home after the last step.");
+  of_ranks(
+      "workspace_bytes", [](const Cost& c) { return c.forward_pass.workspace_bytes; },
+      "[cp_size] memory of the forward pass beside the rank's own arrays, float32 results "
+      "included, where each rank runs alone by its schedule.");
+  of_ranks(
+      "backward_workspace_bytes", [](const Cost& c) { return c.backward_pass.workspace_bytes; },
+      "[cp_size] memory of the backward pass beside the rank's own arrays, likewise.");
+  cost.def_property_readonly(
           "backward_bytes_sent",
-          [](const CostOfPasses& c) { return per_step(c.backward_pass.bytes_sent); },
+          [](const py::object& self) {
+            return per_step(self, self.cast<const Cost&>().backward_pass.bytes_sent);
+          },
           "Bytes that the backward pass sends for the step: queries with dout, lse and delta, keys "
           "and values anew from their owners, gradients on their way home in float32.")
       .def_property_readonly(
           "backward_bytes_received",
-          [](const CostOfPasses& c) { return per_step(c.backward_pass.bytes_received); },
-          "Bytes that the backward pass receives for the step.")
+          [](const py::object& self) {
+            return per_step(self, self.cast<const Cost&>().backward_pass.bytes_received);
+          },
+          "Bytes that the backward pass receives for the step.");
+}
+
+}  // namespace
+
+ElementSizes sizes_from(int head_dim, std::optional<int> head_dim_v, int bytes_per_element) {
+  require(head_dim >= 1 && head_dim_v.value_or(1) >= 1 && bytes_per_element >= 1,
+          "head_dim=", head_dim, ", head_dim_v=", head_dim_v.value_or(head_dim),
+          ", bytes_per_element=", bytes_per_element, "; all must be at least 1");
+  return {head_dim, head_dim_v.value_or(head_dim), bytes_per_element};
+}
+
+void bind_cost(py::module_& m, PlanClass& plan) {
+  py::class_<CostOfPasses> cost(m, "PlanCost", R"doc(
+What the passes of a plan cost. Arrays are read-only, int64, [cp_size, num_steps] unless said.
+The backward pass computes the same tiles as the forward pass: pairs, blocks and the like stand once.
+)doc");
+  const auto field = [&](const char* name, auto get, const char* doc) {
+    cost.def_property_readonly(name, get, doc);
+  };
+  field("pairs", &of_plan<&PlanCost::pairs>,
+        "Visible (query, key) pairs, summed over the query heads computed there.");
+  field("blocks", &of_plan<&PlanCost::blocks>,
+        "Blocks of query rows by key rows (block_size) that hold a visible pair, summed over the "
+        "query heads: what a kernel computes. They are cut from the first row of each segment; a "
+        "segment's end, or that of its tokens, ends a block.");
+  field("partial_blocks", &of_plan<&PlanCost::partial_blocks>,
+        "Of blocks: those that hold a hidden pair, too, where a kernel compares positions.");
+  field("visits", &of_plan<&PlanCost::visits>,
+        "Query blocks that meet any key block in the step, summed over the query heads: what a "
+        "kernel loads and stores.");
+  field("tiles", &of_plan<&PlanCost::tiles>, "Tiles, the same for every head.");
+  field("rows_needed", &of_plan<&PlanCost::rows_needed>,
+        "Resident K/V rows that are at home on other ranks and that some tile of the step sees.");
+  field("bytes_sent", &of_plan<&PlanCost::bytes_sent>,
+        "Bytes of q, k and v sent to other ranks before the step.");
+  field("bytes_received", &of_plan<&PlanCost::bytes_received>,
+        "Bytes of q, k and v received from other ranks before the step.");
+  field("rows_q", &of_plan<&PlanCost::rows_q>, "Rows of the resident query buffer.");
+  field("rows_kv", &of_plan<&PlanCost::rows_kv>, "Rows of the resident K/V buffer.");
+  bind_bytes_of_passes(cost);
+  cost.def_property_readonly("imbalance", &CostOfPasses::imbalance,
+                             "max / mean over the ranks of their pairs; 1 is perfect.")
+      .def_property_readonly("fill", &CostOfPasses::fill,
+                             "Pairs over the area of all blocks; 1 is perfect.")
       .def_property_readonly(
-          "workspace_bytes",
-          [](const CostOfPasses& c) { return per_rank(c.forward_pass.workspace_bytes); },
-          "[cp_size] memory of the forward pass beside the rank's own arrays, float32 results "
-          "included, where each rank runs alone by its schedule.")
+          "fill_per_step", &fill_per_step,
+          "float64: pairs over the area of the blocks there; 1 where nothing is computed.")
       .def_property_readonly(
-          "backward_workspace_bytes",
-          [](const CostOfPasses& c) { return per_rank(c.backward_pass.workspace_bytes); },
-          "[cp_size] memory of the backward pass beside the rank's own arrays, likewise.")
-      .def_property_readonly("imbalance", &CostOfPasses::imbalance,
-                             "max / mean over the ranks of their pairs; 1 is perfect.");
-  plan.def("cost", strictly<"head_dim", "head_dim_v", "bytes_per_element">(&cost_of), py::kw_only(),
-           "head_dim"_a = 128, "head_dim_v"_a = py::none(), "bytes_per_element"_a = 2,
+          "block_size", [](const CostOfPasses& c) { return Rows(c.block_size.q, c.block_size.k); },
+          "(query rows, key rows) of a block.");
+  plan.def("cost", strictly<"head_dim", "head_dim_v", "bytes_per_element", "block_size">(&cost_of),
+           py::kw_only(), "head_dim"_a = 128, "head_dim_v"_a = py::none(),
+           "bytes_per_element"_a = 2, "block_size"_a = Rows(128, 128),
            "Work, traffic and memory of both passes.");
 }
 

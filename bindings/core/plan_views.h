@@ -4,9 +4,12 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "reference/cost.h"
 #include "reference/plan.h"
+#include "reference/transport/transport.h"
 
 namespace ringside::bindings {
 
@@ -22,6 +25,15 @@ void bind_cost(pybind11::module_& m, PlanClass& plan);
 void bind_schedule(pybind11::module_& m, PlanClass& plan);
 void bind_runs(PlanClass& plan);
 void bind_part(PlanClass& plan);
+void bind_estimate(pybind11::module_& m);
+
+// What the arguments of a plan say; refused where they say nothing that can be.
+Placement placement_from(const Problem& problem, const pybind11::object& partition,
+                         const pybind11::object& partition_k, std::optional<int> cp_size,
+                         const std::optional<std::string>& own_name = {});
+Transport transport_from(const std::string& comm, std::optional<int> a2a_size,
+                         std::optional<int> stages);
+ElementSizes sizes_from(int head_dim, std::optional<int> head_dim_v, int bytes_per_element);
 
 Operand operand_from(const std::string& name);
 

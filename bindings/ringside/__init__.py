@@ -31,9 +31,14 @@ from ringside._core import (
     Unsupported,
     __version__,
 )
+from ringside._group.failure import RankFailure
+from ringside._group.group import Group, init
 from ringside._plan.build import plan
 from ringside._plan.device_plan import DevicePlan
+from ringside._plan.estimate import estimate
+from ringside._plan.partitions import partition
 from ringside._plan.plan import Plan
+from ringside._plan.ranges import from_ranges
 from ringside.flash import flash_attn_varlen_func
 from ringside.micro_sequences import MicroSequenceBuffer
 
@@ -41,6 +46,7 @@ __all__ = [
     "COMMS",
     "PARTITIONS",
     "DevicePlan",
+    "Group",
     "InvalidArgument",
     "Mask",
     "Message",
@@ -51,6 +57,7 @@ __all__ = [
     "PlanCost",
     "PlanError",
     "PlanProof",
+    "RankFailure",
     "Segment",
     "Step",
     "Tile",
@@ -58,8 +65,12 @@ __all__ = [
     "__version__",
     "attention",
     "attention_backward",
+    "estimate",
     "flash_attn_varlen_func",
+    "from_ranges",
+    "init",
     "lengths",
+    "partition",
     "plan",
     "thd",
 ]

@@ -34,8 +34,8 @@ class MicroSequenceBuffer:
         splits: [micro-sequences + 1] rows, rising from 0 to layout.num_rows.
         mask: what a query sees in its document. Keys ahead of the query would lie in pieces that
             are yet to come, so right must be 0.
-        plan_arguments: cp_size, partition, comm, a2a_size, num_heads, num_kv_heads, as for
-            ringside.plan; default one rank.
+        plan_arguments: cp_size, partition, comm, a2a_size, stages, num_heads, num_kv_heads, as
+            for ringside.plan; default one rank.
 
     Raises:
         ValueError: splits that do not rise from 0 to num_rows; pieces out of order.

@@ -63,7 +63,9 @@ struct DeviceCase {
 
  private:
   std::optional<Capacity> random_capacity(Random& random) const {
-    if (plan.comm == "a2a+p2p" || random.integer(0, 2) > 0) return {};
+    const bool of_any_lengths =  // as DevicePlan wants it
+        find_partition(plan.partition).rule.is_closed_form() && plan.comm != "fetch";
+    if (plan.comm == "a2a+p2p" || !of_any_lengths || random.integer(0, 2) > 0) return {};
     Capacity room;
     room.partition = plan.partition, room.comm.name = plan.comm, room.cp_size = plan.cp_size();
     room.mask = problem.mask;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "reference/errors.h"
+#include "reference/names.h"
 #include "reference/partition/partition.h"
 
 namespace ringside {
@@ -16,6 +17,19 @@ void check(const Capacity& c) {
           ", max_rows_k=", c.max_rows_k, "; expected at least 0");
   require(c.pad_to_multiple_of >= 1, "pad_to_multiple_of=", c.pad_to_multiple_of,
           "; expected at least 1");
+}
+
+// Only what keeps its shape whatever the lengths.
+void require_closed_form(const Capacity& c) {
+  if (!find_partition(c.partition).rule.is_closed_form())
+    throw Unsupported(concat("a DevicePlan with partition=\"", c.partition,
+                             "\", which deals rows by all lengths at once, and those only the ",
+                             "device knows. Nearest supported: partition=\"zigzag\""));
+  if (!find_by_name("comm", transports(), c.comm.name).moves_whole_buffers)
+    throw Unsupported(
+        concat("a DevicePlan with comm=\"", c.comm.name,
+               "\", which moves as many rows as lengths and mask ask for, and lengths ",
+               "only the device knows. Nearest supported: comm=\"all_gather\""));
 }
 
 int position_of_row(const Shard& shard, int row) {
@@ -38,6 +52,7 @@ int rank_rows(const Capacity& c, int max_rows) {
 
 Plan stand_in_plan(const Capacity& c) {
   check(c);
+  require_closed_form(c);
   const auto layout = [&](int max_rows) {
     const int64_t rows = int64_t{rank_rows(c, max_rows)} * c.cp_size;
     require(rows < INT32_MAX, "buffers of ", rows, " rows; expected below 2^31. Lower max_rows");

@@ -141,9 +141,10 @@ class HostTables {
 
 Capacity random_capacity(Random& random, const Problem& problem) {
   Capacity c;
-  c.partition = testing::random_partition(random).name;
+  c.partition = testing::random_closed_form(random).name;
   c.cp_size = random.integer(1, 4);
-  c.comm.name = transports()[random.integer(0, 3)].name;
+  do c.comm.name = transports()[random.integer(0, 4)].name;
+  while (c.comm.name == "fetch");
   if (c.comm.name == "a2a+p2p") c.comm.a2a_size = c.cp_size % 2 == 0 ? 2 : 1;
   c.mask = problem.mask;
   c.num_heads = problem.num_heads, c.num_kv_heads = problem.num_kv_heads;

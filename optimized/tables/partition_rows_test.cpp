@@ -40,7 +40,7 @@ TEST(PartitionRows, AreThoseOfThePartitions) {
   Random random(1);
   for (int number = 0; number < 100'000; ++number) {
     const PackedLayout layout = testing::random_layout(random, random.integer(0, 5));
-    const NamedPartition& named = testing::random_partition(random);
+    const NamedPartition& named = testing::random_closed_form(random);
     const int cp_size = random.integer(1, 8), rank = random.integer(0, cp_size - 1);
     const PartitionRows partition{named.rule, cp_size};
     ASSERT_EQ(named.shard(layout, cp_size, rank), shard_in_closed_form(layout, partition, rank))
@@ -52,7 +52,7 @@ TEST(PartitionRows, NeedNoMoreRoomThanACapacityHas) {
   Random random(4);
   for (int number = 0; number < 20'000; ++number) {
     Capacity c;
-    c.partition = testing::random_partition(random).name;
+    c.partition = testing::random_closed_form(random).name;
     c.cp_size = random.integer(1, 8);
     const int unit = random.choice<int>({1, c.cp_size, 2 * c.cp_size});
     c.pad_to_multiple_of = unit;

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import ringside as rs
 from assertions import noted
+from device_plans import takes
 from hypothesis import HealthCheck, given, settings
 from played_cuda import play
 from ringside._arrays import cuda as _cuda
@@ -52,7 +53,7 @@ def test_both_kinds_of_plan_hand_on_options_and_ask_for_the_largest_logit(played
     grads = plan.attention_backward(dout, q, k, v, *wanted[:2], **case.options)
     layer = {"options": rs.Options(**case.options)}
     runs = [(plan, {"backend": "cuda"})]
-    if isinstance(case.partition, str):
+    if takes(case):
         runs.append((device_plan(case), {}))
     for ran, how in runs:
         for spelled in (case.options, layer):

@@ -5,6 +5,7 @@ import pytest
 import ringside as rs
 from assertions import noted
 from cuda_cases import DTYPES, blind_blocks, canaries, needs_gpu, to_device, to_host
+from device_plans import COMMS, PARTITIONS, takes
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from mask_of_each_kind import MASKS
@@ -109,12 +110,12 @@ def cases(**restricted):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @given(case=cases(head_dims=st.sampled_from([8, 24, 64])), room=st.integers(0, 9))
 def test_any_lengths_give_what_the_plan_that_knows_them_gives(dtype, case, room):
-    assume(isinstance(case.partition, str))
+    assume(takes(case))
     same_as_the_plan(case, dtype, room)
 
 
-@pytest.mark.parametrize("comm", rs.COMMS)
-@pytest.mark.parametrize("partition", rs.PARTITIONS)
+@pytest.mark.parametrize("comm", COMMS)
+@pytest.mark.parametrize("partition", PARTITIONS)
 def test_every_cell_of_documents_longer_than_a_block(partition, comm):
     layout = rs.PackedLayout([0, 300, 301, 301, 460], [0, 304, 312, 312, 472])
     a2a_size = 2 if comm == "a2a+p2p" else None
@@ -159,7 +160,7 @@ def test_blocks_of_threads_go_on_with_further_items(dtype, cp_size, deterministi
     same_as_the_plan(case, dtype, 40_000, deterministic=deterministic)
 
 
-@pytest.mark.parametrize("comm", rs.COMMS)
+@pytest.mark.parametrize("comm", COMMS)
 def test_a_captured_graph_replays_other_lengths_without_a_synchronization(comm):
     import torch
     from ringside.torch import varlen_attention
@@ -278,6 +279,19 @@ def test_what_cannot_be_set_is_refused_with_the_fix():
         rs.DevicePlan(max_sequences=0, num_rows_q=16)
     with pytest.raises(ValueError, match="zigzag"):
         rs.DevicePlan(max_sequences=1, num_rows_q=16, partition="zig-zag")
+
+
+@pytest.mark.parametrize("partition", rs.PARTITIONS)
+@pytest.mark.parametrize("comm", rs.COMMS)
+def test_what_follows_from_all_lengths_is_refused_with_the_nearest(partition, comm):
+    if partition in PARTITIONS and comm in COMMS:
+        return
+    near = '"zigzag"' if partition not in PARTITIONS else '"all_gather"'
+    with pytest.raises(rs.Unsupported, match=f"Nearest supported: .*{near}"):
+        rs.DevicePlan(
+            max_sequences=1, num_rows_q=16, cp_size=4, partition=partition, comm=comm,
+            a2a_size=2 if comm == "a2a+p2p" else None,
+        )  # fmt: skip
 
 
 def test_lengths_set_between_forward_and_backward_are_refused():

@@ -59,10 +59,14 @@ def of(names, kinds):
 TAKES = {
     **of("softmax_scale sink alibi_slopes", REAL | {"None"}),
     **of("softcap", REAL),
+    **of("timeout_s", REAL | {"None"}),
+    **of("address", {"None"}),
+    **of("key", {"None", "text"}),
     **of("fill_value pad_token pad_label", {"bool", "whole float"}),
     **of("backward return_max_logit deterministic causal covers return_attn_probs", {"bool"}),
     **of(
-        "bias options layout_k num_rows capacity a2a_size labels head_dim_v num_kv_heads", {"None"}
+        "bias options layout_k num_rows capacity a2a_size stages labels head_dim_v num_kv_heads",
+        {"None"},
     ),
     **of("seqused seqused_q seqused_k partition_k num_rows_k", {"None"}),
 }
@@ -70,10 +74,17 @@ TAKES_HERE = {  # where that is more than elsewhere
     ("DevicePlan", "mask"): {"None"},
     **{("DevicePlan", name): {"text"} for name in ("partition", "comm")},  # looked up with CUDA
     ("lengths.load", "name_or_path"): {"text"},
+    ("thd.check_step_metadata", "comm"): {"text"},
+    **{("lengths.parse", name): {"text"} for name in ("text", "source")},
+    **{(f"lengths.{name}", "cu_seqlens"): {"bool"} for name in ("load", "parse")},
     ("thd.copy_rows", "x"): {"fractions"},
     **{("Options", name): REAL | {"None", "fractions"} for name in ("sink", "alibi_slopes")},
     ("Plan.draw", "path"): {"None", "text"},
     ("plan", "cp_size"): {"None"},
+    ("plan", "name"): {"None", "text"},
+    **{("from_ranges", f"num_rows_{side}"): {"None"} for side in ("q", "k")},
+    **{call: {"text"} for call in (("from_ranges", "types"), ("partition", "name"))},
+    ("estimate", "cp_size"): {"None"},
     ("thd.check_offsets", "cu_seqlens"): {"None"},
     ("PackedLayout", "cu_seqlens_padded"): {"None"},
     ("PackedLayout.from_te", "cu_seqlens_padded"): {"None"},
@@ -81,7 +92,7 @@ TAKES_HERE = {  # where that is more than elsewhere
 }
 WORDS = {"arrays": "sequence", "parts": "part", "buffers": "buffer"}  # one of them, in messages
 RESULTS = {"Message", "PlanCost", "PlanProof", "Step", "Tile"}  # nobody calls them
-MADE = {"Plan"}  # by functions; its methods are called
+MADE = {"Plan", "Group"}  # by functions; its methods are called
 ON_DEVICE = {f"DevicePlan.{x}" for x in ("set_lengths", "check", "attention", "attention_backward")}
 PYBIND = re.compile("incompatible (function|constructor) arguments")
 
@@ -109,7 +120,7 @@ def public_callables():
                 yield f"{module.__name__.split('.')[1]}.{name}"
 
 
-def called(name, **changed):
+def called(name, /, **changed):
     call, good = CALLS[name]
     return call(**own({**good, **changed}))
 
@@ -119,7 +130,7 @@ def own(arguments):
     return {key: x.copy() if type(x) is np.ndarray else x for key, x in arguments.items()}
 
 
-def is_refused(name, **bad):
+def is_refused(name, /, **bad):
     """The message of the refusal, which names the argument; None if there was none."""
     try:
         called(name, **bad)
@@ -201,7 +212,7 @@ def test_no_integer_is_made_of_anything_else(where, value):
 WIDE = {  # these may be larger
     *(("flash_attn_varlen_func", "max_seqlen_q"), ("flash_attn_varlen_func", "max_seqlen_k")),
     *(("thd.check_segments", "out_rows"), ("thd.check_segments", "x_rows")),
-    ("thd.check_offsets", "num_rows"),
+    *(("thd.check_offsets", "num_rows"), ("plan", "max_tiles")),
     *((name, "dropout_seed") for name in CALLS),
 }
 

@@ -51,6 +51,19 @@ PLANS = {
         'only comm="a2a+p2p"',
         "Leave it out",
     ),
+    "no stages": (
+        planned(comm="fetch", stages=0),
+        "stages=0",
+        "expected at least 1 exchange",
+        "Leave it out",
+    ),
+    "fewer stages than none": (planned(comm="fetch", stages=-1), "stages=-1", "at least 1"),
+    "stages for another comm": (
+        planned(comm="a2a", stages=2),
+        'stages=2 with comm="a2a"',
+        'only comm="fetch"',
+        "Leave it out",
+    ),
     "no heads": (planned(num_heads=0), "num_heads=0", "at least 1"),
     "no kv heads": (planned(num_heads=2, num_kv_heads=0), "num_kv_heads=0", "multiple of kv heads"),
     "heads that do not divide": (

@@ -17,6 +17,12 @@ CHUNKS = {"cu_seqlens": OFFSETS, "cu_seqlens_padded": PADDED, "chunk_size": 2}
 RANK = {"cp_size": 2, "rank": 1}
 ON_DEVICE = {"num_rows": None, "capacity": None}
 STEP = {"layout": LAYOUT, **RANK, "mask": MASK, "layout_k": LAYOUT, "capacity": None}
+GROUP = rs.init(ranks_per_process=2)
+OF_PLAN = {
+    **{"layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, "cp_size": 2},
+    **{"partition": CUSTOM, "partition_k": CUSTOM, "comm": "a2a+p2p", "a2a_size": 1},
+    **{"stages": None, "num_heads": 4, "num_kv_heads": 2},
+}
 REORDER = {"x": Q, "cu_seqlens_padded": PADDED, "cp_size": 2}
 
 
@@ -45,6 +51,15 @@ def mask(name, **good):
     return bound(lambda: MASK, name, **good)
 
 
+def of_ranks(**arrays):
+    """What each rank of PLAN has of these, under the names of rank calls."""
+    return {
+        f"{name}_r": [PLAN.shard(x, rank, side="k" if name in "kv" else "q") for rank in (0, 1)]
+        for name, x in arrays.items()
+    }
+
+
+LSE_OF_RANKS = {"lse_r": [np.ones((4, 3))] * 2}
 SAVED = {"dout": OUT, "q": Q, "k": K, "v": V, "out": OUT, "lse": LSE}
 POSITIONS = {"q": 0, "len_q": 3, "len_k": 3}
 CALLS = {
@@ -56,6 +71,7 @@ CALLS = {
             **{"num_kv_heads": 1, "pad_to_multiple_of": 1},
         },
     ),
+    "Group.close": bound(rs.init, "close"),
     "Mask": (rs.Mask, {"window_size": (2, 0), "chunk_size": 0, "align": "top_left"}),
     "Mask.allows": mask("allows", **POSITIONS, k=0),
     "Mask.causal": (rs.Mask.causal, {"align": "top_left"}),
@@ -110,7 +126,18 @@ CALLS = {
     "Plan.attention_backward": plan(
         "attention_backward", **SAVED, **BACKWARD, deterministic=True, backend="reference"
     ),
-    "Plan.cost": plan("cost", head_dim=8, head_dim_v=8, bytes_per_element=2),
+    "Plan.attention_backward_rank": plan(
+        "attention_backward_rank",
+        **of_ranks(dout=OUT, q=Q, k=K, v=V, out=OUT),
+        **{**LSE_OF_RANKS, **OPTIONS, "options": None, "group": GROUP, "backend": "reference"},
+    ),
+    "Plan.attention_rank": plan(
+        "attention_rank",
+        **of_ranks(q=Q, k=K, v=V),
+        **{**OPTIONS, "options": None, "group": GROUP, "return_max_logit": False},
+        backend="reference",
+    ),
+    "Plan.cost": plan("cost", head_dim=8, head_dim_v=8, bytes_per_element=2, block_size=(4, 4)),
     "Plan.draw": plan("draw", path=None),
     "Plan.exchange": plan("exchange", step=0, operand="q", buffers=[np.ones((3, 4, 2))] * 2),
     "Plan.exchange_transposed": plan(
@@ -120,6 +147,11 @@ CALLS = {
     "Plan.from_json": (rs.Plan.from_json, {"text": PLAN.to_json()}),
     "Plan.position_ids": plan("position_ids", rank=1, side="q"),
     "Plan.roll": plan("roll", x=np.arange(6), shift=1, fill_value=7),
+    "Plan.prepare": plan(
+        "prepare",
+        **{**OPTIONS, "options": None, "group": GROUP, "head_dim": 8, "head_dim_v": 8},
+        dtype="float32",
+    ),
     "Plan.row_indices": plan("row_indices", rank=1, side="q"),
     "Plan.shard": plan("shard", x=np.arange(6), rank=1, side="k"),
     "Plan.shards_k": plan("shards_k", rank=1),
@@ -150,15 +182,33 @@ CALLS = {
             **{"dropout_p": 0.0, "dropout_seed": 0},
         },
     ),
-    "lengths.load": (rs.lengths.load, {"name_or_path": "long_tail_pack"}),
-    "lengths.names": (rs.lengths.names, {}),
-    "lengths.pack": (rs.lengths.pack, {"lengths": [3, 2], "tokens": 4}),
-    "plan": (
-        rs.plan,
+    "Plan.diff": plan("diff", other=PLAN),
+    "from_ranges": (
+        rs.from_ranges,
+        {"q_ranges": [[0, 3], [3, 8]], "k_ranges": [[0, 3], [3, 8]], "types": "full"}
+        | {"num_rows_q": 9, "num_rows_k": 9},
+    ),
+    "init": (
+        rs.init,
         {
-            **{"layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, "cp_size": 2},
-            **{"partition": CUSTOM, "partition_k": CUSTOM, "comm": "a2a+p2p", "a2a_size": 1},
-            **{"num_heads": 4, "num_kv_heads": 2},
+            **{"rank": [0, 1], "size": 2, "ranks_per_process": 1, "timeout_s": 5.0},
+            **{"address": "127.0.0.1:99", "key": "secret"},
+        },
+    ),
+    "partition": (
+        rs.partition,
+        {"name": "zigzag", "layout": LAYOUT, "cp_size": 2, "mask": MASK},
+    ),
+    "lengths.load": (rs.lengths.load, {"name_or_path": "long_tail_pack", "cu_seqlens": False}),
+    "lengths.names": (rs.lengths.names, {}),
+    "lengths.parse": (rs.lengths.parse, {"text": "5,7", "source": "mine", "cu_seqlens": False}),
+    "lengths.pack": (rs.lengths.pack, {"lengths": [3, 2], "tokens": 4}),
+    "plan": (rs.plan, {**OF_PLAN, "max_tiles": 99, "name": "mine"}),
+    "estimate": (
+        rs.estimate,
+        {
+            **OF_PLAN,
+            **{"head_dim": 8, "head_dim_v": 8, "bytes_per_element": 2, "block_size": (4, 4)},
         },
     ),
     "thd.add_rows": (
@@ -166,6 +216,13 @@ CALLS = {
         {
             **{"accumulator": np.ones(6, np.float32), "x": np.ones(6, np.float32)},
             "segments": [(0, 1, 0, 1, 2)],
+        },
+    ),
+    "thd.check_step_metadata": (
+        rs.thd.check_step_metadata,
+        {
+            "theirs": [rs.thd.p2p_step_metadata(LAYOUT, 2, 1, step, MASK) for step in range(2)],
+            **{"layout": LAYOUT, **RANK, "mask": MASK, "layout_k": LAYOUT, "comm": "p2p"},
         },
     ),
     "thd.all_gather_step_metadata": (rs.thd.all_gather_step_metadata, STEP),

@@ -83,8 +83,8 @@ def test_the_script_of_a_case_runs():
 
 
 def test_named_partitions_and_transports_are_listed():
-    assert {"contiguous", "zigzag", "striped", "whole_pack"} <= set(rs.PARTITIONS)
-    assert rs.COMMS == ("p2p", "all_gather", "a2a", "a2a+p2p")
+    assert {"contiguous", "zigzag", "striped", "whole_pack", "balanced"} <= set(rs.PARTITIONS)
+    assert rs.COMMS == ("p2p", "all_gather", "a2a", "a2a+p2p", "fetch")
 
 
 def test_errors_are_the_builtin_kinds_that_a_caller_expects():

@@ -1,5 +1,6 @@
 """The ringside command: what it takes, what it refuses before anything is built, exit codes."""
 
+import io
 import json
 import sys
 import time
@@ -76,9 +77,8 @@ def test_other_numbers_below_the_least_are_refused(run, command, flag):
         (("--heads", 2 * 10**9), ("(--heads, --kv-heads)", "GiB; expected at most")),
         (("--heads", 10**7, "--kv-heads", 10**7), ("10000000 query", "GiB; expected at most")),
         (("--tokens", BIG), (f"--tokens {BIG}; expected", "Pass one in between")),
-        (("--tokens", 6100), ("tokens=6100; expected 1 to 6099, what the documents hold",)),
         (("--heads", 3, "--kv-heads", 2), ("--heads 3 --kv-heads 2; expected a multiple", "Pass")),
-        (("--pad-to", 2**31 - 1), ("does not fit int32",)),
+        (("--pad-to", 2**31 - 1), ("row numbers are int32", "Split the pack")),
         (("--mask", "window:99999999999,0"), ('mask="window:99999999999,0": expected', "Pass -1")),
         (("--mask", "window:-7,0"), ("window_size=(-7, 0)",)),
         (("--mask", f"chunked:{BIG}"), (f'mask="chunked:{BIG}": expected numbers',)),
@@ -103,6 +103,8 @@ def test_a_plan_of_too_many_ranks_is_refused(run, monkeypatch):
     refused(
         run("plan", "--a2a-size", 2**31, "--comm", "a2a+p2p"), "--a2a-size 2147483648; expected"
     )
+    refused(run("plan", "--stages", 0, "--comm", "fetch"), "--stages 0; expected", "1 to")
+    refused(run("plan", "--stages", 2, "--comm", "p2p"), 'stages=2 with comm="p2p"', "Leave it out")
     refused(run("plan", "--mask", "window:1,99999999999"), 'mask="window:1,99999999999": expected')
 
 
@@ -176,8 +178,47 @@ def test_a_file_is_cut_and_padded_where_asked(run, trace):
     flags = ("--lengths", trace(MINE), "--tokens", 515, "--pad-to", 8)
     code, out, _ = run("plan", *flags)
     assert code == 0
-    words = "2 documents, 515 tokens, 528 rows (the first of 8 documents, 3,687 tokens)"
+    words = "2 documents, 515 tokens, 520 rows (the first of 8 documents, 3,687 tokens)"
     assert words in out.splitlines()[0]
+
+
+def test_more_tokens_than_there_are_means_all_of_them(run, trace):
+    code, out, _ = run("plan", "--lengths", trace(MINE), "--tokens", 99_999)
+    assert code == 0
+    assert "3,687 tokens, 3,687 rows (all there are; --tokens 99,999 asked for" in out
+
+
+def test_rows_are_padded_to_a_multiple_of_the_ranks(run):
+    code, out, _ = run("plan", "--lengths", "5,16,1", "--cp", 4, "--pad-to", "2cp")
+    assert code == 0 and out.startswith("5,16,1: 3 documents, 22 tokens, 32 rows\n")
+    assert run("plan", "--lengths", "5,16,1", "--cp", 4, "--pad-to", "cp")[1].startswith(
+        "5,16,1: 3 documents, 22 tokens, 28 rows\n"
+    )
+    refused(run("plan", "--pad-to", "cp2"), "--pad-to cp2; expected a number of rows, or", "2cp")
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("512,1024,96\n", ()),
+        ("id,tokens\na,512\nb,1024\nc,96\n", ()),
+        ("[512, 1024, 96]", ()),
+        ("0 512 1536 1632", ("--cu-seqlens",)),
+        ("cu_seqlens\n0\n512\n1536\n1632\n", ()),
+    ],
+)
+def test_lengths_of_every_form_are_read_from_standard_input(run, monkeypatch, text, flags):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    code, out, _ = run("plan", "--lengths", "-", *flags)
+    assert code == 0 and out.startswith("-: 3 documents, 1,632 tokens, 1,632 rows\n")
+
+
+def test_lengths_that_are_none_are_named_as_they_stand(run, tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("id,tokens\na,512\nb,many\n")
+    refused(run("verify", "--lengths", file), "mine.csv, line 3: many; expected an integer, 0 to")
+    refused(run("plan", "--lengths", "512,-3"), 'lengths "512,-3" is neither a file nor')
+    refused(run("plan", "--lengths", "0,5,3", "--cu-seqlens"), "--lengths, line 1: 3 after 5;")
 
 
 def test_a_shipped_trace_is_cut_and_padded_by_default_and_says_so(run):

@@ -6,8 +6,11 @@ import gpu_mutants
 import pytest
 from mutants import Failure, check_list
 from mutants_list import MUTANTS, Mutant
+from mutants_of_counts import MUTANTS_OF_COUNTS
+from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
+from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
@@ -15,7 +18,9 @@ from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
 
 def test_every_fault_has_exactly_one_place_and_its_own_name():
     check_list(MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS)
-    check_list(MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_KERNELS)
+    check_list(MUTANTS_OF_COUNTS)
+    check_list(MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS + MUTANTS_OF_KERNELS)
+    check_list(MUTANTS_OF_GROUPS)
 
 
 def test_a_stale_fault_is_refused():

@@ -35,10 +35,10 @@ def table():
 def test_cells_count_cases_name_gaps_and_give_the_worst_error(table):
     lines = list(table.table_of(RESULTS))
     assert "7 tests passed, 1 failed; compute-sanitizer found nothing" in lines[0]
-    assert lines[2] == "| arrays | kernels | p2p | all_gather | a2a | a2a+p2p |"
+    assert lines[2] == "| arrays | kernels | p2p | all_gather | a2a | a2a+p2p | fetch |"
     assert lines[4:] == [
-        "| float16 | mma | 8 (0.50), not whole_pack, whole_pack_zigzag | untested | untested | "
-        "untested |"
+        "| float16 | mma | 8 (0.50), not whole_pack, whole_pack_zigzag, balanced | untested | "
+        "untested | untested | untested |"
     ]
 
 

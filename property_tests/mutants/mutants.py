@@ -23,7 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mutants_list import MUTANTS, Mutant
+from mutants_of_counts import MUTANTS_OF_COUNTS
+from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
+from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
@@ -44,6 +47,7 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", ".hypothesis")
 PROPERTIES = (
     *("plan_independence", "plans", "broken_plans", "partitions", "layouts", "masks", "exchanges"),
     *("padding", "packing", "rows_that_see_nothing", "merge", "cost", "gradients", "options"),
+    "estimate",
     *("shared_paths", "not_finite"),
     *("options_spelled", "errors_of_options", "pickles"),
     *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
@@ -182,15 +186,24 @@ def run_cpp_tests(scratch: Scratch) -> str:
 
 def run_property_tests(scratch: Scratch) -> str:
     """The first failing property; empty if none fails."""
+    folder = scratch.source / "property_tests"
+    return run_pytest(scratch, [p for name in PROPERTIES for p in folder.rglob(f"test_{name}.py")])
+
+
+def run_group_tests(scratch: Scratch) -> str:
+    """The first failing test of several processes; empty if none fails."""
+    return run_pytest(scratch, sorted((scratch.source / "property_tests/group").glob("test_*.py")))
+
+
+def run_pytest(scratch: Scratch, tests: list[Path]) -> str:
+    """The first test of these files that fails; empty if none fails."""
     scratch.make("ringside_core")
     package = scratch.source / "bindings" / "ringside"
     for module in (scratch.build / "bindings").glob("_core*.so"):
         shutil.copy2(module, package)
-    folder = scratch.source / "property_tests"
-    tests = [str(path) for name in PROPERTIES for path in folder.rglob(f"test_{name}.py")]
     options = ["-x", "-v", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
     code, output = run(
-        [sys.executable, "-m", "pytest", *options, *tests],
+        [sys.executable, "-m", "pytest", *options, *map(str, tests)],
         scratch.source,
         TIMEOUT,
         PYTHONPATH=str(package.parent),
@@ -211,7 +224,15 @@ SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
     "all": (run_cpp_tests, run_property_tests),
     "cpp": (run_cpp_tests,),
     "python": (run_property_tests,),
+    "group": (run_group_tests,),
 }
+
+
+def tests_of(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]:
+    """Those of the suite; faults of groups are for the tests of groups to notice."""
+    if suite == "all" and mutant in MUTANTS_OF_GROUPS:
+        return run_cpp_tests, run_group_tests
+    return SUITES[suite]
 
 
 def check_list(mutants: list[Mutant]) -> None:
@@ -234,14 +255,15 @@ def check_list(mutants: list[Mutant]) -> None:
 def verdict_on(mutant: Mutant, scratch: Scratch, suite: str) -> Verdict:
     begin = time.monotonic()
     with scratch.planted(mutant):
-        killed_by = next((test for tests in SUITES[suite] if (test := tests(scratch))), "")
+        suites = tests_of(mutant, suite)
+        killed_by = next((test for tests in suites if (test := tests(scratch))), "")
     return Verdict(killed_by, time.monotonic() - begin)
 
 
-def prove_healthy(scratch: Scratch, suite: str) -> None:
+def prove_healthy(scratch: Scratch, mutants: list[Mutant], suite: str) -> None:
     """Without a fault everything is green, or no red would mean anything."""
     begin = time.monotonic()
-    for tests in SUITES[suite]:
+    for tests in dict.fromkeys(tests for mutant in mutants for tests in tests_of(mutant, suite)):
         if red := tests(scratch):
             raise Failure(
                 f"{red} is red without any fault; expected green. Mend it first: ./dev test"
@@ -266,7 +288,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
-    everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS
+    everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
+    everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS
     only = options.only or [""]
     mutants = [m for m in everything if any(part in m.name for part in only)]
     if not mutants:
@@ -281,7 +304,7 @@ def main(arguments: list[str] | None = None) -> int:
     scratch = Scratch(ROOT / "build" / "mutants")
     scratch.refresh()
     scratch.configure()
-    prove_healthy(scratch, options.suite)
+    prove_healthy(scratch, mutants, options.suite)
     survivors, begin = [], time.monotonic()
     for number, mutant in enumerate(mutants, 1):
         verdict = verdict_on(mutant, scratch, options.suite)

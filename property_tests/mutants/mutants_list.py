@@ -29,7 +29,8 @@ EXECUTE_BACKWARD = "reference/execute_backward.cpp"
 EXECUTE_ITEMS = "reference/execute_items.h"
 RESIDENCY = "reference/residency.cpp"
 CARRY = "reference/carry.cpp"
-RING = "reference/transport/a2a_p2p.cpp"
+RING = "reference/transport/ring_of_groups.cpp"
+HOPS = "reference/transport/ring_of_groups.h"
 ORACLE = "reference/oracle.cpp"
 LAYOUT = "bindings/core/layout.cpp"
 PLAN = "bindings/core/plan.cpp"
@@ -183,21 +184,21 @@ MUTANTS = [
     # --- what moves
     Mutant(
         "the ring turns the other way",
-        RING,
+        HOPS,
         "(group - step % groups_ + groups_) % groups_",
         "(group + step) % groups_",
         "Megatron-LM #1151: orders of peers that do not match",
     ),
     Mutant(
         "the ring stops a hop too early",
-        RING,
+        HOPS,
         "last_hop_.push_back(last);",
         "last_hop_.push_back(last > 0 ? last - 1 : last);",
         "lm-engine #455: hops skipped under a window",
     ),
     Mutant(
         "the ring never drops a hop",
-        RING,
+        HOPS,
         "while (last > 0 && !sees(",
         "while (last < 0 && !sees(",
         "lm-engine #455: hops that nobody needs",
@@ -387,8 +388,8 @@ MUTANTS = [
     Mutant(
         "cost counts all heads on every rank",
         "reference/cost.cpp",
-        "* step.q.heads.size();",
-        "* plan.problem.num_heads;",
+        "total.add_work(rank, i, counts, steps[i].q.heads.size());",
+        "total.add_work(rank, i, counts, plan.problem.num_heads);",
     ),
     Mutant(
         "JSON swaps the two sides of the window",

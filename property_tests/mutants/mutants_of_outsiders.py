@@ -120,8 +120,8 @@ RARE_SIZES = [
     Mutant(
         "cost swaps the head dimensions",
         "bindings/core/plan_cost.cpp",
-        "{head_dim, head_dim_v.value_or(head_dim), bytes_per_element}",
-        "{head_dim_v.value_or(head_dim), head_dim, bytes_per_element}",
+        "return {head_dim, head_dim_v.value_or(head_dim), bytes_per_element};",
+        "return {head_dim_v.value_or(head_dim), head_dim, bytes_per_element};",
     ),
     # thd.partition_indices([0, 2**25], 128, 127): 2**25 * 128 does not fit.
     Mutant(

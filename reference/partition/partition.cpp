@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reference/errors.h"
 #include "reference/interrupt.h"
 #include "reference/names.h"
 
@@ -29,7 +30,18 @@ const NamedPartition& find_partition(const std::string& name) {
   return find_by_name("partition", partitions(), name);
 }
 
+OwnedRows own_rows(const NamedPartition& partition, const Problem& problem, int cp_size) {
+  if (!partition.rule.is_closed_form()) return deal_balanced(problem, cp_size);
+  return {make_shards(partition, problem.layout_q, cp_size),
+          make_shards(partition, problem.layout_k, cp_size)};
+}
+
 Shard NamedPartition::shard(const PackedLayout& layout, int cp_size, int rank) const {
+  if (!rule.is_closed_form())
+    throw Unsupported(concat("partition=\"", name,
+                             "\" has no closed form for one rank of a layout: ",
+                             "its rows follow from all lengths and the mask. Nearest supported: ",
+                             "own_rows() of the problem, or partition=\"zigzag\""));
   Shard shard;
   if (rule.of_stream) {
     const Pieces own = pieces_of(rule.kind, layout.num_rows(), cp_size, rank);

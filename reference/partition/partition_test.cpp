@@ -56,7 +56,7 @@ class EveryPartition : public ::testing::TestWithParam<NamedPartition> {
     std::vector<int> owners(layout.num_rows());
     for (int rank = 0; rank < cp_size; ++rank) {
       int next_row = 0;
-      for (const Segment& s : GetParam().shard(layout, cp_size, rank)) {
+      for (const Segment& s : testing::shard_of(GetParam(), layout, cp_size, rank)) {
         ASSERT_TRUE(0 <= s.seq && s.seq < layout.batch() && s.len >= 1 && s.stride >= 1);
         ASSERT_EQ(s.row, next_row) << "segments lie back to back";
         next_row += s.len;
@@ -84,24 +84,19 @@ TEST_P(EveryPartition, OwnsEveryRowOfAPackOnce) {
 
 TEST_P(EveryPartition, OwnsNothingOfNothing) {
   for (const PackedLayout& layout : {PackedLayout(), PackedLayout({0, 0, 0})})
-    for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(GetParam().shard(layout, 3, rank).empty());
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_TRUE(testing::shard_of(GetParam(), layout, 3, rank).empty());
 }
 
 TEST_P(EveryPartition, OneRankOwnsEverythingInOrder) {
   const PackedLayout layout({0, 2, 2, 7}, {0, 4, 4, 10});
-  EXPECT_EQ(GetParam().shard(layout, 1, 0), (Shard{{0, 0, 1, 0, 4}, {2, 0, 1, 4, 6}}));
-}
-
-TEST_P(EveryPartition, DependsOnRowsNotOnTokens) {
-  for (int rank = 0; rank < 3; ++rank)
-    EXPECT_EQ(GetParam().shard(PackedLayout({0, 1, 9}, {0, 7, 16}), 3, rank),
-              GetParam().shard(PackedLayout({0, 7, 16}), 3, rank));
+  EXPECT_EQ(testing::shard_of(GetParam(), layout, 1, 0), (Shard{{0, 0, 1, 0, 4}, {2, 0, 1, 4, 6}}));
 }
 
 TEST_P(EveryPartition, GivesEachRankPositionsInRisingOrder) {
   for (int rank = 0; rank < 4; ++rank)
     for (const int rows : {1, 7, 8, 40}) {
-      const Ints p = positions(GetParam().shard(one_sequence(rows), 4, rank), 0);
+      const Ints p = positions(testing::shard_of(GetParam(), one_sequence(rows), 4, rank), 0);
       EXPECT_TRUE(std::is_sorted(p.begin(), p.end()));
     }
 }
@@ -111,27 +106,70 @@ TEST_P(EveryPartition, IsFoundByItsName) {
   EXPECT_STRNE(GetParam().summary, "");
 }
 
-TEST_P(EveryPartition, MakesOneShardARank) {
-  const PackedLayout layout({0, 11});
-  const auto shards = make_shards(GetParam(), layout, 3);
-  ASSERT_EQ(shards.size(), 3u);
-  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(shards[rank], GetParam().shard(layout, 3, rank));
+TEST_P(EveryPartition, MakesOneShardARankForEachSide) {
+  const Problem problem{PackedLayout({0, 11}), PackedLayout({0, 23}), Mask::full(), 1, 1};
+  const OwnedRows owned = own_rows(GetParam(), problem, 3);
+  ASSERT_EQ(owned.q.size(), 3u);
+  ASSERT_EQ(owned.k.size(), 3u);
+  int rows_q = 0, rows_k = 0;
+  for (int rank = 0; rank < 3; ++rank)
+    rows_q += num_rows(owned.q[rank]), rows_k += num_rows(owned.k[rank]);
+  EXPECT_EQ(rows_q, 11);
+  EXPECT_EQ(rows_k, 23);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, EveryPartition, ::testing::ValuesIn(partitions()),
                          [](const auto& named) { return std::string(named.param.name); });
 
-TEST(Partitions, AreTheFiveOfTheTable) {
+class ClosedForm : public ::testing::TestWithParam<NamedPartition> {};
+
+TEST_P(ClosedForm, DependsOnRowsNotOnTokens) {
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(GetParam().shard(PackedLayout({0, 1, 9}, {0, 7, 16}), 3, rank),
+              GetParam().shard(PackedLayout({0, 7, 16}), 3, rank));
+}
+
+TEST_P(ClosedForm, OwnsTheShardsOfEachSide) {
+  const Problem problem{PackedLayout({0, 11}), PackedLayout({0, 23}), Mask::full(), 1, 1};
+  const OwnedRows owned = own_rows(GetParam(), problem, 3);
+  const auto shards = make_shards(GetParam(), problem.layout_q, 3);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(shards[rank], GetParam().shard(problem.layout_q, 3, rank));
+    EXPECT_EQ(owned.q[rank], shards[rank]);
+    EXPECT_EQ(owned.k[rank], GetParam().shard(problem.layout_k, 3, rank));
+  }
+}
+
+std::vector<NamedPartition> closed_forms() {
+  std::vector<NamedPartition> closed;
+  for (const NamedPartition& p : partitions())
+    if (p.rule.is_closed_form()) closed.push_back(p);
+  return closed;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, ClosedForm, ::testing::ValuesIn(closed_forms()),
+                         [](const auto& named) { return std::string(named.param.name); });
+
+TEST(Partitions, WithoutAClosedFormSaySo) {
+  EXPECT_EQ(closed_forms().size(), partitions().size() - 1);
+  testing::expect_error<Unsupported>(
+      [] {
+        find_partition("balanced").shard(PackedLayout({0, 4}), 2, 0);
+      },
+      {"partition=\"balanced\" has no closed form", "Nearest supported", "\"zigzag\""});
+}
+
+TEST(Partitions, AreTheSixOfTheTable) {
   std::vector<std::string> names;
   for (const NamedPartition& p : partitions()) names.push_back(p.name);
   EXPECT_EQ(names, (std::vector<std::string>{"contiguous", "zigzag", "striped", "whole_pack",
-                                             "whole_pack_zigzag"}));
+                                             "whole_pack_zigzag", "balanced"}));
 }
 
 TEST(Partitions, AnUnknownNameIsAnsweredWithTheKnownOnes) {
   testing::expect_error<InvalidArgument>([] { find_partition("zig-zag"); },
                                          {"partition=\"zig-zag\" is unknown", "\"contiguous\"",
-                                          "\"zigzag\"", "\"whole_pack_zigzag\""});
+                                          "\"zigzag\"", "\"whole_pack_zigzag\"", "\"balanced\""});
 }
 
 // Sizes of all chunks that `sizes` cuts differ by at most `most`.
@@ -146,7 +184,8 @@ TEST(Partitions, ChunksDifferByAtMostARow) {
       for (const NamedPartition& partition : partitions()) {
         Ints sizes;
         for (int rank = 0; rank < cp_size; ++rank)
-          sizes.push_back(num_rows(partition.shard(one_sequence(rows), cp_size, rank)));
+          sizes.push_back(
+              num_rows(testing::shard_of(partition, one_sequence(rows), cp_size, rank)));
         expect_balanced(sizes, partition.rule.parts);
       }
     }
@@ -164,13 +203,15 @@ TEST(Cut, PartsFollowEachOtherAndDifferByAtMostARow) {
     }
 }
 
-// A column of the table against what it says: causal work of one sequence whose chunks divide.
+// A column of the table against what it says: causal work of one sequence whose chunks divide, and
+// are whole blocks of 128.
 TEST(Partitions, BalanceCausalWorkWhereTheTableSaysSo) {
+  const PackedLayout layout({0, 4096});
   for (const NamedPartition& partition : partitions()) {
     Ints pairs;
     for (int rank = 0; rank < 4; ++rank) {
       pairs.push_back(0);
-      for (const int pos : positions(partition.shard(one_sequence(4000), 4, rank), 0))
+      for (const int pos : positions(testing::shard_of(partition, layout, 4, rank), 0))
         pairs.back() += pos + 1;
     }
     const auto [least, most] = std::minmax_element(pairs.begin(), pairs.end());
@@ -179,7 +220,7 @@ TEST(Partitions, BalanceCausalWorkWhereTheTableSaysSo) {
 }
 
 TEST(Partitions, OfRuleHaveNoMorePartsThanTheTableSays) {
-  for (const NamedPartition& partition : partitions())
+  for (const NamedPartition& partition : closed_forms())
     for (int rows = 0; rows <= 40; ++rows)
       for (int rank = 0; rank < 3; ++rank) {
         const Shard shard = partition.shard(one_sequence(rows), 3, rank);

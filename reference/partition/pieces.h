@@ -1,6 +1,7 @@
 // Which positions each rank owns, in closed form. To add a partition, say here which pieces of a
 // length a rank owns, and add a line to the table: plans, tables that are filled on the device and
-// the Python package ask nobody else. The peers' primitives (thd) take their order from Zigzag.
+// the Python package ask nobody else. The peers' primitives (thd) take their order from Zigzag. One
+// line has no closed form: balanced.h deals it out on the host, for plans that know their lengths.
 //
 // A partition cuts each sequence or, as if it were one long sequence, the packed stream: fewer
 // segments, but balanced only if the documents happen to be. It is about rows, so padding is owned
@@ -90,7 +91,12 @@ struct Zigzag {
   }
 };
 
-enum class PartitionKind : int8_t { contiguous, zigzag, striped };
+enum class PartitionKind : int8_t {
+  contiguous,
+  zigzag,
+  striped,
+  dealt,  // no closed form: all ranks' rows follow from all lengths (balanced.h)
+};
 
 RINGSIDE_HD inline Pieces pieces_of(PartitionKind kind, int length, int cp_size, int rank) {
   switch (kind) {
@@ -107,6 +113,8 @@ struct PartitionRule {
   PartitionKind kind = PartitionKind::contiguous;
   int8_t parts = 1;        // a rank owns at most so many pieces
   bool of_stream = false;  // the packed stream is cut, by runs; else each sequence
+
+  bool is_closed_form() const { return kind != PartitionKind::dealt; }
 };
 
 class PackedLayout;
@@ -117,7 +125,7 @@ struct NamedPartition {
   bool balances_causal;  // whether ranks share the work of a causal mask about equally
   const char* summary;
 
-  Shard shard(const PackedLayout& layout, int cp_size, int rank) const;
+  Shard shard(const PackedLayout& layout, int cp_size, int rank) const;  // of a closed form
 };
 
 inline constexpr NamedPartition kPartitions[] = {
@@ -135,6 +143,10 @@ inline constexpr NamedPartition kPartitions[] = {
      {PartitionKind::zigzag, 2, true},
      true,
      "the packed stream in 2*cp_size chunks, mirrored"},
+    {"balanced",
+     {PartitionKind::dealt},
+     true,
+     "short sequences whole, long ones in pieces: equal rows, equal work in kernels' blocks"},
 };
 
 }  // namespace ringside

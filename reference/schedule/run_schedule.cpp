@@ -18,7 +18,7 @@ void exchange(RankRun& run, const Operation& op, Communicator& communicator) {
   std::vector<std::vector<double>> sent, received;
   for (const ScheduledMessage& m : op.sends) sent.push_back(run.packed(m.block));
   for (const ScheduledMessage& m : op.receives) received.push_back(run.packed(m.block));
-  communicator.begin();
+  communicator.begin(op.step);
   for (size_t i = 0; i < sent.size(); ++i) communicator.send(op.sends[i].peer, bytes(sent[i]));
   for (size_t i = 0; i < received.size(); ++i)
     communicator.receive(op.receives[i].peer, std::as_writable_bytes(std::span(received[i])));

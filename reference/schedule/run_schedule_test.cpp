@@ -166,7 +166,7 @@ TEST(VirtualRanks, AnErrorOfOneRankEndsTheOthersWithItsReason) {
     Communicator& mine = ranks.of_rank(rank);
     if (rank == 0) return mine.abort("rank 0 has had enough");
     double x = 0;
-    mine.begin();
+    mine.begin(0);
     mine.receive(0, std::as_writable_bytes(std::span(&x, 1)));
     try {
       mine.end();
@@ -183,7 +183,7 @@ TEST(VirtualRanks, TheNthSendMeetsTheNthReceive) {
   on_threads(2, [&](int rank) {
     const double sent[2] = {1, 2};
     Communicator& mine = ranks.of_rank(rank);
-    mine.begin();
+    mine.begin(0);
     for (int i : {0, 1})
       if (rank == 0)
         mine.send(1, std::as_bytes(std::span(&sent[i], 1)));

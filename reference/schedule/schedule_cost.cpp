@@ -1,8 +1,28 @@
 #include "reference/schedule/schedule_cost.h"
 
+#include <algorithm>
+
 #include "reference/interrupt.h"
 
 namespace ringside {
+namespace {
+
+class InTurn {  // cells of two areas that buffers take in turn
+ public:
+  void add(int64_t cells) {
+    int64_t& area = areas_[taken_++ % 2];
+    area = std::max(area, cells);
+  }
+  int64_t cells() const { return areas_[0] + areas_[1]; }
+
+ private:
+  int64_t areas_[2] = {0, 0};
+  int taken_ = 0;
+};
+
+int64_t cells_of(const Message& m) { return int64_t{m.rows} * m.heads.size(); }
+
+}  // namespace
 
 int64_t bytes_of_cell(Payload payload, Pass pass, const ElementSizes& sizes, bool travels) {
   const int64_t qk = sizes.head_dim_qk, v = sizes.head_dim_v, f32 = sizeof(float);
@@ -21,32 +41,157 @@ int64_t bytes_of_cell(Payload payload, Pass pass, const ElementSizes& sizes, boo
   return 0;
 }
 
-PassCost pass_cost(const Plan& plan, Pass pass, const ElementSizes& sizes) {
-  PassCost cost;
-  const std::vector<int64_t> no_steps(plan.num_steps(), 0);
-  for (const Schedule& s : make_schedules(plan, pass)) {
-    auto& sent = cost.bytes_sent.emplace_back(no_steps);
-    auto& received = cost.bytes_received.emplace_back(no_steps);
-    int64_t& results_sent = cost.result_bytes_sent.emplace_back(0);
-    int64_t& results_received = cost.result_bytes_received.emplace_back(0);
-    for (const Operation& op : s.operations) {
-      check_interrupt(4 + static_cast<int64_t>(op.sends.size() + op.receives.size()));
-      const auto count = [&](const std::vector<ScheduledMessage>& messages, int64_t& of_step,
-                             int64_t& of_results) {
-        for (const ScheduledMessage& m : messages) {
-          const Payload payload = s.buffers[m.block.buffer].payload;
-          (payload == Payload::results ? of_results : of_step) +=
-              m.block.cells() * bytes_of_cell(payload, pass, sizes, true);
-        }
-      };
-      count(op.sends, sent[op.step], results_sent);
-      count(op.receives, received[op.step], results_received);
-    }
-    int64_t& workspace = cost.workspace_bytes.emplace_back(0);
-    for (const Area& area : s.areas)
-      workspace += area.cells * bytes_of_cell(area.payload, pass, sizes, false);
+struct PassCounter::OfRank {
+  const Plan& plan;
+  int rank;
+  std::span<const Step> steps;
+
+  int last() const { return static_cast<int>(steps.size()) - 1; }
+  const Buffer& before(int step, Operand operand) const {
+    const bool is_q = operand == Operand::q;
+    if (step == 0) return is_q ? plan.home_q[rank] : plan.home_kv[rank];
+    return is_q ? steps[step - 1].q : steps[step - 1].kv;
   }
-  return cost;
+  bool replaced(int step, Operand operand) const {
+    return steps[step].before.moves(operand) ||
+           !(before(step, operand) == before(step + 1, operand));
+  }
+  int64_t cells(const Buffer& buffer) const {
+    return int64_t{plan.rows(buffer)} * buffer.heads.size();
+  }
+  int64_t arrivals(int step, Operand operand) const {  // cells that come back from other ranks
+    int64_t cells = 0;
+    for (const Message& m : steps[step].before.sends)
+      if (m.operand == operand && m.peer != rank) cells += cells_of(m);
+    return cells;
+  }
+};
+
+PassCounter::PassCounter(const Plan& plan, Pass pass, const ElementSizes& sizes, int num_steps)
+    : plan_(plan), pass_(pass), sizes_(sizes) {
+  const int ranks = plan.cp_size();
+  cost_ = {PerStep(ranks, num_steps), PerStep(ranks, num_steps), std::vector<int64_t>(ranks),
+           std::vector<int64_t>(ranks), std::vector<int64_t>(ranks)};
+}
+
+void PassCounter::add(int rank, std::span<const Step> steps) {
+  const OfRank of{plan_, rank, steps};
+  pass_ == Pass::forward ? add_forward(of) : add_backward(of);
+}
+
+int64_t PassCounter::travels(Payload payload, int64_t cells) const {
+  return cells * bytes_of_cell(payload, pass_, sizes_, true);
+}
+
+int64_t PassCounter::lies(Payload payload, int64_t cells) const {
+  return cells * bytes_of_cell(payload, pass_, sizes_, false);
+}
+
+void PassCounter::add_messages(const OfRank& of, int step, Operand operand, Payload payload) {
+  const auto add = [&](const std::vector<Message>& messages, PerStep& bytes) {
+    check_interrupt(static_cast<int64_t>(messages.size()) + 1);
+    for (const Message& m : messages)
+      if (m.operand == operand && m.peer != of.rank)
+        bytes(of.rank, step) += travels(payload, cells_of(m));
+  };
+  add(of.steps[step].before.sends, cost_.bytes_sent);
+  add(of.steps[step].before.receives, cost_.bytes_received);
+}
+
+// What was sent comes back, what was received is sent.
+void PassCounter::add_messages_back(const OfRank& of, int step, Operand operand, Payload payload) {
+  const bool is_result = payload == Payload::results;
+  int64_t& sent = is_result ? cost_.result_bytes_sent[of.rank] : cost_.bytes_sent(of.rank, step);
+  int64_t& received =
+      is_result ? cost_.result_bytes_received[of.rank] : cost_.bytes_received(of.rank, step);
+  for (const Message& m : of.steps[step].before.receives)
+    if (m.operand == operand && m.peer != of.rank) sent += travels(payload, cells_of(m));
+  received += travels(payload, of.arrivals(step, operand));
+}
+
+void PassCounter::add_forward(const OfRank& of) {
+  InTurn keys;
+  int64_t queries = 0, results = of.cells(plan_.home_q[of.rank]);
+  for (int step = 0; step <= of.last(); ++step) {
+    check_interrupt(16);
+    if (of.replaced(step, Operand::q)) {
+      const int64_t cells = of.cells(of.steps[step].q);
+      queries += cells;
+      results += cells + of.arrivals(step, Operand::q);
+      add_messages(of, step, Operand::q, Payload::queries);
+      add_messages_back(of, step, Operand::q, Payload::results);
+    }
+    if (of.replaced(step, Operand::kv)) {
+      keys.add(of.cells(of.steps[step].kv));
+      add_messages(of, step, Operand::kv, Payload::keys);
+    }
+  }
+  cost_.workspace_bytes[of.rank] = lies(Payload::queries, queries) +
+                                   lies(Payload::results, results) +
+                                   lies(Payload::keys, keys.cells());
+}
+
+void PassCounter::add_backward(const OfRank& of) {
+  InTurn keys, key_sums;
+  const int steps = of.last() + 1;
+  int64_t queries = 0, query_sums = of.cells(of.before(steps, Operand::q)), key_arrivals = 0;
+  key_sums.add(of.cells(of.before(steps, Operand::kv)));
+  for (int step = of.last(); step >= 0; --step) {
+    check_interrupt(32);
+    if (fetch(of, step)) keys.add(of.cells(of.steps[step].kv));
+    if (of.replaced(step, Operand::kv)) {
+      key_sums.add(of.cells(of.before(step, Operand::kv)));
+      key_arrivals = std::max(key_arrivals, of.arrivals(step, Operand::kv));
+      add_messages_back(of, step, Operand::kv, Payload::key_gradients);
+    }
+    if (of.replaced(step, Operand::q)) {
+      queries += of.cells(of.steps[step].q);
+      query_sums += of.cells(of.before(step, Operand::q)) + of.arrivals(step, Operand::q);
+      add_messages(of, step, Operand::q, Payload::queries);
+      add_messages_back(of, step, Operand::q, Payload::query_gradients);
+    }
+  }
+  cost_.workspace_bytes[of.rank] = lies(Payload::queries, queries) +
+                                   lies(Payload::query_gradients, query_sums) +
+                                   lies(Payload::keys, keys.cells()) +
+                                   lies(Payload::key_gradients, key_sums.cells() + key_arrivals);
+}
+
+// Whether the keys of a step are brought anew from their owners: where they are neither at home nor
+// at hand, as those of the step after.
+bool PassCounter::fetch(const OfRank& of, int step) {
+  const Buffer& wanted = of.steps[step].kv;
+  if (step < of.last() && !of.replaced(step + 1, Operand::kv)) return false;
+  if (wanted == plan_.home_kv[of.rank]) return false;
+  if (wanted.heads.size() == 0) return true;
+  for (const auto& [owner, rows] : owners_of_.at(wanted.shard)) {
+    if (owner == of.rank) continue;
+    const int64_t bytes = travels(Payload::keys, rows * wanted.heads.size());
+    check_interrupt(4);
+    cost_.bytes_received(of.rank, step) += bytes;
+    cost_.bytes_sent(owner, step) += bytes;
+  }
+  return true;
+}
+
+CostOfPasses cost_of_passes(const Plan& plan, const ElementSizes& sizes,
+                            const BlockSize& block_size) {
+  return {cost(plan, sizes, block_size), pass_cost(plan, Pass::forward, sizes),
+          pass_cost(plan, Pass::backward, sizes)};
+}
+
+PassCost pass_cost(const Plan& plan, Pass pass, const ElementSizes& sizes) {
+  PassCounter counter(plan, pass, sizes, plan.num_steps());
+  const KeyOwners owners(plan);
+  std::vector<bool> is_known(plan.shards.size());
+  for (const auto& steps : plan.steps_of_rank)
+    for (const Step& step : steps) {
+      if (is_known[step.kv.shard]) continue;
+      is_known[step.kv.shard] = true;
+      counter.set_owners(step.kv.shard, owners.count(plan.shards[step.kv.shard]));
+    }
+  for (int rank = 0; rank < plan.cp_size(); ++rank) counter.add(rank, plan.steps_of_rank[rank]);
+  return counter.total();
 }
 
 }  // namespace ringside

@@ -1,11 +1,15 @@
 // What a pass costs each rank that runs alone: bytes by step, and the workspace beside its own
-// arrays; counted from the schedules.
+// arrays. Counted from the steps of a plan as schedules are made from them (forward.cpp and
+// backward.cpp), without making any: there are as many fetches as ranks times steps.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "reference/cost.h"
+#include "reference/key_owners.h"
 #include "reference/schedule/schedule.h"
 
 namespace ringside {
@@ -15,11 +19,44 @@ namespace ringside {
 int64_t bytes_of_cell(Payload payload, Pass pass, const ElementSizes& sizes, bool travels);
 
 struct PassCost {
-  std::vector<std::vector<int64_t>> bytes_sent, bytes_received;   // [cp_size][num_steps]
+  PerStep bytes_sent, bytes_received;
   std::vector<int64_t> result_bytes_sent, result_bytes_received;  // [cp_size] of a forward pass
   std::vector<int64_t> workspace_bytes;                           // [cp_size]
 };
 
 PassCost pass_cost(const Plan& plan, Pass pass, const ElementSizes& sizes = {});
+
+struct CostOfPasses : PlanCost {
+  PassCost forward_pass, backward_pass;
+};
+CostOfPasses cost_of_passes(const Plan& plan, const ElementSizes& sizes,
+                            const BlockSize& block_size);
+
+// The same, rank by rank, for steps that need not be the plan's own: of it homes and shards count.
+class PassCounter {
+ public:
+  PassCounter(const Plan& plan, Pass pass, const ElementSizes& sizes, int num_steps);
+
+  // Whose rows a shard of keys holds: of all that steps name, before they are added.
+  void set_owners(int shard, RowsOfOwners owners) { owners_of_[shard] = std::move(owners); }
+  void add(int rank, std::span<const Step> steps);
+  PassCost total() { return std::move(cost_); }
+
+ private:
+  struct OfRank;  // a rank and its steps
+  void add_messages(const OfRank& of, int step, Operand operand, Payload payload);
+  void add_messages_back(const OfRank& of, int step, Operand operand, Payload payload);
+  void add_forward(const OfRank& of);
+  void add_backward(const OfRank& of);
+  bool fetch(const OfRank& of, int step);
+  int64_t travels(Payload payload, int64_t cells) const;
+  int64_t lies(Payload payload, int64_t cells) const;
+
+  const Plan& plan_;
+  Pass pass_;
+  ElementSizes sizes_;
+  std::map<int, RowsOfOwners> owners_of_;  // by shard
+  PassCost cost_;
+};
 
 }  // namespace ringside

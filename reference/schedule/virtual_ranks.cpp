@@ -11,7 +11,7 @@ class VirtualRanks::Endpoint : public Communicator {
  public:
   Endpoint(VirtualRanks& ranks, int rank) : ranks_(ranks), rank_(rank) {}
 
-  void begin() override {
+  void begin(int) override {
     sends_.clear();
     receives_.clear();
   }

@@ -1,30 +1,33 @@
 // Every rank receives all K/V in rank order, then computes its own queries in one step. No reorder
 // is needed: each row knows its position.
 #include "reference/interrupt.h"
-#include "reference/transport/transport.h"
+#include "reference/transport/gather.h"
 
 namespace ringside {
 
-void all_gather(Plan& plan, int /*a2a_size*/) {
-  const int cp_size = plan.cp_size();
-  const Range heads{0, plan.problem.num_kv_heads};
-  const Stacked gathered = stack(plan, plan.home_kv);
-  for (int rank = 0; rank < cp_size; ++rank) {
-    Step step;
-    step.q = plan.home_q[rank];
-    step.kv = {gathered.shard, heads};
+Gather::Gather(Plan& plan) : plan_(plan), gathered_(stack(plan, plan.home_kv)) {}
+
+Step Gather::make_step(int rank) const {
+  const Range heads{0, plan_.problem.num_kv_heads};
+  Step step;
+  step.q = plan_.home_q[rank];
+  step.kv = {gathered_.shard, heads};
+  if (plan_.cp_size() == 1) return step;
+  for (int peer = 0; peer < plan_.cp_size(); ++peer) {
+    check_interrupt(16);
+    const int rows = plan_.rows(plan_.home_kv[peer]);
+    add_message(step.before.sends, {peer, Operand::kv, 0, plan_.rows(plan_.home_kv[rank]), heads});
+    add_message(step.before.receives, {peer, Operand::kv, gathered_.row_begin[peer], rows, heads});
+  }
+  if (!step.before.empty()) step.before.kind = ExchangeKind::all_gather;
+  return step;
+}
+
+void all_gather(Plan& plan) {
+  const Gather gather(plan);
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    Step step = gather.make_step(rank);
     if (plan.holds(rank)) step.tiles = add_tiles(plan, step.q.shard, step.kv.shard);
-    if (cp_size > 1) {
-      for (int peer = 0; peer < cp_size; ++peer) {
-        check_interrupt(16);
-        const int rows = plan.rows(plan.home_kv[peer]);
-        add_message(step.before.sends,
-                    {peer, Operand::kv, 0, plan.rows(plan.home_kv[rank]), heads});
-        add_message(step.before.receives,
-                    {peer, Operand::kv, gathered.row_begin[peer], rows, heads});
-      }
-      if (!step.before.empty()) step.before.kind = ExchangeKind::all_gather;
-    }
     plan.steps_of_rank[rank].push_back(std::move(step));
   }
 }

@@ -24,8 +24,9 @@ void expect_refused(const Placement& placement, const Transport& comm,
 }
 
 TEST(BuildPlan, RefusesAnUnknownTransport) {
-  expect_refused(place(four_tokens(), "zigzag", 2), {"ring"},
-                 {"comm=\"ring\" is unknown", "\"p2p\", \"all_gather\", \"a2a\", \"a2a+p2p\""});
+  expect_refused(
+      place(four_tokens(), "zigzag", 2), {"ring"},
+      {"comm=\"ring\" is unknown", "\"p2p\", \"all_gather\", \"a2a\", \"a2a+p2p\", \"fetch\""});
 }
 
 TEST(BuildPlan, RefusesAnA2aSizeThatDoesNotDivide) {
@@ -38,10 +39,25 @@ TEST(BuildPlan, RefusesAnA2aSizeThatDoesNotDivide) {
 }
 
 TEST(BuildPlan, RefusesAnA2aSizeThatNobodyAskedFor) {
-  for (const char* comm : {"p2p", "all_gather", "a2a"})
+  for (const char* comm : {"p2p", "all_gather", "a2a", "fetch"})
     expect_refused(
         place(four_tokens(), "zigzag", 4), {comm, 2},
         {"a2a_size=2 with comm=\"", comm, "only comm=\"a2a+p2p\" takes it", "Leave it out"});
+}
+
+TEST(BuildPlan, RefusesStagesThatAreNone) {
+  const Placement placement = place(four_tokens(), "zigzag", 4);
+  for (const int stages : {0, -1})
+    expect_refused(placement, {"fetch", 0, stages},
+                   {("stages=" + std::to_string(stages)).c_str(), "at least 1", "Leave it out"});
+  EXPECT_NO_THROW(build_plan(four_tokens(), placement, {"fetch", 0, 1}));
+  EXPECT_NO_THROW(build_plan(four_tokens(), placement, {"fetch", 0, 2'147'483'647}));
+}
+
+TEST(BuildPlan, RefusesStagesThatNobodyAskedFor) {
+  for (const char* comm : {"p2p", "all_gather", "a2a", "a2a+p2p"})
+    expect_refused(place(four_tokens(), "zigzag", 4), {comm, comm[3] == '+' ? 2 : 0, 2},
+                   {"stages=2 with comm=\"", comm, "only comm=\"fetch\" takes it", "Leave it out"});
 }
 
 TEST(BuildPlan, RefusesAPlacementWithoutAShardForEveryRank) {

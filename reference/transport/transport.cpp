@@ -11,9 +11,6 @@
 namespace ringside {
 namespace {
 
-void p2p(Plan& plan, int) { a2a_p2p(plan, 1); }
-void a2a(Plan& plan, int) { a2a_p2p(plan, plan.cp_size()); }
-
 void check_a2a_size(const Transport& transport, int cp_size) {
   if (transport.name != "a2a+p2p") {
     require(transport.a2a_size == 0, "a2a_size=", transport.a2a_size, " with comm=\"",
@@ -23,6 +20,14 @@ void check_a2a_size(const Transport& transport, int cp_size) {
   require(transport.a2a_size >= 1 && cp_size % transport.a2a_size == 0,
           "a2a_size=", transport.a2a_size, " does not divide cp_size=", cp_size,
           "; comm=\"a2a+p2p\" needs groups of equal size. Pass a divisor of cp_size");
+}
+
+void check_stages(const Transport& transport) {
+  if (!transport.stages) return;
+  require(transport.name == "fetch", "stages=", *transport.stages, " with comm=\"", transport.name,
+          "\"; only comm=\"fetch\" takes it. Leave it out");
+  require(*transport.stages >= 1, "stages=", *transport.stages,
+          "; expected at least 1 exchange. Leave it out for ", kDefaultStages);
 }
 
 void check_ranks(const std::vector<int>& ranks, int cp_size) {
@@ -44,10 +49,17 @@ std::vector<Buffer> add_homes(Plan& plan, const std::vector<Shard>& shards, int 
 
 std::span<const NamedTransport> transports() {
   static constexpr NamedTransport kTable[] = {
-      {"p2p", p2p, "K/V travel round a ring"},
-      {"all_gather", all_gather, "every rank receives all K/V at once"},
-      {"a2a", a2a, "ranks trade rows for heads"},
-      {"a2a+p2p", a2a_p2p, "a2a inside groups of a2a_size, a ring between them"},
+      {"p2p", [](Plan& plan, const Transport&) { a2a_p2p(plan, 1); }, true,
+       "K/V travel round a ring"},
+      {"all_gather", [](Plan& plan, const Transport&) { all_gather(plan); }, true,
+       "every rank receives all K/V at once"},
+      {"a2a", [](Plan& plan, const Transport&) { a2a_p2p(plan, plan.cp_size()); }, true,
+       "ranks trade rows for heads"},
+      {"a2a+p2p", [](Plan& plan, const Transport& t) { a2a_p2p(plan, t.a2a_size); }, true,
+       "a2a inside groups of a2a_size, a ring between them"},
+      {"fetch",
+       [](Plan& plan, const Transport& t) { fetch(plan, t.stages.value_or(kDefaultStages)); },
+       false, "own tiles first, then the K/V rows that a rank's tiles see, from their owners"},
   };
   return kTable;
 }
@@ -55,16 +67,15 @@ std::span<const NamedTransport> transports() {
 Placement place(const Problem& problem, const std::string& partition, int cp_size) {
   require(cp_size >= 1, "cp_size=", cp_size, "; expected at least 1 rank");
   const NamedPartition& named = find_partition(partition);
-  return {make_shards(named, problem.layout_q, cp_size),
-          make_shards(named, problem.layout_k, cp_size), named.name};
+  OwnedRows owned = own_rows(named, problem, cp_size);
+  return {std::move(owned.q), std::move(owned.k), named.name};
 }
 
 Plan build_plan(const Problem& problem, const Placement& placement, const Transport& transport) {
   return build_plan_of_ranks(problem, placement, transport, {});
 }
 
-Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
-                         const Transport& transport, std::vector<int> ranks) {
+Plan plan_of_homes(const Problem& problem, const Placement& placement, const Transport& transport) {
   check_problem(problem);
   const int cp_size = static_cast<int>(placement.q.size());
   require(cp_size >= 1 && placement.k.size() == placement.q.size(), "the placement has ", cp_size,
@@ -72,9 +83,9 @@ Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
           " key shards; expected one of each for every rank");
   check_ownership("query", problem.layout_q, placement.q);
   check_ownership("key", problem.layout_k, placement.k);
-  check_ranks(ranks, cp_size);
-  const NamedTransport& named = find_by_name("comm", transports(), transport.name);
+  find_by_name("comm", transports(), transport.name);
   check_a2a_size(transport, cp_size);
+  check_stages(transport);
 
   Plan plan;
   plan.problem = problem;
@@ -85,8 +96,15 @@ Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
   plan.home_q = add_homes(plan, placement.q, problem.num_heads);
   plan.home_kv = add_homes(plan, placement.k, problem.num_kv_heads);
   plan.steps_of_rank.resize(cp_size);
+  return plan;
+}
+
+Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
+                         const Transport& transport, std::vector<int> ranks) {
+  Plan plan = plan_of_homes(problem, placement, transport);
+  check_ranks(ranks, plan.cp_size());
   plan.held = std::move(ranks);
-  named.fill_steps(plan, transport.a2a_size);
+  find_by_name("comm", transports(), transport.name).fill_steps(plan, transport);
   return plan;
 }
 
@@ -97,7 +115,11 @@ int add_shard(Plan& plan, Shard shard) {
 }
 
 int add_tiles(Plan& plan, int q_shard, int kv_shard) {
-  auto tiles = make_tiles(plan.problem, plan.shards[q_shard], plan.shards[kv_shard]);
+  return add_tiles(plan, q_shard, plan.shards[kv_shard]);
+}
+
+int add_tiles(Plan& plan, int q_shard, const Shard& kv) {
+  auto tiles = make_tiles(plan.problem, plan.shards[q_shard], kv);
   if (tiles.empty()) return kEmpty;
   plan.tile_lists.push_back(std::move(tiles));
   return static_cast<int>(plan.tile_lists.size()) - 1;

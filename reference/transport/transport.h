@@ -5,10 +5,12 @@
 //   a2a         ranks trade rows for heads, compute all rows of their own heads, and trade back
 //   (Ulysses) a2a+p2p     a2a inside groups of a2a_size neighbouring ranks, a ring between the
 //   groups (USP)
+//   fetch       own tiles first, then the rows of K/V that a rank's tiles see, from their owners
 //
 // The first and third are the ends of the fourth: a2a_size = 1 and a2a_size = cp_size.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,9 +25,12 @@ struct Placement {
   std::string name = "custom";
 };
 
+inline constexpr int kDefaultStages = 2;  // of fetch: the second travels under the first's tiles
+
 struct Transport {
   std::string name = "p2p";
-  int a2a_size = 0;  // for a2a+p2p: how many neighbouring ranks trade rows for heads
+  int a2a_size = 0;             // for a2a+p2p: how many neighbouring ranks trade rows for heads
+  std::optional<int> stages{};  // for fetch: in how many exchanges at most; kDefaultStages
 };
 
 Placement place(const Problem& problem, const std::string& partition, int cp_size);
@@ -35,15 +40,20 @@ Plan build_plan(const Problem& problem, const Placement& placement, const Transp
 Plan build_plan_of_ranks(const Problem& problem, const Placement& placement,
                          const Transport& transport, std::vector<int> ranks);
 
+// Who owns what, checked, before any step: what the transports begin with.
+Plan plan_of_homes(const Problem& problem, const Placement& placement, const Transport& transport);
+
 struct NamedTransport {
   const char* name;
-  void (*fill_steps)(Plan& plan, int a2a_size);
+  void (*fill_steps)(Plan& plan, const Transport& transport);
+  bool moves_whole_buffers;  // whose rows do not depend on what is seen: a DevicePlan can have it
   const char* summary;
 };
 std::span<const NamedTransport> transports();
 
-void all_gather(Plan& plan, int a2a_size);
+void all_gather(Plan& plan);
 void a2a_p2p(Plan& plan, int a2a_size);
+void fetch(Plan& plan, int stages);
 
 // Tools that transports share.
 
@@ -51,6 +61,7 @@ inline constexpr int kEmpty = 0;  // index of the empty shard and of the empty t
 
 int add_shard(Plan& plan, Shard shard);  // the new pool index
 int add_tiles(Plan& plan, int q_shard, int kv_shard);
+int add_tiles(Plan& plan, int q_shard, const Shard& kv);  // of some rows of a buffer
 
 // Buffers laid one below the other, and the row at which each starts (one entry more: the end).
 struct Stacked {

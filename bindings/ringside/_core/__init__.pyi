@@ -195,6 +195,7 @@ class OptionsArgument:
         dropout_seed: typing.SupportsIndex = 0,
         dropout_origin: tuple[typing.SupportsIndex, typing.SupportsIndex] = (0, 0),
     ) -> None: ...
+    def require_heads(self, num_heads: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class Plan:
     __hash__: typing.ClassVar[None] = None
@@ -210,10 +211,13 @@ class Plan:
         cp_size: typing.SupportsIndex | None = None,
         partition: typing.Any = "zigzag",
         partition_k: typing.Any = None,
+        name: str | None = None,
         comm: str = "p2p",
         a2a_size: typing.SupportsIndex | None = None,
+        stages: typing.SupportsIndex | None = None,
         num_heads: typing.SupportsIndex = 1,
         num_kv_heads: typing.SupportsIndex | None = None,
+        max_tiles: typing.SupportsIndex = 50000000,
     ) -> None: ...
     @typing.overload
     def __init__(
@@ -264,6 +268,7 @@ class Plan:
         head_dim: typing.SupportsIndex = 128,
         head_dim_v: typing.SupportsIndex | None = None,
         bytes_per_element: typing.SupportsIndex = 2,
+        block_size: tuple[typing.SupportsIndex, typing.SupportsIndex] = (128, 128),
     ) -> PlanCost: ...
     def exchange(
         self, step: typing.SupportsIndex, operand: str, buffers: collections.abc.Sequence
@@ -316,13 +321,23 @@ class PlanCost:
     @property
     def backward_workspace_bytes(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
+    def block_size(self) -> tuple[int, int]: ...
+    @property
+    def blocks(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
     def bytes_received(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
     def bytes_sent(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
+    def fill(self) -> float: ...
+    @property
+    def fill_per_step(self) -> numpy.typing.NDArray[numpy.float64]: ...
+    @property
     def imbalance(self) -> float: ...
     @property
     def pairs(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def partial_blocks(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
     def result_bytes_received(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
@@ -330,7 +345,13 @@ class PlanCost:
     @property
     def rows_kv(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
+    def rows_needed(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
     def rows_q(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def tiles(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    @property
+    def visits(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
     def workspace_bytes(self) -> numpy.typing.NDArray[numpy.int64]: ...
 
@@ -350,6 +371,49 @@ class Operation:
     def step(self) -> int: ...
     @property
     def stream(self) -> str: ...
+
+class Aborted(RuntimeError): ...
+class PeerError(RuntimeError): ...
+
+class SocketRanks:
+    def __init__(
+        self,
+        hosted: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        links: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+        timeout_s: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None: ...
+    def abort(self, why: str) -> None: ...
+    def start(
+        self,
+        call: typing.SupportsInt | typing.SupportsIndex,
+        kind: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def waiting(self) -> list: ...
+    @property
+    def aborted(self) -> str | None: ...
+    @property
+    def lost(self) -> typing.Any: ...
+
+class RankCall:
+    def __init__(
+        self,
+        plan: Plan,
+        hosted: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        arrays: collections.abc.Sequence[collections.abc.Sequence[typing.Any]],
+        options: OptionsArgument,
+    ) -> None: ...
+    def attention(self, ranks: SocketRanks) -> tuple: ...
+    def attention_backward(self, ranks: SocketRanks) -> tuple: ...
+    @property
+    def head_dim_qk(self) -> int: ...
+    @property
+    def head_dim_v(self) -> int: ...
 
 def attention(
     q: typing.Any,
@@ -374,34 +438,86 @@ def attention_backward(
 ) -> tuple: ...
 def cpu_level() -> str: ...
 def cpu_levels() -> list[str]: ...
+def estimate(
+    layout_q: PackedLayout,
+    layout_k: PackedLayout | None = None,
+    *,
+    mask: Mask = ...,
+    cp_size: typing.SupportsIndex | None = None,
+    partition: typing.Any = "zigzag",
+    partition_k: typing.Any = None,
+    comm: str = "p2p",
+    a2a_size: typing.SupportsIndex | None = None,
+    stages: typing.SupportsIndex | None = None,
+    num_heads: typing.SupportsIndex = 1,
+    num_kv_heads: typing.SupportsIndex | None = None,
+    head_dim: typing.SupportsIndex = 128,
+    head_dim_v: typing.SupportsIndex | None = None,
+    bytes_per_element: typing.SupportsIndex = 2,
+    block_size: tuple[typing.SupportsIndex, typing.SupportsIndex] = (128, 128),
+) -> PlanCost: ...
+def partition(
+    name: str, layout: PackedLayout, cp_size: typing.SupportsIndex, mask: Mask
+) -> list[list[Segment]]: ...
 
-COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p")
-PARTITIONS: tuple = ("contiguous", "zigzag", "striped", "whole_pack", "whole_pack_zigzag")
+COMMS: tuple = ("p2p", "all_gather", "a2a", "a2a+p2p", "fetch")
+COMM_TABLE: dict = {
+    "p2p": {"summary": "K/V travel round a ring", "moves_whole_buffers": True},
+    "all_gather": {"summary": "every rank receives all K/V at once", "moves_whole_buffers": True},
+    "a2a": {"summary": "ranks trade rows for heads", "moves_whole_buffers": True},
+    "a2a+p2p": {
+        "summary": "a2a inside groups of a2a_size, a ring between them",
+        "moves_whole_buffers": True,
+    },
+    "fetch": {
+        "summary": "own tiles first, then the K/V rows that a rank's tiles see, from their owners",
+        "moves_whole_buffers": False,
+    },
+}
+PARTITIONS: tuple = (
+    "contiguous",
+    "zigzag",
+    "striped",
+    "whole_pack",
+    "whole_pack_zigzag",
+    "balanced",
+)
 PARTITION_TABLE: dict = {
     "contiguous": {
         "summary": "each sequence in cp_size runs",
         "balances_causal": False,
         "of_stream": False,
+        "closed_form": True,
     },
     "zigzag": {
         "summary": "each sequence in 2*cp_size chunks, rank r owns r and 2*cp_size-1-r",
         "balances_causal": True,
         "of_stream": False,
+        "closed_form": True,
     },
     "striped": {
         "summary": "each sequence dealt token by token",
         "balances_causal": True,
         "of_stream": False,
+        "closed_form": True,
     },
     "whole_pack": {
         "summary": "the packed stream in cp_size runs",
         "balances_causal": False,
         "of_stream": True,
+        "closed_form": True,
     },
     "whole_pack_zigzag": {
         "summary": "the packed stream in 2*cp_size chunks, mirrored",
         "balances_causal": True,
         "of_stream": True,
+        "closed_form": True,
+    },
+    "balanced": {
+        "summary": "short sequences whole, long ones in pieces: equal rows, equal work in kernels' blocks",
+        "balances_causal": True,
+        "of_stream": False,
+        "closed_form": False,
     },
 }
 TABLE_COLUMNS: dict = {

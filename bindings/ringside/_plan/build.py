@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import SupportsIndex
 
-from ringside._core import Mask, PackedLayout, Segment
+from ringside._core import Mask, PackedLayout
+from ringside._plan.partitions import Partition, segments_of_both
 from ringside._plan.plan import Plan
-
-Shards = Sequence[Sequence[Segment]]
 
 
 def plan(
@@ -17,12 +15,15 @@ def plan(
     *,
     mask: Mask = Mask.causal(),  # noqa: B008  (immutable)
     cp_size: SupportsIndex | None = None,
-    partition: str | Shards = "zigzag",
-    partition_k: Shards | None = None,
+    partition: Partition = "zigzag",
+    partition_k: Partition | None = None,
+    name: str | None = None,
     comm: str = "p2p",
     a2a_size: SupportsIndex | None = None,
+    stages: SupportsIndex | None = None,
     num_heads: SupportsIndex = 1,
     num_kv_heads: SupportsIndex | None = None,
+    max_tiles: SupportsIndex = 50_000_000,
 ) -> Plan:
     """Says who computes what, when, from which rows: plain data that every backend interprets.
 
@@ -32,19 +33,32 @@ def plan(
         mask: which keys a query sees inside its sequence.
         cp_size: number of ranks; may be left out with segments of your own, which say it.
         partition: who owns which rows, a name of ringside.PARTITIONS, or your own: one list of
-            Segment for every rank, that together own each row (padding too) exactly once.
-        partition_k: your own segments of k and v, where layout_k differs from layout_q.
-        comm: which rows are resident when, a name of ringside.COMMS.
+            Segment for every rank, that together own each row (padding too) exactly once;
+            [sequences] or [rows] integers, the rank that owns each; or a function of
+            (layout, cp_size) that returns one of these. For packs take "balanced": short sequences
+            whole, long ones in few pieces, so that ranks own equal rows and do equal work in a
+            kernel's blocks; keys go with their queries.
+        partition_k: your own of k and v, where layout_k differs from layout_q and partition lists
+            segments or an owner for each row.
+        name: what a partition of your own is called, where people read of it; default "custom".
+        comm: which rows are resident when, a name of ringside.COMMS: "p2p" passes K/V round a
+            ring, "all_gather" brings everybody all of them at once, "a2a" trades rows for heads,
+            "a2a+p2p" does so inside groups that form a ring, and "fetch" computes a rank's own
+            tiles first, then brings only the K/V rows that its other tiles see, from their owners,
+            with few rows between two runs.
         a2a_size: for comm="a2a+p2p": how many neighbouring ranks trade rows for heads; a divisor
             of cp_size.
+        stages: for comm="fetch": in how many exchanges at most the rows come; default 2.
         num_heads: query heads. They matter to plans that split heads (a2a), and to attention().
         num_kv_heads: kv heads, a divisor of num_heads; default num_heads.
+        max_tiles: a plan of more tiles is refused before it is built; 50 million take 2 GiB.
+            ringside.estimate counts what a larger one would cost.
 
     No length has to be divisible by anything; ranks may own nothing.
 
     Raises:
         ValueError: arguments that do not fit, unknown names (the known ones are listed), segments
-            that own a row twice or not at all.
+            that own a row twice or not at all, more than max_tiles tiles.
 
     Sources: ring, Liu et al., arXiv:2310.01889; dual chunks, Transformer Engine's context
     parallelism; stripes, Brandon et al., arXiv:2311.09431; all-to-all, Jacobs et al. (Ulysses),
@@ -62,15 +76,24 @@ def plan(
     >>> [len(step.tiles) for step in plan.steps(1)]
     [2, 2]
     """
+    of_q, of_k = segments_of_both(partition, partition_k, layout_q, layout_k, cp_size)
+    if isinstance(of_q, str) and name is not None:
+        raise ValueError(
+            f'name="{name}" with partition="{of_q}"; a name is for a partition of your own. '
+            "Leave it out"
+        )
     return Plan._make(
         layout_q,
         layout_k,
         mask=mask,
         cp_size=cp_size,
-        partition=partition,
-        partition_k=partition_k,
+        partition=of_q,
+        partition_k=of_k,
+        name=name,
         comm=comm,
         a2a_size=a2a_size,
+        stages=stages,
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
+        max_tiles=max_tiles,
     )

@@ -38,11 +38,12 @@ class DevicePlan:
         pad_to_multiple_of: promises that padded lengths are multiples of this. 2*cp_size (what
             Transformer Engine asks for) keeps the ranks' buffers as small as they can be.
         mask, cp_size, partition, comm, a2a_size, num_heads, num_kv_heads: as for ringside.plan;
-            a partition is one of ringside.PARTITIONS.
+            a partition is one of ringside.PARTITIONS but "balanced", and comm is one of
+            ringside.COMMS but "fetch": what these own and move follows from all lengths at once.
 
     Raises:
         ValueError: arguments that do not fit.
-        Unsupported: no CUDA in this build, or no device.
+        Unsupported: no CUDA in this build, or no device; partition="balanced", comm="fetch".
 
     Lengths on the device cannot be checked without waiting for it. Those that do not fit (falling,
     more rows than there are, not a multiple) count as an empty batch: results are zeros, lse -inf,

@@ -55,7 +55,9 @@ def _lines(plan: _core.Plan) -> Iterator[str]:
     heads = f"{count(plan.num_heads, 'query head')}, {count(plan.num_kv_heads, 'kv head')}"
     yield f"mask: {mask_words(plan.mask)}; {heads}"
     yield f"imbalance: the busiest rank computes {cost.imbalance:.2f} x the mean"
+    yield f"fill: {_fill_words(cost)}"
     yield from _hint(plan, cost)
+    yield from _fetched(plan)
     pairs = cost.pairs.sum(axis=1)
     for rank in _told(plan.cp_size):
         if rank is None:
@@ -66,6 +68,11 @@ def _lines(plan: _core.Plan) -> Iterator[str]:
         yield "after the last step: out and lse travel home the way the queries came"
 
 
+def _fill_words(cost: _core.PlanCost) -> str:
+    blocks = "{} x {} blocks".format(*cost.block_size)
+    return f"{cost.fill:.1%} of what a kernel computes in {blocks} is visible pairs"
+
+
 def _hint(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
     causal = plan.mask.window_size[1] != -1 or plan.mask.chunk_size
     balanced = [name for name, rule in _core.PARTITION_TABLE.items() if rule["balances_causal"]]
@@ -73,6 +80,15 @@ def _hint(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
         busiest = int(cost.pairs.sum(axis=1).argmax())
         names = [f'"{name}"' for name in balanced if not _core.PARTITION_TABLE[name]["of_stream"]]
         yield f"hint: rank {busiest} works most; partition={' or '.join(names)} spreads the work"
+
+
+def _fetched(plan: _core.Plan) -> Iterator[str]:
+    if plan.comm != "fetch" or plan.cp_size == 1:
+        return
+    steps = [(rank, step) for rank in range(plan.cp_size) for step in plan.steps(rank)]
+    moved = sum(m.rows for rank, step in steps for m in step.receives if m.peer != rank)
+    all_of_them = (plan.cp_size - 1) * plan.layout_k.num_rows
+    yield f"fetched: {count(moved, 'kv row')}, of {all_of_them:,} that an all_gather would bring"
 
 
 def _told(n: int) -> list[int | None]:

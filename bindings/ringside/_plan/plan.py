@@ -23,9 +23,11 @@ from ringside._attention.options import (
     to_core,
 )
 from ringside._core import arguments
+from ringside._plan import diff as _diff
 from ringside._plan import explain as _explain
 from ringside._plan import json_format as _plan_json
 from ringside._plan import pickling as _plan_pickle
+from ringside._plan import rank_calls as _rank_calls
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,9 +48,10 @@ class Plan(_core.Plan):
     (True, 2, 2)
     """
 
-    __slots__ = ("_dropout_origin", "_programs")
+    __slots__ = ("_dropout_origin", "_fingerprint", "_programs")
     _dropout_origin: tuple[int, int]  # of a piece of a longer pack, see options.to_core
     _programs: dict[Any, Any]  # what was uploaded to a device for this plan, see _arrays/cuda.py
+    _fingerprint: str  # empty until somebody asks, see rank_calls.py
     _version = 0  # its lengths never change
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -64,7 +67,7 @@ class Plan(_core.Plan):
 
     def _start(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._dropout_origin, self._programs = (0, 0), {}
+        self._dropout_origin, self._programs, self._fingerprint = (0, 0), {}, ""
 
     @classmethod
     def _make(cls, *args: Any, **kwargs: Any) -> Self:
@@ -162,14 +165,26 @@ class Plan(_core.Plan):
         return super().verify()
 
     def cost(
-        self, *, head_dim: int = 128, head_dim_v: int | None = None, bytes_per_element: int = 2
+        self,
+        *,
+        head_dim: int = 128,
+        head_dim_v: int | None = None,
+        bytes_per_element: int = 2,
+        block_size: tuple[int, int] = (128, 128),
     ) -> _core.PlanCost:
-        """Counts both passes: visible pairs, bytes moved, rows and memory, per rank and step.
+        """Counts both passes: pairs, a kernel's blocks, bytes, rows and memory, by rank and step.
+
+        No count takes time proportional to rows: pairs and blocks follow from the mask. Of a plan
+        that is not built, ringside.estimate counts the same.
 
         Args:
             head_dim: of q and k.
             head_dim_v: of v; default head_dim.
             bytes_per_element: of q, k, v and out; 2 for bfloat16. lse counts 4.
+            block_size: (query rows, key rows) of a kernel's block.
+
+        Raises:
+            ValueError: a size below 1.
 
         >>> import ringside as rs
         >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2, partition="contiguous")
@@ -177,9 +192,15 @@ class Plan(_core.Plan):
         ([10, 26], 1.444)
         >>> plan.cost().backward_bytes_sent.tolist()  # keys there, float32 gradients back
         [[0, 2048], [0, 4096]]
+        >>> short = rs.plan(rs.PackedLayout([0, 13, 600]), cp_size=2)
+        >>> short.cost().blocks.tolist(), round(short.cost().fill, 2)  # 16,384 pairs a block
+        ([[13, 7], [7, 7]], 0.31)
         """
         return super().cost(
-            head_dim=head_dim, head_dim_v=head_dim_v, bytes_per_element=bytes_per_element
+            head_dim=head_dim,
+            head_dim_v=head_dim_v,
+            bytes_per_element=bytes_per_element,
+            block_size=block_size,
         )
 
     @takes_options
@@ -288,6 +309,10 @@ class Plan(_core.Plan):
         found = super().attention_backward(*thd, core, backend)
         return gradients(asked_for(found, options.sink is not None), qkv_format, batch)
 
+    prepare = _rank_calls.prepare
+    attention_rank = _rank_calls.attention_rank
+    attention_backward_rank = _rank_calls.attention_backward_rank
+
     def exchange(
         self, step: int, operand: Literal["q", "kv"], buffers: Sequence[npt.ArrayLike]
     ) -> list[npt.NDArray[np.float64]]:
@@ -330,6 +355,29 @@ class Plan(_core.Plan):
         zigzag over p2p, 2 ranks: 1 sequence, 4 tokens in 4 rows
         """
         return _explain.explain(self)
+
+    def diff(self, other: _core.Plan) -> list[str]:
+        """What this plan does that another does not, or the other way round, a line each.
+
+        Layouts, mask, heads and names first; then, where both have as many ranks, what each rank
+        owns, receives, sends, holds and computes in each step: the first three of a kind, and how
+        many more there are. No line, no difference.
+
+        >>> import ringside as rs
+        >>> layout = rs.PackedLayout([0, 4])
+        >>> zigzag = rs.plan(layout, cp_size=2)
+        >>> for line in zigzag.diff(rs.plan(layout, cp_size=2, comm="all_gather"))[:2]:
+        ...     print(line)
+        comm is p2p; the other's is all_gather
+        rank 0 has 2 steps; the other's has 1
+        >>> len(zigzag.diff(rs.plan(layout, cp_size=2, partition="contiguous"))) > 3
+        True
+        >>> zigzag.diff(rs.plan(layout, cp_size=2))
+        []
+        """
+        if not isinstance(other, _core.Plan):
+            raise TypeError(f"other is a {type(other).__name__}; expected a Plan")
+        return _diff.differences(self, other)
 
     def draw(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """A picture: a panel a rank, rows are query rows, columns key rows, colour the step.
@@ -379,6 +427,8 @@ class Plan(_core.Plan):
 
     def __repr__(self) -> str:
         """A summary; to_json() holds everything."""
+        if not hasattr(self, "_programs"):  # a traceback shows one whose arguments were refused
+            return "<Plan that was not made>"
         return (
             f"<Plan {self.partition} over {self.comm}, cp_size={self.cp_size}, "
             f"steps={self.num_steps}, rows={self.layout_q.num_rows}, {self.mask}>"

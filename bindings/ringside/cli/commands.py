@@ -24,13 +24,17 @@ from ringside._bench.gpu import run as _bench_gpu
 from ringside._plan.build import plan as new_plan
 from ringside.cli import report as _report
 from ringside.cli.fuzz import fuzz
-from ringside.cli.verify import (
+from ringside.cli.pack import (
     DEFAULT_LENGTHS,
     DEFAULT_PADDING,
     DEFAULT_TOKENS,
+    Pack,
+    rows_to_pad_to,
+)
+from ringside.cli.run import PASSED_ON, run
+from ringside.cli.verify import (
     SECONDS_WORTH_A_WORD,
     Heads,
-    Pack,
     Settings,
     Verification,
     geometry_of,
@@ -56,25 +60,34 @@ bench_app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.command()(fuzz)
+app.command(context_settings=PASSED_ON)(run)
 
 _MASK_HELP = f"{', '.join(MASKS)}, window:LEFT,RIGHT or chunked:N."
 LengthsOption = Annotated[
     str,
     typer.Option(
         "--lengths",
-        metavar="NAME|FILE",
-        help=f"A file, taken whole and unpadded, or {', '.join(_lengths.names())}.",
+        metavar="NAME|FILE|-|N,N,...",
+        help="A file, taken whole and unpadded, or - for standard input: one integer a line, a "
+        "CSV with a column called tokens or length, a JSON list; or the numbers themselves; or "
+        f"{', '.join(_lengths.names())}.",
     ),
 ]
+OffsetsOption = Annotated[
+    bool, typer.Option("--cu-seqlens", help="The numbers of --lengths are offsets from 0.")
+]
 PadOption = Annotated[
-    int | None,
+    str | None,
     typer.Option(
-        help="Rows of a document: a multiple of it, one more below every third. 0: none. Default: "
-        f"{DEFAULT_PADDING} for a NAME, 0 for a FILE."
+        metavar="N|2cp",
+        help="Rows of a document are a multiple of it; 0: none are padding. Default: "
+        f"{DEFAULT_PADDING} for a NAME, 0 for a FILE.",
     ),
 ]
 TOKENS_OF_PLAN = 512
-_TOKENS_HELP = "Its first tokens. Default: all of a FILE, at most {} of a NAME."
+_TOKENS_HELP = (
+    "The first tokens, all if there are fewer. Default: all of a FILE, at most {} of a NAME."
+)
 HeadsOption = Annotated[int, typer.Option(help="Query heads.")]
 KvHeadsOption = Annotated[int, typer.Option(help="Key and value heads.")]
 CpOption = Annotated[int, typer.Option("--cp", metavar="N", help="Number of ranks.")]
@@ -107,6 +120,7 @@ def verify(
     kv_heads: KvHeadsOption = 2,
     head_dim: Annotated[int, typer.Option(help="Of q, k and v.")] = 32,
     pad_to: PadOption = None,
+    cu_seqlens: OffsetsOption = False,
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     random: Annotated[
         int | None, typer.Option(metavar="N", help="Check N small random cases instead.")
@@ -124,7 +138,7 @@ def verify(
         return
     _refuse_given(context, "case", "it goes with --random")
     settings = Settings(
-        Pack(lengths, tokens, pad_to),
+        Pack(lengths, tokens, rows_to_pad_to(pad_to, cp), cu_seqlens=cu_seqlens),
         Heads(heads, kv_heads, head_dim),
         cp,
         partition or (),
@@ -154,10 +168,12 @@ def plan(
     partition: Annotated[str, typer.Option(help=f"{', '.join(_core.PARTITIONS)}.")] = "zigzag",
     comm: Annotated[str, typer.Option(help=f"{', '.join(_core.COMMS)}.")] = "p2p",
     a2a_size: Annotated[int | None, typer.Option(help="For a2a+p2p: ranks of a group.")] = None,
+    stages: Annotated[int | None, typer.Option(help="For fetch: exchanges at most; 2.")] = None,
     mask: Annotated[str, typer.Option(help=_MASK_HELP)] = "causal",
     heads: HeadsOption = 8,
     kv_heads: KvHeadsOption = 2,
     pad_to: PadOption = None,
+    cu_seqlens: OffsetsOption = False,
     draw: Annotated[Path | None, typer.Option(help="Draw it there: png, pdf or svg.")] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Write it there; Plan.from_json reads it.")
@@ -168,9 +184,11 @@ def plan(
     Example: ringside plan --partition striped --comm all_gather --draw build/plan.png
     """
     _sizes.require_between("--a2a-size", a2a_size, 1, "a divisor of --cp")
+    _sizes.require_between("--stages", stages, 1, "the number of exchanges of fetch")
     if draw is not None:
         _extras.require("plot", "--draw")
-    pack = Pack(lengths, tokens, pad_to, most=TOKENS_OF_PLAN)
+    rows = rows_to_pad_to(pad_to, cp)
+    pack = Pack(lengths, tokens, rows, TOKENS_OF_PLAN, cu_seqlens)
     settings = Settings(pack, Heads(heads, kv_heads), cp)
     layout, taken = pack.taken()
     geometry = geometry_of(layout, _mask_from(mask), settings)
@@ -180,6 +198,7 @@ def plan(
         partition=partition,
         comm=comm,
         a2a_size=default_a2a_size(comm, cp) if a2a_size is None else a2a_size,
+        stages=stages,
     )
     proof = made.verify()
     print(taken)

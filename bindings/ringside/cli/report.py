@@ -64,18 +64,20 @@ def verification(done: Verification, seconds: float) -> None:
     caption = (
         f"Errors: largest |plan - definition| / max(1, |definition|), forward and backward, NaN in "
         f"all padding, at most {TOLERANCE:g}, over the masks ({masks}). Imbalance (busiest rank / "
-        "mean) and MiB received (busiest rank, forward, bfloat16, head_dim 128): causal."
+        "mean), fill (pairs / area of the 128 x 128 blocks that hold any) and "
+        "MiB received (busiest rank, forward, bfloat16, head_dim 128): causal."
     )
     table = _table(title, caption)
     for name in ("partition", "transport"):
         table.add_column(name)
-    for name in (*TENSORS, "imbalance", "MiB in"):
+    for name in (*TENSORS, "imbalance", "fill", "MiB in"):
         table.add_column(name, justify="right")
     table.add_column("")
     previous = ""
     for row in done.rows:
         errors = [f"{row.errors[tensor]:.1e}" for tensor in TENSORS]
-        cost = f"{row.imbalance:.2f}", f"{row.bytes_received / 2**20:.1f}"
+        received = f"{row.bytes_received / 2**20:.1f}"
+        cost = f"{row.imbalance:.2f}", f"{row.fill:.2f}", received
         partition = "" if row.partition == previous else row.partition
         table.add_row(partition, row.comm, *errors, *cost, _verdict(not row.disagreement))
         previous = row.partition
@@ -99,7 +101,8 @@ def plan_cost(plan: Plan) -> None:
     cost = plan.cost()
     table = _table(
         "forward pass, bfloat16, head_dim 128",
-        f"imbalance (busiest rank / mean): {cost.imbalance:.3f}",
+        f"imbalance (busiest rank / mean): {cost.imbalance:.3f}; "
+        f"fill (pairs / area of the 128 x 128 blocks that hold any): {cost.fill:.3f}",
     )
     names = ("rank", "pairs", "share", "MiB in", "MiB out", "MiB results in", "most kv rows")
     for name in names:

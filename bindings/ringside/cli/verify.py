@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ringside import _core, lengths
+from ringside import _core
 from ringside._plan.build import plan as new_plan
-from ringside._plan.explain import count
 from ringside._plan.plan import Plan
+from ringside.cli.pack import Pack
 from ringside.testing import _sizes
 from ringside.testing._compare import TOLERANCE, Comparison, compare
 from ringside.testing._problems import (
@@ -25,75 +24,12 @@ from ringside.testing._problems import (
     cross_layout,
     make_problem,
     mask_from,
-    padded_layout,
 )
 
-DEFAULT_LENGTHS = "long_tail_pack"
-DEFAULT_TOKENS = 6144  # of a shipped trace, at most, unless more are asked for
-DEFAULT_PADDING = 8  # of a shipped trace
 SMALLER = "Pass smaller ones; --tokens N takes the first N tokens"
 NS_OF_DEFINITION, NS_OF_PLAN = 60.0, 12.0  # of one pair of one head of dimension 32, two cores
 WIDTH_OF_SOFTMAX = 64  # what is not a product costs as much as products of this head dimension
 SECONDS_WORTH_A_WORD = 120
-
-
-@dataclass(frozen=True)
-class Pack:
-    """Which documents, and how their rows are padded.
-
-    A file of the user's is taken whole and as it is, unless he says otherwise. A shipped trace is
-    there to try things with: its first tokens are, and padding between its documents.
-
-    Attributes:
-        lengths: the name of a trace, or a file.
-        tokens: its first tokens; None is all of a file, and of a trace at most `most`.
-        pad_to: None is DEFAULT_PADDING for a trace and 0, no padding, for a file.
-        most: the tokens of a trace that are taken if nobody says how many.
-    """
-
-    lengths: str = DEFAULT_LENGTHS
-    tokens: int | None = None
-    pad_to: int | None = None
-    most: int = DEFAULT_TOKENS
-
-    def __post_init__(self) -> None:
-        """Refuses what no pack can have."""
-        _sizes.require_between("--tokens", self.tokens, 1, "a number of tokens")
-        _sizes.require_between("--pad-to", self.pad_to, 0, "a number of rows, 0 for no padding")
-
-    @property
-    def padding(self) -> int:
-        """What rows of a document are a multiple of."""
-        named = self.lengths in lengths.names()
-        return self.pad_to if self.pad_to is not None else DEFAULT_PADDING if named else 0
-
-    def taken(self) -> tuple[_core.PackedLayout, str]:
-        """The documents, packed, and what was taken, in words."""
-        documents = lengths.load(self.lengths)
-        total = int(documents.sum(dtype=np.int64))
-        if total == 0:
-            raise ValueError(f"{self.lengths} holds no tokens; expected a document of at least one")
-        tokens = self.tokens
-        if tokens is None:
-            tokens = min(self.most, total) if self.lengths in lengths.names() else total
-        packed = documents if tokens == total else lengths.pack(documents, tokens)
-        layout = padded_layout(packed, self.padding)
-        return layout, _taken_words(self.lengths, layout, documents)
-
-    def layout(self) -> _core.PackedLayout:
-        """The documents, packed."""
-        return self.taken()[0]
-
-
-def _taken_words(source: str, layout: _core.PackedLayout, documents: npt.NDArray[np.int32]) -> str:
-    total, tokens = int(documents.sum(dtype=np.int64)), layout.num_tokens
-    words = (
-        f"{source}: {count(layout.num_sequences, 'document')}, {count(tokens, 'token')}, "
-        f"{count(layout.num_rows, 'row')}"
-    )
-    if tokens < total:
-        words += f" (the first of {count(len(documents), 'document')}, {count(total, 'token')})"
-    return words
 
 
 @dataclass(frozen=True)
@@ -148,6 +84,7 @@ class Row:
     partition: str
     comm: str
     imbalance: float
+    fill: float
     bytes_received: int
     errors: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TENSORS, 0.0))
     disagreement: str = ""
@@ -267,4 +204,4 @@ class Verification:
         geometry = geometry_of(self.layout, MASKS["causal"], self.settings)
         cost = self._plan((partition, comm), geometry).cost()
         received = cost.bytes_received.sum(axis=1) + cost.result_bytes_received
-        return Row(partition, comm, cost.imbalance, int(received.max()))
+        return Row(partition, comm, cost.imbalance, cost.fill, int(received.max()))

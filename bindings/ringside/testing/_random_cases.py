@@ -72,6 +72,7 @@ def _random_plan(rng: np.random.Generator, number: int) -> dict[str, Any]:
         "partition": partitions[number % len(partitions)],
         "comm": comm,
         "a2a_size": int(rng.choice(divisors)) if comm == "a2a+p2p" else None,
+        "stages": int(rng.integers(1, 4)) if comm == "fetch" else None,
     }
 
 

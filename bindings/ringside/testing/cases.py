@@ -59,8 +59,8 @@ class Case:
     Args:
         layout_q: where the sequences of q lie.
         layout_k: those of k and v; None for layout_q.
-        mask, cp_size, partition, partition_k, comm, a2a_size, num_heads, num_kv_heads: as for
-            ringside.plan. With segments as partition, cp_size is the number of their lists.
+        mask, cp_size, partition, partition_k, comm, a2a_size, stages, num_heads, num_kv_heads: as
+            for ringside.plan. With segments as partition, cp_size is the number of their lists.
         head_dim: of q and k.
         head_dim_v: of v and out.
         softmax_scale: None for 1/sqrt(head_dim).
@@ -86,6 +86,7 @@ class Case:
     partition_k: list[list[rs.Segment]] | None = None
     comm: str = "p2p"
     a2a_size: int | None = None
+    stages: int | None = None
     num_heads: int = 1
     num_kv_heads: int = 1
     head_dim: int = 4
@@ -131,6 +132,7 @@ class Case:
             partition_k=self.partition_k,
             comm=self.comm,
             a2a_size=self.a2a_size,
+            stages=self.stages,
             num_heads=self.num_heads,
             num_kv_heads=self.num_kv_heads,
         )

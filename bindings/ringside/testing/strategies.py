@@ -43,6 +43,7 @@ __all__ = [
     "segments",
     "sinks",
     "softmax_scales",
+    "stages",
 ]
 
 MAX_INT32 = 2**31 - 1
@@ -211,6 +212,15 @@ def a2a_sizes(*, comm: str, cp_size: int) -> SearchStrategy[int | None]:
     return st.sampled_from([n for n in range(1, cp_size + 1) if cp_size % n == 0])
 
 
+def stages(*, comm: str) -> SearchStrategy[int | None]:
+    """What a transport takes as stages: one to four exchanges or None for "fetch", else None.
+
+    >>> stages(comm="fetch").example()  # doctest: +SKIP
+    2
+    """
+    return st.sampled_from([None, 1, 2, 3, 4]) if comm == "fetch" else st.none()
+
+
 @st.composite
 def _keys(draw: DrawFn, layout_q: rs.PackedLayout) -> rs.PackedLayout | None:
     """None (as layout_q), or another layout of as many sequences."""
@@ -280,6 +290,7 @@ def cases(
         partition_k=partition_k,
         comm=comm,
         a2a_size=draw(a2a_sizes(comm=comm, cp_size=cp_size)),
+        stages=draw(stages(comm=comm)),
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=draw(head_dims),

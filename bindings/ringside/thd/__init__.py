@@ -17,6 +17,7 @@ at them, wait for the device, and raise what the functions on the host would.
 from __future__ import annotations
 
 from ringside._arrays.layout import DeviceLayout
+from ringside.thd._check_steps import MetadataReport, check_step_metadata
 from ringside.thd._chunks import (
     PiecePairs,
     Pieces,
@@ -46,6 +47,7 @@ __all__ = [
     "DeviceIndices",
     "DeviceLayout",
     "DevicePieces",
+    "MetadataReport",
     "MicroSequence",
     "PaddedBatch",
     "PiecePairs",
@@ -57,6 +59,7 @@ __all__ = [
     "check_canonical_cu_seqlens_k",
     "check_offsets",
     "check_segments",
+    "check_step_metadata",
     "chunkify",
     "chunkify_p2p",
     "chunkify_p2p_above_diagonal",

@@ -12,6 +12,7 @@ from ringside import _core
 from ringside._arrays.layout import DeviceLayout
 from ringside.thd import _on_device as _thd_cuda
 from ringside.thd._device import refuse_on_host
+from ringside.thd._step_pairs import entries_of
 
 Int32Array = npt.NDArray[np.int32]
 
@@ -97,6 +98,35 @@ class StepMetadata:
         left = _common(self.window_left, self.seqused_k)
         right = _common(self.window_right, self.seqused_q)
         return None if left is None or right is None else (left, right)
+
+    def pairs(self) -> Int32Array:
+        """[pairs, 2] int32: the (query row, key row) pairs that the step means, entry by entry.
+
+        Rows are those of the rank's local queries and of the resident keys. As many as the mask
+        lets through: 8 bytes each.
+
+        >>> import ringside as rs
+        >>> step = rs.thd.p2p_step_metadata(rs.PackedLayout([0, 4]), 2, 0, 0, rs.Mask.causal())
+        >>> step.pairs().tolist()
+        [[0, 0], [1, 0], [1, 1]]
+        """
+        rows = list(entries_of(self).rows())
+        queries = np.repeat([q for q, _, _ in rows], [end - begin for _, begin, end in rows])
+        keys = [np.arange(begin, end) for _, begin, end in rows]
+        pairs = np.empty((len(queries), 2), np.int32)
+        pairs[:, 0], pairs[:, 1] = queries, np.concatenate([*keys, np.empty(0, int)])
+        return pairs
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all fields hold the same; of two on the host."""
+        if not isinstance(other, StepMetadata):
+            return NotImplemented
+        for step in (self, other):
+            entries_of(step)  # refuses one on a device
+        names = [field.name for field in dataclasses.fields(self)]
+        return all(np.array_equal(getattr(self, n), getattr(other, n)) for n in names)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _common(bounds: Int32Array, lengths: Int32Array) -> int | None:

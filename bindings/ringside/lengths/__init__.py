@@ -21,11 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside._core import arguments
+from ringside.lengths import _text
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-HEADER = "tokens"  # the line before the numbers; files with another one hold no trace
+__all__ = ["load", "names", "pack", "parse"]
+
+Lengths = npt.NDArray[np.int32]
+
+HEADER = "tokens"  # the line before the numbers of a trace; shipped files with another one are none
 
 
 def names() -> list[str]:
@@ -38,15 +43,15 @@ def names() -> list[str]:
     return sorted(_traces())
 
 
-def load(name_or_path: str | os.PathLike[str]) -> npt.NDArray[np.int32]:
+def load(name_or_path: str | os.PathLike[str], *, cu_seqlens: bool = False) -> Lengths:
     """[documents] int32: the length of each document of a trace.
 
     Args:
-        name_or_path: one of names(), or a file: lines that begin with #, then the line "tokens",
-            then one integer a line.
+        name_or_path: one of names(), or a file of a form that parse() takes.
+        cu_seqlens: the numbers are offsets, as an attention call takes them, not lengths.
 
     Raises:
-        ValueError: neither a known name nor a file, or a file of another form.
+        ValueError: neither a known name nor a file, or what parse() refuses.
 
     >>> import ringside as rs
     >>> rs.lengths.load("long_tail_pack")[:4].tolist()
@@ -59,7 +64,8 @@ def load(name_or_path: str | os.PathLike[str]) -> npt.NDArray[np.int32]:
         )
     traces = _traces()
     if str(name_or_path) in traces:
-        return _parse(traces[str(name_or_path)].read_text(encoding="utf-8"), str(name_or_path))
+        text = traces[str(name_or_path)].read_text(encoding="utf-8")
+        return parse(text, source=str(name_or_path), cu_seqlens=cu_seqlens)
     path = Path(name_or_path)
     if not path.is_file():
         raise ValueError(
@@ -67,12 +73,40 @@ def load(name_or_path: str | os.PathLike[str]) -> npt.NDArray[np.int32]:
             f"expected a path or one of {', '.join(names())}"
         )
     try:
-        return _parse(path.read_text(encoding="utf-8"), str(path))
+        text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: {error}; expected a text file of integers, one a line") from None
+        raise ValueError(f"{path}: {error}; expected a text file of integers") from None
+    return parse(text, source=str(path), cu_seqlens=cu_seqlens)
 
 
-def pack(lengths: npt.ArrayLike, tokens: int) -> npt.NDArray[np.int32]:
+def parse(text: str, *, source: str = "text", cu_seqlens: bool = False) -> Lengths:
+    """[documents] int32: the lengths that a text holds, in the form in which it holds them.
+
+    Args:
+        text: integers in one line, between commas or spaces, or one a line; a CSV whose first line
+            names its columns, of which the only one, or that called tokens, length, lengths,
+            num_tokens or cu_seqlens is read; JSON, a list or an object with one under such a name.
+            # begins a comment.
+        source: what errors call the text.
+        cu_seqlens: the numbers are offsets; so are those under that name.
+
+    Raises:
+        ValueError: anything else; source, line and the text that stands there are named.
+
+    >>> import ringside as rs
+    >>> rs.lengths.parse("512, 1024, 96").tolist()
+    [512, 1024, 96]
+    >>> rs.lengths.parse("id,tokens\\n7,512\\n9,96").tolist()
+    [512, 96]
+    >>> rs.lengths.parse('{"cu_seqlens": [0, 512, 608]}').tolist()
+    [512, 96]
+    """
+    offsets = arguments.boolean(cu_seqlens, "cu_seqlens")
+    named = arguments.text(source, "source")
+    return _text.lengths_from(arguments.text(text, "text"), named, offsets=offsets)
+
+
+def pack(lengths: npt.ArrayLike, tokens: int) -> Lengths:
     """The first documents that fill exactly so many tokens; the last one is cropped to fit.
 
     Raises:
@@ -96,7 +130,7 @@ def pack(lengths: npt.ArrayLike, tokens: int) -> npt.NDArray[np.int32]:
 def _traces() -> dict[str, Traversable]:
     """The traces of the installed package, or else of the checkout around it."""
     shipped = importlib.resources.files("ringside") / "data" / "lengths"
-    checkout = Path(__file__).resolve().parents[2] / "data" / "lengths"
+    checkout = Path(__file__).resolve().parents[3] / "data" / "lengths"
     folder = shipped if shipped.is_dir() else checkout
     if not folder.is_dir():
         return {}
@@ -107,16 +141,3 @@ def _traces() -> dict[str, Traversable]:
 def _header(file: Traversable) -> str:
     with file.open(encoding="utf-8") as lines:
         return next((line.strip() for line in lines if not line.startswith("#")), "")
-
-
-def _parse(text: str, source: str) -> npt.NDArray[np.int32]:
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    if lines[:1] != [HEADER]:
-        got = repr(lines[0]) if lines else "nothing"
-        raise ValueError(
-            f'{source}: got {got}; expected the line "{HEADER}", then one integer a line'
-        )
-    try:
-        return np.array([int(line) for line in lines[1:]], dtype=np.int32)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"{source}: {error}; expected one int32 a line") from None

@@ -1,0 +1,283 @@
+"""The sockets on which processes agree, beat and abort: one for each other process, one thread.
+
+A beat says where a process is: which call, of which kind, at which step. So whoever waits in vain
+knows who is silent, and two processes in different calls see it at once. A process that ends closes
+its socket, which the others hear; one that means to leave says so first.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ringside._group import wire
+from ringside._group.failure import RankFailure, named
+from ringside._group.rendezvous import Connections
+
+BEAT_S = 0.25
+LATE_S = 1.5  # a process whose last beat is older does not run
+FAREWELL_S = 0.5  # for what was said last to be gone
+
+Where = dict[str, Any]  # call, kind, in_call, step
+
+
+class Peer:
+    """Another process: what it said, what it has not been told yet."""
+
+    def __init__(self, ranks: tuple[int, ...], connection: socket.socket) -> None:
+        self.ranks, self.connection = ranks, connection
+        self.reader, self.unsent = wire.Reader(), bytearray()
+        self.beat: Where = {}
+        self.beat_at = time.monotonic()
+        self.values: dict[tuple[str, int], Any] = {}
+        self.left_after: int | None = None  # calls, where it said that it leaves
+        self.ended = False
+
+
+class Control:
+    """What this process hears of the others, and tells them."""
+
+    def __init__(
+        self, met: Connections, where: Callable[[], Where], on_failure: Callable[[str], None]
+    ) -> None:
+        self.ranks, self._where, self._on_failure = met.processes[met.mine], where, on_failure
+        self.changed = threading.Condition()
+        self.failure: RankFailure | None = None
+        self.peers = {p: Peer(met.processes[p], s) for p, s in met.controls.items()}
+        self._closing: float | None = None
+        self._thread: threading.Thread | None = None
+        if self.peers:
+            self._start()
+
+    def _start(self) -> None:
+        self._awake, self._alarm = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._awake, selectors.EVENT_READ, None)
+        for peer in self.peers.values():
+            peer.connection.setblocking(False)
+            self._selector.register(peer.connection, selectors.EVENT_READ, peer)
+        self._thread = threading.Thread(target=self._run, name="ringside-control", daemon=True)
+        self._thread.start()
+
+    # --- for the thread that calls
+
+    def gather(self, tag: str, number: int, value: Any, timeout_s: float) -> list[tuple[Any, ...]]:
+        """(ranks, value) of every process, by rank: the same list in all of them."""
+        self.tell({"t": "value", "tag": tag, "number": number, "value": value})
+        key, deadline = (tag, number), time.monotonic() + timeout_s
+        with self.changed:
+            while missing := [p for p in self.peers.values() if key not in p.values]:
+                self.raise_failure()
+                if time.monotonic() > deadline:
+                    break
+                self.changed.wait(BEAT_S)
+        if missing:
+            self.fail(self.silence([r for p in missing for r in p.ranks], timeout_s))
+            raise self.own_failure()
+        gathered = [(p.ranks, p.values.pop(key)) for p in self.peers.values()]
+        return sorted([(self.ranks, value), *gathered], key=lambda x: x[0])
+
+    def require_all(self, call: int) -> None:
+        """Fails where a process has left before a call."""
+        for peer in self.peers.values():
+            if peer.left_after is not None and peer.left_after < call:
+                why = f"{named(peer.ranks)} left the group before call {call}"
+                self.fail(self.here(why, peer.ranks))
+
+    def require_nobody_agrees(self) -> None:
+        """Fails where a process wants to agree on a call that this one takes for agreed on."""
+        for peer in self.peers.values():
+            for (tag, _), value in list(peer.values.items()):
+                if tag == "agree":
+                    self._compare(peer, value, True)
+
+    def silence(self, awaited: Iterable[int], seconds: float) -> RankFailure:
+        """Who it is that does not answer: who does not beat, else who has not come to this call.
+
+        Whoever is awaited may itself wait for another one; but not for its part of an agreement.
+        """
+        here, now = self._where(), time.monotonic()
+        stopped = [r for p in self.peers.values() if now - p.beat_at > LATE_S for r in p.ranks]
+        late = [
+            r
+            for p in self.peers.values()
+            if here["in_call"] and p.beat.get("call", 0) < here["call"]
+            for r in p.ranks
+        ]
+        ranks = sorted(stopped or late or awaited)
+        does = "no sign of life" if stopped else "nothing of this call"
+        return self.here(f"{named(ranks)} gave {does} for {seconds:g} s", ranks)
+
+    def here(self, why: str, ranks: Iterable[int]) -> RankFailure:
+        """A failure with this process's place in it."""
+        where = self._where()
+        return RankFailure(why, ranks, where["call"], where["step"])
+
+    def fail(self, failure: RankFailure) -> None:
+        """The first failure is that of the group; ends what runs and tells the others.
+
+        All tell all: who only closed its sockets would be taken for the one that failed.
+        """
+        with self.changed:
+            if self.failure is not None:
+                return
+            self.failure = failure
+            self.changed.notify_all()
+        self.tell({"t": "abort", "why": failure.why, "ranks": failure.ranks})
+        self._on_failure(str(failure))
+
+    def wait_for_failure(self, seconds: float) -> RankFailure | None:
+        """What another process has to say of what is wrong, if it says so soon."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.failure is not None, seconds)
+            return self.failure
+
+    def own_failure(self) -> RankFailure:
+        """That of the group as a new exception, so that each raise has a traceback of its own."""
+        assert self.failure is not None
+        return RankFailure(*self.failure.arguments())
+
+    def raise_failure(self) -> None:
+        """Where there is one."""
+        if self.failure is not None:
+            raise self.own_failure()
+
+    def tell(self, message: wire.Message) -> None:
+        """Every process that is there."""
+        with self.changed:
+            for peer in self.peers.values():
+                peer.unsent += wire.encoded(message)
+        self._wake()
+
+    def close(self, calls: int) -> None:
+        """Says how many calls were made, and leaves."""
+        if self._closing is not None:
+            return
+        if self.failure is None:
+            self.tell({"t": "bye", "calls": calls})
+        self._closing = time.monotonic() + FAREWELL_S
+        self._wake()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(2 * FAREWELL_S)
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            return
+        try:
+            self._alarm.send(b"!")
+        except OSError:
+            pass  # it has left
+
+    # --- for the thread that listens
+
+    def _run(self) -> None:
+        try:
+            self._listen()
+        except Exception as error:
+            self.fail(
+                self.here(f"the control thread of {named(self.ranks)}: {error!r}", self.ranks)
+            )
+            raise
+
+    def _listen(self) -> None:
+        next_beat = 0.0
+        while not self._has_left():
+            if time.monotonic() >= next_beat:
+                next_beat = time.monotonic() + BEAT_S
+                self._beat()
+            for key, _ in self._selector.select(0.02 if self._unsent() else BEAT_S / 2):
+                if key.data is None:
+                    self._awake.recv(4096)
+                else:
+                    self._hear(key.data)
+            self._push()
+        for peer in self.peers.values():
+            peer.connection.close()
+        self._selector.close()
+        self._awake.close()
+        self._alarm.close()
+
+    def _unsent(self) -> bool:
+        return any(p.unsent and not p.ended for p in self.peers.values())
+
+    def _has_left(self) -> bool:
+        if self._closing is None:
+            return False
+        return not self._unsent() or time.monotonic() > self._closing
+
+    def _beat(self) -> None:
+        message = wire.encoded({"t": "beat", **self._where()})
+        with self.changed:
+            for peer in self.peers.values():
+                if not peer.unsent:  # else it does not listen, and would be told of the past
+                    peer.unsent += message
+
+    def _push(self) -> None:
+        for peer in self.peers.values():
+            with self.changed:
+                if peer.ended or not peer.unsent:
+                    continue
+                try:
+                    count = peer.connection.send(peer.unsent)
+                    del peer.unsent[:count]
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    peer.unsent.clear()  # that it has ended is heard by who reads
+
+    def _hear(self, peer: Peer) -> None:
+        try:
+            data = peer.connection.recv(1 << 16)
+            if not data:
+                raise EOFError("end of stream")
+            for message in peer.reader.messages(data):
+                self._take(peer, message)
+        except BlockingIOError:
+            pass
+        except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError) as error:
+            self._end(peer, error)
+
+    def _end(self, peer: Peer, error: Exception) -> None:
+        self._selector.unregister(peer.connection)
+        with self.changed:
+            peer.ended = True
+            peer.unsent.clear()
+            self.changed.notify_all()
+        if peer.left_after is None and self._closing is None:
+            self.fail(self.here(f"{named(peer.ranks)} ended ({error})", peer.ranks))
+
+    def _take(self, peer: Peer, message: wire.Message) -> None:
+        kind = message["t"]
+        if kind == "beat":
+            peer.beat, peer.beat_at = message, time.monotonic()
+            self._compare(peer, message, message["in_call"])
+        elif kind == "value":
+            with self.changed:
+                peer.values[message["tag"], int(message["number"])] = message["value"]
+                self.changed.notify_all()
+            if message["tag"] == "agree":
+                self._compare(peer, message["value"], True)
+        elif kind == "abort":
+            self.fail(self.here(str(message["why"]), message["ranks"]))
+        elif kind == "bye":
+            peer.left_after = int(message["calls"])
+            self.require_all(self._where()["call"])
+
+    def _compare(self, peer: Peer, theirs: Where, in_call: bool) -> None:
+        """Another call, or a call that has yet to be agreed on, under the number of this one."""
+        mine = self._where()
+        if not (mine["in_call"] and in_call) or theirs["call"] != mine["call"]:
+            return
+        if theirs["kind"] != mine["kind"]:
+            ranks = sorted({*peer.ranks, *self.ranks})
+            self.fail(
+                self.here(
+                    f"{named(peer.ranks)} and {named(self.ranks)} make different calls; expected "
+                    "the same calls in the same order on every rank",
+                    ranks,
+                )
+            )

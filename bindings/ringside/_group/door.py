@@ -1,0 +1,135 @@
+"""Sockets of a process while a group meets: it listens, calls, and lets in who holds the key."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from ringside._core import InvalidArgument
+from ringside._group import wire
+from ringside._group.failure import RankFailure, named
+
+Address = tuple[str, int]
+AGAIN_AFTER_S = 0.05
+CHALLENGE_S = 10.0  # for the other end to answer
+LOOK_EVERY_S = 0.2  # whether those that have come are still there
+STRANGER_S = 2.0  # for who comes to prove that it belongs here
+
+
+class Door:
+    """All that is opened until a deadline, behind one key."""
+
+    def __init__(self, key: bytes, timeout_s: float) -> None:
+        self.key, self.timeout_s = key, timeout_s
+        self.deadline = time.monotonic() + timeout_s
+        self.wrong_keys = 0  # of those that came
+        self.opened: list[socket.socket] = []
+
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+    def close_all(self) -> None:
+        """So that the others hear that nothing comes of it."""
+        for connection in self.opened:
+            connection.close()
+
+    def listener(self, address: Address) -> socket.socket:
+        """One at this address, as soon as it is free."""
+        while True:
+            try:
+                return _listening(address)
+            except OSError as error:
+                if self.left() <= 0:
+                    raise InvalidArgument(
+                        f"{address[0]}:{address[1]} cannot be listened at ({error}); expected a "
+                        "free port of this host, which hosts rank 0. Choose another"
+                    ) from None
+                time.sleep(AGAIN_AFTER_S)
+
+    def call(self, address: Address) -> socket.socket:
+        """A connection to someone who holds the key; raises WrongKey."""
+        connection = socket.create_connection(address, timeout=CHALLENGE_S)
+        try:
+            _send_at_once(connection)
+            wire.challenge_as_client(connection, self.key)
+        except BaseException:
+            connection.close()
+            raise
+        self.opened.append(connection)
+        return connection
+
+    def admit(
+        self,
+        listener: socket.socket,
+        missing: Iterable[int],
+        others: Iterable[socket.socket] = (),
+    ) -> tuple[socket.socket, dict[str, Any]] | None:
+        """Who comes next and what it says.
+
+        None for a stranger, and as soon as one of the others has ended. Raises RankFailure naming
+        the missing ranks at the deadline.
+        """
+        while True:
+            listener.settimeout(min(max(self.left(), 0.001), LOOK_EVERY_S))
+            try:
+                connection, _ = listener.accept()
+                break
+            except TimeoutError:
+                if any(map(has_ended, others)):
+                    return None
+                self._require_time(missing)
+        try:
+            _send_at_once(connection)
+            connection.settimeout(STRANGER_S)
+            wire.challenge_as_server(connection, self.key)
+            hello = wire.receive(connection)
+        except (OSError, EOFError, ValueError, wire.WrongKey) as error:
+            self.wrong_keys += isinstance(error, wire.WrongKey)
+            connection.close()
+            return None
+        self.opened.append(connection)
+        return connection, hello
+
+    def _require_time(self, missing: Iterable[int]) -> None:
+        if self.left() > 0:
+            return
+        strangers = f"; {self.wrong_keys} came with another key" if self.wrong_keys else ""
+        ranks = sorted(missing)
+        raise RankFailure(
+            f"{named(ranks)} did not come within {self.timeout_s:g} s{strangers}", ranks
+        )
+
+
+def has_ended(connection: socket.socket) -> bool:
+    """Whether the other end has closed; what it has said stays to be heard."""
+    poller = select.poll()
+    poller.register(connection, select.POLLIN)
+    try:
+        return bool(poller.poll(0)) and connection.recv(1, socket.MSG_PEEK) == b""
+    except OSError:
+        return True
+
+
+def _send_at_once(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _listening(address: Address) -> socket.socket:
+    """At an address, or, where that is a name, at all of this host's: it may mean another to it."""
+    host, port = address
+    if not host.replace(".", "").isdecimal() and ":" not in host:
+        host = "127.0.0.1" if host == "localhost" else ""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,260 @@
+"""How the processes of a group find each other and get connected, each with each.
+
+The process of rank 0 listens where all were told; the others come there, say which ranks they host
+and where they listen themselves, and get the list of all. Then each connects to those before it in
+that list: one socket for control, one for every pair of ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ringside._core import InvalidArgument, __version__
+from ringside._group import meeting_file, wire
+from ringside._group.door import AGAIN_AFTER_S, CHALLENGE_S, Address, Door, has_ended
+from ringside._group.failure import RankFailure, named
+from ringside._group.place import Place
+
+Guests = dict[tuple[int, ...], tuple[socket.socket, Address]]  # by their ranks; where they listen
+
+
+@dataclass
+class Connections:
+    """What a process holds when all have met."""
+
+    processes: list[tuple[int, ...]]  # the ranks of each, by their first
+    mine: int  # which of them this is
+    controls: dict[int, socket.socket] = field(default_factory=dict)  # by process
+    links: list[tuple[int, int, socket.socket]] = field(default_factory=list)  # (rank, peer, .)
+
+
+class Meeting:
+    """One attempt to meet, until a deadline."""
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.door = place, Door(place.key, place.timeout_s)
+
+    def connect(self) -> Connections:
+        """All connections of this process; raises RankFailure where some rank does not come."""
+        if self.place.is_alone:
+            return Connections([self.place.ranks], 0)
+        try:
+            return self._as_host() if 0 in self.place.ranks else self._as_guest()
+        except BaseException:
+            self.door.close_all()
+            raise
+
+    # --- the process of rank 0
+
+    def _as_host(self) -> Connections:
+        guests: Guests = {}
+        with self._announced() as listener:
+            try:
+                while len(self._here(guests)) < self.place.size:
+                    self._admit(listener, guests)
+            except RankFailure as failure:
+                for ranks in guests:
+                    self._send(guests, ranks, {"missing": failure.ranks, "why": failure.why})
+                raise
+            processes = sorted([self.place.ranks, *guests])
+            listening = [None, *(guests[ranks][1] for ranks in processes[1:])]
+            met = Connections(processes, 0)
+            for process, ranks in enumerate(processes[1:], 1):
+                met.controls[process] = guests[ranks][0]
+                table = {"processes": processes, "listening": listening, "mine": process}
+                self._send(guests, ranks, table)
+            self._accept_links(listener, met)
+        return met
+
+    @contextlib.contextmanager
+    def _announced(self) -> Iterator[socket.socket]:
+        """A listener where the others look for one."""
+        file: Path | None = None
+        if self.place.address is not None:
+            listener = self.door.listener(self.place.address)
+        else:
+            assert self.place.job is not None
+            listener = self.door.listener(("127.0.0.1", 0))
+            file, self.door.key = meeting_file.path_of(self.place.job), meeting_file.new_key()
+            meeting_file.write(file, listener.getsockname()[:2], self.door.key)
+        with listener:
+            try:
+                yield listener
+            finally:
+                if file is not None:
+                    file.unlink(missing_ok=True)
+
+    def _admit(self, listener: socket.socket, guests: Guests) -> None:
+        missing = set(range(self.place.size)) - set(self._here(guests))
+        come = self.door.admit(listener, missing)
+        if come is None:
+            return
+        connection, hello = come
+        ranks = tuple(hello["ranks"])
+        wrong = self._misfit(hello, ranks, self._here(guests))
+        if wrong:
+            guests[(-1,)] = connection, ("", 0)
+            for other in guests:
+                self._send(guests, other, {"refused": wrong})
+            raise InvalidArgument(wrong)
+        guests[ranks] = connection, (hello["host"], hello["port"])
+
+    def _here(self, guests: Guests) -> list[int]:
+        """The ranks that have come; guests that have ended may come again."""
+        for ranks in [ranks for ranks, (guest, _) in guests.items() if has_ended(guest)]:
+            del guests[ranks]
+        return [*self.place.ranks, *(rank for ranks in guests for rank in ranks)]
+
+    def _send(self, guests: Guests, ranks: tuple[int, ...], message: wire.Message) -> None:
+        try:
+            wire.send(guests[ranks][0], message)
+        except OSError:
+            pass  # that it has ended is seen when its links are waited for
+
+    def _misfit(self, hello: wire.Message, ranks: tuple[int, ...], here: list[int]) -> str:
+        me = named(self.place.ranks)
+        if hello["version"] != __version__:
+            return (
+                f"ringside {hello['version']} of {named(ranks)} and {__version__} of {me}; "
+                "expected one version. Install the same everywhere"
+            )
+        if hello["size"] != self.place.size:
+            return (
+                f"size={hello['size']} of {named(ranks)} and size={self.place.size} of {me}; "
+                "expected one size. Pass the same to ringside.init"
+            )
+        if twice := sorted(set(ranks) & set(here)):
+            return (
+                f"two processes host {named(twice)}; expected each rank in one. Give every "
+                "process ranks of its own"
+            )
+        return ""
+
+    # --- the others
+
+    def _as_guest(self) -> Connections:
+        while True:
+            host = self._call_host()
+            host.settimeout(self.door.left() + CHALLENGE_S)
+            with self.door.listener((host.getsockname()[0], 0)) as listener:
+                table = self._join(host, listener)
+                if "again" not in table:
+                    return self._connected(host, listener, table)
+            host.close()
+            time.sleep(AGAIN_AFTER_S)
+
+    def _join(self, host: socket.socket, listener: socket.socket) -> wire.Message:
+        """What the process of rank 0 answers once all have come."""
+        where = listener.getsockname()
+        hello = {"ranks": self.place.ranks, "size": self.place.size, "version": __version__}
+        try:
+            wire.send(host, {**hello, "host": where[0], "port": where[1]})
+            table = wire.receive(host)
+        except (OSError, EOFError) as error:
+            raise RankFailure(f"rank 0 ended while the group met ({error})", [0]) from None
+        if "refused" in table:
+            raise InvalidArgument(table["refused"])
+        if "missing" in table:
+            raise RankFailure(table["why"], table["missing"])
+        return table
+
+    def _connected(
+        self, host: socket.socket, listener: socket.socket, table: wire.Message
+    ) -> Connections:
+        met = Connections([tuple(ranks) for ranks in table["processes"]], table["mine"])
+        met.controls[0] = host
+        for other in range(met.mine):
+            address = host.getpeername()[:2] if other == 0 else table["listening"][other]
+            self._make_links(tuple(address), other, met)
+        self._accept_links(listener, met)
+        return met
+
+    def _call_host(self) -> socket.socket:
+        """A connection to the process of rank 0, which may not have started yet."""
+        why = "nobody has told where it is"
+        while True:
+            told = self._told()
+            if told is not None:
+                address, self.door.key = told
+                try:
+                    return self.door.call(address)
+                except wire.WrongKey:
+                    why = f"{address[0]}:{address[1]} answers with another key"
+                    if self.place.address is not None:
+                        raise InvalidArgument(
+                            f"whoever listens at {address[0]}:{address[1]} holds another key than "
+                            f"{named(self.place.ranks)}; expected one key. Pass the same key, or "
+                            "set RINGSIDE_KEY to the same text, in all processes"
+                        ) from None
+                except (OSError, EOFError) as error:
+                    why = f"{address[0]}:{address[1]}: {error}"
+            if self.door.left() <= 0:
+                raise RankFailure(
+                    f"rank 0 was not there within {self.place.timeout_s:g} s ({why})", [0]
+                )
+            time.sleep(AGAIN_AFTER_S)
+
+    def _told(self) -> tuple[Address, bytes] | None:
+        if self.place.address is not None:
+            return self.place.address, self.place.key
+        assert self.place.job is not None
+        return meeting_file.read(meeting_file.path_of(self.place.job))
+
+    # --- both
+
+    def _make_links(self, address: Address, other: int, met: Connections) -> None:
+        """To a process that is before this one in the list."""
+        ranks = met.processes[other]
+        pairs: list[tuple[int | None, int | None]] = [
+            (rank, peer) for rank in self.place.ranks for peer in ranks
+        ]
+        if other != 0:
+            pairs.insert(0, (None, None))
+        for rank, peer in pairs:
+            try:
+                connection = self.door.call(address)
+                wire.send(connection, {"process": met.mine, "rank": rank, "peer": peer})
+            except (OSError, EOFError, wire.WrongKey) as error:
+                raise RankFailure(
+                    f"{named(ranks)} ended while the group met ({error})", ranks
+                ) from None
+            self._keep(connection, other, rank, peer, met)
+
+    def _accept_links(self, listener: socket.socket, met: Connections) -> None:
+        """From the processes that are after this one in the list."""
+        later = {p: len(ranks) for p, ranks in enumerate(met.processes) if p > met.mine}
+        wanted = {p: count * len(self.place.ranks) for p, count in later.items()}
+        if met.mine != 0:
+            wanted = {p: count + 1 for p, count in wanted.items()}  # control
+        while any(wanted.values()):
+            missing = {r for p, count in wanted.items() if count for r in met.processes[p]}
+            come = self.door.admit(listener, missing, met.controls.values())
+            for p in [p for p, control in met.controls.items() if has_ended(control)]:
+                ranks = met.processes[p]
+                raise RankFailure(f"{named(ranks)} ended while the group met", ranks)
+            if come is not None and "ranks" in come[1]:  # for the next group, too early
+                wire.send(come[0], {"again": True})
+                come[0].close()
+            elif come is not None:
+                connection, hello = come
+                self._keep(connection, hello["process"], hello["peer"], hello["rank"], met)
+                wanted[hello["process"]] -= 1
+
+    def _keep(
+        self,
+        connection: socket.socket,
+        process: int,
+        rank: int | None,
+        peer: int | None,
+        met: Connections,
+    ) -> None:
+        connection.settimeout(None)
+        if rank is None or peer is None:
+            met.controls[process] = connection
+        else:
+            met.links.append((rank, peer, connection))

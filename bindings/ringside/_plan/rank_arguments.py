@@ -1,0 +1,135 @@
+"""What the rank calls of a plan take, checked; and on what of it all processes have to agree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ringside._attention.options import DEFAULTS, Options
+from ringside._core import InvalidArgument, Unsupported, arguments
+from ringside._group.group import Group
+
+if TYPE_CHECKING:
+    from ringside._plan.plan import Plan
+
+SEED = "dropout_seed"  # the only option that is an integer
+DTYPES = ("float16", "float32", "float64")
+
+
+def group_of(group: Any) -> Group:
+    """The group, or TypeError."""
+    if not isinstance(group, Group):
+        raise TypeError(
+            f"group is a {type(group).__name__}; expected a group. Pass what ringside.init returned"
+        )
+    return group
+
+
+def require_size(plan: Plan, group: Group) -> None:
+    """As many ranks in both."""
+    if plan.cp_size != group.size:
+        raise InvalidArgument(
+            f"the plan has {plan.cp_size} ranks and the group {group.size}; expected as many. Make "
+            f"the plan with cp_size={group.size}, or start other processes"
+        )
+
+
+def require_backend(backend: str) -> None:
+    """One that runs over several processes."""
+    if arguments.text(backend, "backend") == "reference":
+        return
+    if backend in ("cuda", "nccl"):
+        raise Unsupported(
+            f'backend="{backend}" over several processes is not part of this build. Nearest '
+            'supported: backend="reference" (CPU, sockets), or plan.attention(backend="cuda"), one '
+            "process with every rank virtual"
+        )
+    raise InvalidArgument(
+        f'backend="{backend}" is unknown; expected one of "reference", "cuda", "nccl"'
+    )
+
+
+def arrays_of(x: Any, name: str, group: Group) -> list[Any]:
+    """One array a hosted rank, as NumPy has them."""
+    if len(group.ranks) == 1:
+        return [_on_host(x, name)]
+    parts = len(x) if isinstance(x, Sequence) or getattr(x, "shape", ()) else -1
+    if isinstance(x, str | bytes) or parts != len(group.ranks):
+        got = f"is a {type(x).__name__}" + (f" of {parts}" if parts >= 0 else "")
+        raise InvalidArgument(
+            f"{name} {got}; expected a list of {len(group.ranks)} arrays, one for each rank that "
+            f"this process hosts: {list(group.ranks)}"
+        )
+    return [_on_host(part, f"{name}[{i}]") for i, part in enumerate(x)]
+
+
+def _on_host(x: Any, name: str) -> Any:
+    if hasattr(x, "__cuda_array_interface__"):
+        raise Unsupported(
+            f"{name} is on a GPU, whose arrays a group of processes cannot exchange in this build. "
+            "Nearest supported: arrays on the host, or global arrays and "
+            'plan.attention(backend="cuda")'
+        )
+    return arguments.array(x, name)
+
+
+def dtypes_of(arrays: dict[str, list[Any]]) -> list[str]:
+    """Of q, k and v, alike for all hosted ranks."""
+    each = [[dtype_of(x.dtype, name) for x in arrays[name]] for name in ("q_r", "k_r", "v_r")]
+    for name, dtypes in zip(arrays, each, strict=False):
+        if len(set(dtypes)) > 1:
+            raise InvalidArgument(f"{name} has dtypes {dtypes}; expected one. Convert them")
+    return [dtypes[0] for dtypes in each]
+
+
+def dtype_of(dtype: Any, name: str) -> str:
+    """Its name, where it is one that attention takes."""
+    try:
+        found = np.dtype(dtype).name if isinstance(dtype, str | type | np.dtype) else ""
+    except TypeError:
+        found = ""
+    if found not in DTYPES:
+        raise TypeError(f"{name} is {dtype!r}; expected one of {', '.join(DTYPES)}. Convert it")
+    return found
+
+
+def positive(x: int, name: str) -> int:
+    """An integer from 1."""
+    value = arguments.int32(x, name)
+    if value < 1:
+        raise InvalidArgument(f"{name}={value}; expected at least 1")
+    return value
+
+
+def agreed_of(plan: Plan, dtypes: list[str], dims: list[int], options: Options) -> dict[str, Any]:
+    """On which all processes have to agree, as JSON has it."""
+    given = {name: getattr(options, name) for name in DEFAULTS if name not in ("bias", SEED)}
+    exact = {
+        name: x if x is None else np.asarray(x, np.float64).tolist() for name, x in given.items()
+    }
+    exact[SEED] = int(options.dropout_seed)
+    changed = {name: value for name, value in exact.items() if value != DEFAULTS[name]}
+    return {
+        "plan": fingerprint_of(plan),
+        "dtypes": "/".join(dtypes),
+        "head_dims": "/".join(map(str, dims)),
+        "options": ", ".join(f"{name}={value}" for name, value in changed.items()),
+    }
+
+
+def fingerprint_of(plan: Plan) -> str:
+    """The plan in a few words, and a hash of all that it is."""
+    if plan._fingerprint:
+        return plan._fingerprint
+    digest = hashlib.sha256(repr((plan.mask, plan.num_heads, plan.num_kv_heads)).encode())
+    digest.update(repr((plan.partition, plan.comm, plan._dropout_origin)).encode())
+    for layout in (plan.layout_q, plan.layout_k):
+        digest.update(layout.cu_seqlens.tobytes() + layout.cu_seqlens_padded.tobytes())
+    for name, (_, cells) in plan.tables().items():
+        digest.update(f"{name} {cells.shape}".encode() + np.ascontiguousarray(cells).tobytes())
+    words = f"{plan.partition} over {plan.comm}, {plan.cp_size} ranks"
+    plan._fingerprint = f"{words}, {digest.hexdigest()[:16]}"
+    return plan._fingerprint

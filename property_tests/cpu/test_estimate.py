@@ -1,0 +1,148 @@
+"""rs.estimate counts what the cost() of the built plan counts, in every cell."""
+
+import inspect
+
+import numpy as np
+import pytest
+import ringside as rs
+from assertions import noted
+from hypothesis import given
+from hypothesis import strategies as st
+from mask_of_each_kind import MASKS
+from ringside.testing import strategies
+
+ARRAYS = tuple(
+    name for name, field in inspect.getmembers(rs.PlanCost) if isinstance(field, property)
+)
+SIZES = {"head_dim": 6, "head_dim_v": 5, "bytes_per_element": 3}
+# Long documents among short ones: segments of several blocks, of one row and of none.
+LENGTHS = (0, 1, 1, 2, 3, 5, 17, 40, 41, 64, 130, 300)
+
+
+def assert_same_cost(got, wanted):
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(got, name), getattr(wanted, name), err_msg=name)
+
+
+def assert_estimated(layout_q, layout_k=None, block_size=(128, 128), **arguments):
+    plan = rs.plan(layout_q, layout_k, **arguments)
+    got = rs.estimate(layout_q, layout_k, **arguments, **SIZES, block_size=block_size)
+    assert_same_cost(got, plan.cost(**SIZES, block_size=block_size))
+
+
+@given(noted(strategies.cases()), st.tuples(st.integers(1, 9), st.integers(1, 9)))
+def test_an_estimate_is_the_cost_of_the_plan(case, block_size):
+    arguments = {
+        "mask": case.mask,
+        "cp_size": case.cp_size if isinstance(case.partition, str) else None,
+        "partition": case.partition,
+        "partition_k": case.partition_k,
+        "comm": case.comm,
+        "a2a_size": case.a2a_size,
+        "num_heads": case.num_heads,
+        "num_kv_heads": case.num_kv_heads,
+    }
+    assert_estimated(case.layout_q, case.layout_k, block_size, **arguments)
+
+
+@given(
+    st.lists(st.sampled_from(LENGTHS), min_size=1, max_size=8),
+    st.sampled_from([1, 8, 32]),
+    st.sampled_from(list(MASKS.values())),
+    st.sampled_from([2, 3, 8, 16, 24]),
+    st.sampled_from(rs.PARTITIONS),
+    st.sampled_from([(1, 1), (8, 16), (128, 128)]),
+)
+def test_every_partition_and_transport_of_many_ranks_is_estimated(
+    lengths, multiple, mask, cp_size, partition, block_size
+):
+    layout = rs.PackedLayout.from_lengths(lengths, pad_to_multiple_of=multiple)
+    group = cp_size // 2 if cp_size % 2 == 0 else cp_size
+    for comm in rs.COMMS:
+        assert_estimated(
+            layout,
+            block_size=block_size,
+            mask=mask,
+            cp_size=cp_size,
+            partition=partition,
+            comm=comm,
+            a2a_size=group if comm == "a2a+p2p" else None,
+            num_heads=4,
+            num_kv_heads=2,
+        )
+
+
+@pytest.mark.parametrize("comm", rs.COMMS)
+@pytest.mark.parametrize("partition", rs.PARTITIONS)
+def test_real_documents_are_estimated(partition, comm):
+    """One giant among hundreds, windows that cover some documents and part of others."""
+    rng = np.random.default_rng(11)
+    lengths = [*rng.lognormal(4, 1.2, 40).astype(int).tolist(), 3000, 0, 1]
+    layout = rs.PackedLayout.from_lengths(lengths)
+    for mask in (rs.Mask.causal(), rs.Mask.sliding_window(200, 0), rs.Mask.chunked(150)):
+        assert_estimated(
+            layout,
+            block_size=(16, 32),
+            mask=mask,
+            cp_size=12,
+            partition=partition,
+            comm=comm,
+            a2a_size=3 if comm == "a2a+p2p" else None,
+        )
+
+
+def test_a_pack_that_no_plan_holds_is_estimated():
+    """Its pairs are known in closed form: a causal document of n tokens has n(n+1)/2."""
+    lengths = [700 + 3 * i for i in range(400)]
+    layout = rs.PackedLayout.from_lengths(lengths)
+    cost = rs.estimate(layout, cp_size=256)
+    assert cost.pairs.sum() == sum(n * (n + 1) // 2 for n in lengths)
+    assert cost.tiles.sum() > 40_000_000
+    assert cost.fill < 0.01 < 1 < cost.imbalance < 1.2
+
+
+def test_a_plan_of_too_many_tiles_is_refused_before_it_is_built():
+    layout = rs.PackedLayout.from_lengths([900] * 600)
+    with pytest.raises(ValueError) as refused:
+        rs.plan(layout, cp_size=1024)
+    tiles = int(rs.estimate(layout, cp_size=1024).tiles.sum())
+    message = str(refused.value)
+    assert f"{tiles} tiles" in message and "GiB" in message and "max_tiles=50000000" in message
+    assert "ringside.estimate()" in message
+
+
+def test_max_tiles_is_the_most_tiles_there_may_be():
+    layout = rs.PackedLayout([0, 9, 20])
+    tiles = rs.plan(layout, cp_size=3).verify().tiles
+    assert rs.plan(layout, cp_size=3, max_tiles=tiles).verify().tiles == tiles
+    with pytest.raises(ValueError, match=f"has {tiles} tiles.*max_tiles={tiles - 1}"):
+        rs.plan(layout, cp_size=3, max_tiles=tiles - 1)
+    with pytest.raises(ValueError, match=r"max_tiles=-1; expected 0 or more"):
+        rs.plan(layout, cp_size=3, max_tiles=-1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"cp_size": 2, "partition": "zigzagged"},
+        {"cp_size": 2, "comm": "ring"},
+        {"cp_size": 0},
+        {},
+        {"cp_size": 4, "comm": "a2a+p2p", "a2a_size": 3},
+        {"cp_size": 2, "num_heads": 3, "num_kv_heads": 2},
+        {"partition": [[rs.Segment(0, 0, 3)], [rs.Segment(0, 2, 6)]]},
+    ],
+)
+def test_what_plan_refuses_estimate_refuses_in_the_same_words(arguments):
+    layout = rs.PackedLayout([0, 8])
+    with pytest.raises(ValueError) as of_plan:
+        rs.plan(layout, **arguments)
+    with pytest.raises(ValueError) as of_estimate:
+        rs.estimate(layout, **arguments)
+    assert str(of_estimate.value) == str(of_plan.value)
+
+
+@pytest.mark.parametrize("size", [{"head_dim": 0}, {"block_size": (0, 1)}])
+def test_sizes_below_one_are_refused(size):
+    with pytest.raises(ValueError, match="at least 1"):
+        rs.estimate(rs.PackedLayout([0, 8]), cp_size=2, **size)

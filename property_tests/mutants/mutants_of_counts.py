@@ -1,0 +1,68 @@
+"""Faults in what is counted: blocks, visits, needed rows, and the estimate of plans not built."""
+
+from mutants_list import Mutant
+
+ESTIMATE = "reference/estimate/"
+MUTANTS_OF_COUNTS = [
+    Mutant(
+        "blocks are counted without their last",
+        "reference/blocks.h",
+        "return rows / size + (rows % size != 0);",
+        "return rows / size + (rows < size && rows > 0);",
+    ),
+    Mutant(
+        "a partial block is taken for a whole one",
+        "reference/blocks.h",
+        "inside.end == rows ? num_blocks(rows, size) : inside.end / size;",
+        "num_blocks(inside.end, size);",
+    ),
+    # Keys of a chunked mask, dealt token by token: the queries of a block pass some of them over.
+    Mutant(
+        "key blocks in gaps are counted, too",
+        "reference/blocks.h",
+        "return own.stride != 1 && !(mask.is_one_window() && partner.stride % own.stride == 0);",
+        "return false;",
+    ),
+    Mutant(
+        "a query block is visited once a tile",
+        "reference/tile_counts.cpp",
+        "if (i + 1 < tiles.size() && tiles[i + 1].q == q) continue;",
+        "",
+    ),
+    Mutant(
+        "rows at home are counted as needed",
+        "reference/cost.cpp",
+        "total.rows_needed(rank, i) -= rows_of_owner(needed, rank);",
+        "",
+    ),
+    Mutant(
+        "pairs end where the mask changes",
+        "reference/tiles.cpp",
+        "(change - q.pos - 1) / q.stride + 1",
+        "(change - q.pos) / q.stride + 1",
+    ),
+    Mutant(
+        "sequences cut alike are counted once, not each",
+        ESTIMATE + "line.cpp",
+        "weight_ = weight;",
+        "weight_ = std::min(weight, 1);",
+    ),
+    Mutant(
+        "stripes before and behind a query are taken for alike",
+        ESTIMATE + "line.cpp",
+        "places.push_back(seen.end % q.stride);",
+        "",
+    ),
+    Mutant(
+        "backward fetches keys that are at home",
+        "reference/schedule/schedule_cost.cpp",
+        "if (wanted == plan_.home_kv[of.rank]) return false;",
+        "",
+    ),
+    Mutant(
+        "a plan is refused only well beyond its limit",
+        ESTIMATE + "plan_size.cpp",
+        "require(tiles <= max_tiles,",
+        "require(tiles <= max_tiles + 1,",
+    ),
+]

@@ -1,0 +1,119 @@
+"""Faults in several processes: messages, waits, aborts, agreement, names, admission."""
+
+from mutants_list import Mutant
+
+STREAM = "reference/sockets/socket_stream.cpp"
+RANKS = "reference/sockets/socket_ranks.cpp"
+GROUP = "bindings/ringside/_group/"
+RANK_CALLS = "bindings/ringside/_plan/rank_calls.py"
+MUTANTS_OF_GROUPS = [
+    Mutant(
+        "messages to one rank leave in the wrong order",
+        STREAM,
+        "outgoing_.push_back({{place, data.size()}, data});",
+        "outgoing_.push_front({{place, data.size()}, data});",
+    ),
+    Mutant(
+        "a message is taken for another one",
+        STREAM,
+        'if (got == expected) return "";',
+        'if (got.bytes == expected.bytes) return "";',
+    ),
+    Mutant(
+        "an exchange does not wait until its messages have gone",
+        RANKS,
+        "if (!stream.sends() && !stream.receives()) continue;",
+        "if (!stream.receives()) continue;",
+    ),
+    Mutant(
+        "a rank that waits for another of its process does not see an abort",
+        RANKS,
+        "lock, kListenEvery, [&] { return !queue.empty() || ranks_.aborted_.has_value(); });\n"
+        "      ranks_.throw_if_aborted();",
+        "lock, kListenEvery, [&] { return !queue.empty(); });",
+    ),
+    Mutant(
+        "an abort leaves the sockets open",
+        RANKS,
+        "for (const auto& endpoint : endpoints_) endpoint->shut_down();",
+        "",
+    ),
+    Mutant(
+        "all ranks of a process use the keys of the first",
+        "bindings/core/plan_ranks.cpp",
+        "view(arrays_[i].k)",
+        "view(arrays_[0].k)",
+    ),
+    Mutant(
+        "the largest score is that of the own ranks",
+        RANK_CALLS,
+        "told = [x for _, x in gather([x.tolist() for x in logits])]",
+        "told = [gather([x.tolist() for x in logits]) and [x.tolist() for x in logits]]",
+    ),
+    Mutant(
+        "messages do not say of which kind their call is",
+        GROUP + "group.py",
+        "self._links.start(number, int(kind, 16))",
+        "self._links.start(number, 0); self._now = (number, '', True)",
+    ),
+    Mutant(
+        "a call that another process gave up returns its results",
+        GROUP + "group.py",
+        "self._control.raise_failure()  # nothing of a call that another process gave up",
+        "pass",
+    ),
+    Mutant(
+        "an exception that leaves the context is not told",
+        GROUP + "group.py",
+        "if error is not None and not self._closed:",
+        "if False:",
+    ),
+    Mutant(
+        "processes need not agree on options",
+        GROUP + "agreement.py",
+        '    "options": "Pass the same options on every rank",\n',
+        "",
+    ),
+    Mutant(
+        "a socket that closes is no death",
+        GROUP + "control.py",
+        "if peer.left_after is None and self._closing is None:",
+        "if False:",
+    ),
+    Mutant(
+        "who leaves early is waited for",
+        GROUP + "control.py",
+        '            self.require_all(self._where()["call"])\n',
+        "",
+    ),
+    Mutant(
+        "whom a rank waits for is named, not who stopped",
+        GROUP + "control.py",
+        "ranks = sorted(stopped or late or awaited)",
+        "ranks = sorted(awaited)",
+    ),
+    Mutant(
+        "whoever comes is admitted without the key",
+        GROUP + "wire.py",
+        'if not hmac.compare_digest(proof, _proof(key, b"client", nonce, theirs)):',
+        "if False:",
+    ),
+    Mutant(
+        "a batch script waits for tasks that are not there",
+        GROUP + "launch.py",
+        '"SLURM_STEP_NUM_TASKS",\n        nodes',
+        '"SLURM_NTASKS",\n        nodes',
+    ),
+    Mutant(
+        "a file that was left over is believed",
+        GROUP + "rendezvous.py",
+        "if self.place.address is not None:\n                        raise",
+        "if True:\n                        raise",
+    ),
+    Mutant(
+        "a process that was killed counts as one that ended well",
+        GROUP + "launcher.py",
+        "return code if code > 0 else 128 - code",
+        "return max(code, 0)",
+    ),
+]

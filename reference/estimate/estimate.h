@@ -1,0 +1,16 @@
+// What a plan would cost, without its tiles and steps: of packs and ranks for which it would not
+// fit into memory. Equal to cost() and pass_cost() of the plan in every number.
+#pragma once
+
+#include "reference/schedule/schedule_cost.h"
+#include "reference/transport/transport.h"
+
+namespace ringside {
+
+// A transport that this does not know is built and counted; raises Unsupported where it would have
+// more than kMaxTiles tiles.
+CostOfPasses estimate(const Problem& problem, const Placement& placement,
+                      const Transport& transport, const ElementSizes& sizes = {},
+                      const BlockSize& block_size = {});
+
+}  // namespace ringside

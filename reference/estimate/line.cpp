@@ -1,0 +1,236 @@
+#include "reference/estimate/line.h"
+
+#include <algorithm>
+
+#include "reference/interrupt.h"
+#include "reference/tiles.h"
+
+namespace ringside {
+namespace {
+
+// Calls visit(index, size) with the size of the union of all parts of each index.
+template <typename Visit>
+void for_each_union(std::vector<Part>& parts, Visit visit) {
+  std::ranges::sort(parts, {}, [](const Part& p) { return std::pair(p.index, p.interval.begin); });
+  for (size_t i = 0; i < parts.size();) {
+    const int index = parts[i].index;
+    int size = 0, end = 0;
+    for (; i < parts.size() && parts[i].index == index; ++i) {
+      size += std::max(0, parts[i].interval.end - std::max(end, parts[i].interval.begin));
+      end = std::max(end, parts[i].interval.end);
+    }
+    visit(index, size);
+  }
+  parts.clear();
+}
+
+// Where on the key axis, modulo the stride of the queries, an end of what they see may lie: keys of
+// that stride between two such places are met alike.
+std::vector<int> places_of_ends(const SequenceMask& mask, const Segment& q) {
+  std::vector<int> places{0, q.stride, mask.len_k % q.stride};
+  const int ends[] = {0, mask.len_k};
+  for (int i = 0; i < q.len;) {
+    check_interrupt(32);
+    const Interval seen = mask.visible(q.position(i));
+    places.push_back(seen.begin % q.stride);
+    places.push_back(seen.end % q.stride);
+    const int64_t change = mask.mask.next_change(q.position(i), mask.len_q, mask.len_k, ends);
+    i = static_cast<int>(std::min<int64_t>(q.len, (change - q.pos - 1) / q.stride + 1));
+  }
+  std::ranges::sort(places);
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  return places;
+}
+
+}  // namespace
+
+int Grown::grow(int wanted, Interval interval) {
+  if (of != wanted) {
+    of = wanted;
+    all = interval;
+    return interval.size();
+  }
+  if (interval.end < all.begin || all.end < interval.begin) return -1;
+  const int before = all.size();
+  all = {std::min(all.begin, interval.begin), std::max(all.end, interval.end)};
+  return all.size() - before;
+}
+
+Line::Line(const Problem& problem, const SortedKeys& keys, size_t num_shards, const BlockSize& size)
+    : problem_(problem),
+      keys_(keys),
+      size_(size),
+      cells_(num_shards),
+      seen_(keys.most_of_sequence()) {}
+
+void Line::add(std::span<const Segment> queries, int weight) {
+  const int seq = queries.front().seq;
+  const SequenceMask mask = mask_of(problem_, seq);
+  const int stride = keys_.common_stride(seq, mask.len_k);
+  weight_ = weight;
+  first_key_ = keys_.of_sequence(seq).begin;
+  for (Segment q : queries) {
+    q.len = q.rows_below(mask.len_q);
+    if (q.len == 0) continue;
+    check_interrupt(64);
+    ++query_;
+    if (keys_.are_runs(seq))
+      add_runs(mask, q);
+    else if (q.stride == stride && mask.mask.is_one_window())
+      add_strides(mask, q);
+    else
+      for (int k = keys_.of_sequence(seq).begin; k < keys_.of_sequence(seq).end; ++k)
+        add_partly(mask, q, {k, k + 1});
+    if (visits_.empty()) continue;
+    for (const Part& part : std::vector(visits_)) {
+      Part grown{part.index, cells_[part.index].visited.all};
+      cells_[part.index].visits -= weight_ * grown.interval.size();
+      cells_[part.index].visited.all = {};
+      visits_.push_back(grown);
+    }
+    for_each_union(visits_,
+                   [this](int shard, int blocks) { cells_[shard].visits += weight_ * blocks; });
+  }
+  finish_sequence();
+  ++sequence_;
+}
+
+// Keys one behind the other: those inside what the first and the last row see are seen whole.
+void Line::add_runs(const SequenceMask& mask, const Segment& q) {
+  const Interval first = mask.visible(q.pos), last = mask.visible(q.position(q.len - 1));
+  const Interval some = keys_.meeting(q.seq, {first.begin, last.end});
+  Interval all = keys_.inside(q.seq, {last.begin, first.end});
+  if (all.size() == 0 || some.size() == 0) all = {some.begin, some.begin};
+  add_seen_whole(q, all);
+  for (int k = some.begin; k < all.begin; ++k) add_partly(mask, q, {k, k + 1});
+  for (int k = all.end; k < some.end; ++k) add_partly(mask, q, {k, k + 1});
+}
+
+// Keys dealt like cards: between two places of ends, one stands for all.
+void Line::add_strides(const SequenceMask& mask, const Segment& q) {
+  const Interval keys = keys_.of_sequence(q.seq);
+  int begin = keys.begin;
+  for (const int place : places_of_ends(mask, q)) {
+    const int end = keys_.first_from(q.seq, place);
+    if (end > begin) add_partly(mask, q, {begin, end});
+    begin = end;
+  }
+}
+
+void Line::add_seen_whole(const Segment& q, Interval keys) {
+  if (keys.size() == 0) return;
+  const int blocks = num_blocks(q.len, size_.q);
+  if (cells_.size() == 1) return add_to_only_shard(q, keys, blocks);
+  check_interrupt(4 * int64_t{keys.size()});
+  // Copies, as the compiler cannot know that what is written to cells is none of them.
+  const int64_t weight = weight_, rows_q = weight * q.len, blocks_q = weight * blocks;
+  const int query = query_, sequence = sequence_;
+  Cell* const cells = cells_.data();
+  Grown* seen = seen_.data() + (keys.begin - first_key_);
+  const std::span<const KeySize> sizes = keys_.sizes_of(keys);
+  for (const KeySize& k : sizes) {
+    Cell& cell = cells[k.shard];
+    cell.pairs += rows_q * k.rows;
+    cell.blocks += blocks_q * k.blocks;
+    cell.tiles += weight;
+    cell.visits += cell.visited.of == query ? 0 : blocks_q;
+    cell.visited = {query, {0, blocks}};
+    cell.rows_needed += weight * (k.rows - (seen->of == sequence ? seen->all.size() : 0));
+    *seen++ = {sequence, {0, k.rows}};
+  }
+}
+
+void Line::add_to_only_shard(const Segment& q, Interval keys, int blocks) {
+  TileCounts& cell = cells_[0];
+  cell.pairs += weight_ * q.len * keys_.rows(keys);
+  cell.blocks += weight_ * blocks * keys_.blocks(keys);
+  cell.tiles += weight_ * keys.size();
+  visit(0, {0, blocks});
+  seen_whole_.push_back(keys);
+}
+
+void Line::add_partly(const SequenceMask& mask, const Segment& q, Interval alike) {
+  meet(mask, q, keys_[alike.begin].segment);
+  if (met_.pairs == 0) return;
+  check_interrupt(8 * int64_t{alike.size()});
+  for (int i = alike.begin; i < alike.end; ++i) add_met(i);
+}
+
+void Line::meet(const SequenceMask& mask, const Segment& q, const Segment& k) {
+  check_interrupt(64);
+  met_.pairs = visible_pairs(mask, q, k);
+  met_.blocks = met_.partial_blocks = 0;
+  met_.visited.clear();
+  met_.seen.clear();
+  if (met_.pairs == 0) return;
+  for_each_block_run(mask, q, k, size_, [this](const BlockRun& run) {
+    check_interrupt(4);
+    met_.blocks += run.queries.size() * run.keys;
+    met_.partial_blocks += run.queries.size() * (run.keys - run.all_seen);
+    met_.visited.push_back(run.queries);
+  });
+  for_each_seen_run(mask, q, k, [this](Interval run) { met_.seen.push_back(run); });
+  unite(met_.visited);
+  unite(met_.seen);
+}
+
+void Line::add_met(int index) {
+  const int shard = keys_[index].shard;
+  Cell& cell = cells_[shard];
+  cell.pairs += weight_ * met_.pairs;
+  cell.blocks += weight_ * met_.blocks;
+  cell.partial_blocks += weight_ * met_.partial_blocks;
+  cell.tiles += weight_;
+  for (const Interval blocks : met_.visited) visit(shard, blocks);
+  for (const Interval rows : met_.seen) see(index, rows);
+}
+
+void Line::visit(int shard, Interval blocks) {
+  const int more = cells_[shard].visited.grow(query_, blocks);
+  if (more < 0)
+    visits_.push_back({shard, blocks});
+  else
+    cells_[shard].visits += weight_ * more;
+}
+
+void Line::see(int index, Interval rows) {
+  Grown& seen = seen_[index - first_key_];
+  if (seen.of != sequence_ && cells_.size() == 1) seen_partly_.push_back(index);
+  const int more = seen.grow(sequence_, rows);
+  if (more < 0)
+    sights_.push_back({index, rows});
+  else
+    cells_[keys_[index].shard].rows_needed += weight_ * more;
+}
+
+// Of one shard of keys: a range at a time, and without what was counted of keys inside already.
+void Line::add_seen_by_ranges() {
+  if (cells_.size() > 1) return;
+  unite(seen_whole_);
+  for (const Interval keys : seen_whole_) cells_[0].rows_needed += weight_ * keys_.rows(keys);
+  for (const int index : seen_partly_) {
+    const auto behind = std::ranges::upper_bound(seen_whole_, index, {}, &Interval::begin);
+    if (behind == seen_whole_.begin() || !(behind - 1)->contains(index)) continue;
+    Grown& seen = seen_[index - first_key_];
+    cells_[0].rows_needed -= weight_ * seen.all.size();
+    seen.all = {0, keys_[index].segment.len};
+  }
+  seen_whole_.clear();
+  seen_partly_.clear();
+}
+
+void Line::finish_sequence() {
+  add_seen_by_ranges();
+  if (sights_.empty()) return;
+  for (const Part& part : std::vector(sights_)) {
+    Grown& seen = seen_[part.index - first_key_];
+    cells_[keys_[part.index].shard].rows_needed -= weight_ * seen.all.size();
+    sights_.push_back({part.index, seen.all});
+    seen.all = {};
+  }
+  for_each_union(sights_, [this](int index, int rows) {
+    cells_[keys_[index].shard].rows_needed += weight_ * rows;
+  });
+}
+
+}  // namespace ringside

@@ -1,0 +1,77 @@
+#include "reference/estimate/plan_size.h"
+
+#include <cstdio>
+#include <vector>
+
+#include "reference/errors.h"
+#include "reference/estimate/shard_counts.h"
+#include "reference/transport/gather.h"
+#include "reference/transport/ring_of_groups.h"
+
+namespace ringside {
+namespace {
+
+int64_t most_tiles(const Problem& problem, const Placement& placement) {
+  std::vector<int64_t> of_q(problem.layout_q.batch()), of_k(of_q.size());
+  for (const Shard& shard : placement.q)
+    for (const Segment& s : shard) ++of_q[s.seq];
+  for (const Shard& shard : placement.k)
+    for (const Segment& s : shard) ++of_k[s.seq];
+  int64_t most = 0;
+  for (size_t s = 0; s < of_q.size(); ++s) most += of_q[s] * of_k[s];
+  return most;
+}
+
+int64_t all_tiles(const Problem& problem, const std::vector<const Shard*>& q,
+                  const std::vector<const Shard*>& k) {
+  const ShardCounts counts(problem, q, k, {});
+  int64_t tiles = 0;
+  for (size_t i = 0; i < q.size(); ++i)
+    for (size_t j = 0; j < k.size(); ++j)
+      tiles += counts.of(static_cast<int>(i), static_cast<int>(j)).tiles;
+  return tiles;
+}
+
+std::string gibibytes(int64_t tiles) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f",
+                static_cast<double>(tiles) * sizeof(Tile) / (1024.0 * 1024 * 1024));
+  return text;
+}
+
+}  // namespace
+
+int64_t num_tiles(const Problem& problem, const Placement& placement, const Transport& transport) {
+  Plan plan = plan_of_homes(problem, placement, transport);
+  std::vector<const Shard*> q, k;
+  if (transport.name == "all_gather") {
+    const Gather gather(plan);
+    for (const Buffer& home : plan.home_q) q.push_back(&plan.shard(home));
+    return all_tiles(problem, q, {&plan.shards[gather.kv_shard()]});
+  }
+  const int a2a_size = transport.name == "a2a"       ? plan.cp_size()
+                       : transport.name == "a2a+p2p" ? transport.a2a_size
+                                                     : 1;
+  const RingOfGroups ring(plan, a2a_size);
+  for (int group = 0; group < ring.groups(); ++group) {
+    q.push_back(&plan.shards[ring.q_shard(group)]);
+    k.push_back(&plan.shards[ring.kv_shard(group)]);
+  }
+  return all_tiles(problem, q, k);
+}
+
+void check_tiles(const Problem& problem, const Placement& placement, const Transport& transport,
+                 int64_t max_tiles) {
+  require(max_tiles >= 0, "max_tiles=", max_tiles, "; expected 0 or more. Leave it out for ",
+          kMaxTiles);
+  if (problem.layout_q.batch() != problem.layout_k.batch()) return;  // refused where it is built
+  if (most_tiles(problem, placement) <= max_tiles) return;
+  const int64_t tiles = num_tiles(problem, placement, transport);
+  require(tiles <= max_tiles, "the plan has ", tiles, " tiles, ", gibibytes(tiles),
+          " GiB; expected at most max_tiles=", max_tiles,
+          ". To count what it costs, call ringside.estimate() with the same arguments: it builds "
+          "none. To build it all the same, pass max_tiles=",
+          tiles);
+}
+
+}  // namespace ringside

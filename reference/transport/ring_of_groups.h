@@ -1,0 +1,58 @@
+// All-to-all inside groups of neighbouring ranks, a ring of K/V between the groups: which rows are
+// resident when, whoever needs no tiles for it (a2a_p2p.cpp makes them).
+//
+// Rank p*a2a_size + a is member a of group p. Inside a group the members trade rows for heads,
+// after which member a holds the rows of the whole group for its own range of heads; then K/V
+// travel from member a of one group to member a of the next. Head ranges may be uneven, and a kv
+// head that several ranges use is simply sent to several members: the transposed exchange sums its
+// gradients.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "reference/partition/partition.h"
+#include "reference/transport/transport.h"
+
+namespace ringside {
+
+class RingOfGroups {
+ public:
+  RingOfGroups(Plan& plan, int a2a_size);  // adds what the groups hold to the plan's shards
+
+  int groups() const { return groups_; }
+  int group_of(int rank) const { return rank / a2a_size_; }
+  int q_shard(int group) const { return q_[group].shard; }
+  int kv_shard(int owner) const { return kv_[owner].shard; }
+  // Whose K/V a group holds in a step.
+  int owner_at(int group, int step) const { return (group - step % groups_ + groups_) % groups_; }
+
+  // Owner's K/V visit group owner+hop at hop 1, 2, ...; nobody needs them after the last hop.
+  template <typename Sees>  // sees(group, owner): whether any query of the group sees any key
+  void find_last_hops(Sees sees) {
+    last_hop_.clear();
+    for (int owner = 0; owner < groups_; ++owner) {
+      int last = groups_ - 1;
+      while (last > 0 && !sees((owner + last) % groups_, owner)) --last;
+      last_hop_.push_back(last);
+    }
+  }
+
+  // From here on the last hops must be known.
+  int num_steps() const { return *std::max_element(last_hop_.begin(), last_hop_.end()) + 1; }
+  Step make_step(int rank, int step) const;  // without tiles
+
+ private:
+  std::vector<Buffer> members(const std::vector<Buffer>& homes, int group) const;
+  Range q_heads(int member) const;
+  Range kv_heads(int member) const;
+  Exchange trade_rows_for_heads(int rank) const;
+  Exchange shift_ring(int rank, int step) const;
+
+  const Plan& plan_;
+  int a2a_size_, groups_;
+  std::vector<Stacked> q_, kv_;  // [groups] what a group holds after its all-to-all
+  std::vector<int> last_hop_;    // [owner]
+};
+
+}  // namespace ringside
