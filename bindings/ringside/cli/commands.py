@@ -7,14 +7,11 @@ that refused every case of ringside fuzz), 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import json
-import math
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from ringside import _core, _extras
 from ringside import lengths as _lengths
@@ -23,6 +20,8 @@ from ringside._bench import thd as _bench_thd
 from ringside._bench.gpu import run as _bench_gpu
 from ringside._plan.build import plan as new_plan
 from ringside.cli import report as _report
+from ringside.cli.explore import explore
+from ringside.cli.files import make_room_for, write_csv, write_json
 from ringside.cli.fuzz import fuzz
 from ringside.cli.pack import (
     DEFAULT_LENGTHS,
@@ -59,6 +58,8 @@ bench_app = typer.Typer(
     no_args_is_help=True, help="Measure; nothing is timed before it is checked."
 )
 app.add_typer(bench_app, name="bench")
+app.command()(explore)
+app.command("compare", hidden=True)(explore)
 app.command()(fuzz)
 app.command(context_settings=PASSED_ON)(run)
 
@@ -155,7 +156,7 @@ def verify(
             progress.update(task, completed=number, description=doing)
     seconds = time.perf_counter() - begin
     _report.verification(job, seconds)
-    _write_json(json_path, job.to_dict() | {"seconds": seconds})
+    write_json(json_path, job.to_dict() | {"seconds": seconds})
     if job.failed:
         raise typer.Exit(1)
 
@@ -206,9 +207,9 @@ def plan(
     _report.plan_cost(made)
     print(f"\nproved: {proof}")
     if json_path is not None:
-        _make_room_for(json_path).write_text(made.to_json() + "\n", encoding="utf-8")
+        make_room_for(json_path).write_text(made.to_json() + "\n", encoding="utf-8")
     if draw is not None:
-        made.draw(_make_room_for(draw))
+        made.draw(make_room_for(draw))
         print(f"drawn: {draw}")
 
 
@@ -229,8 +230,8 @@ def cpu(
             progress.update(task, completed=len(lines), description=line.benchmark)
     _report.benchmarks(lines, _bench.CAPTION)
     rows = [line.to_dict() for line in lines]
-    _write_json(json_path, {"ringside": _core.__version__, **_bench.machine(), "results": rows})
-    _write_csv(csv_path, rows)
+    write_json(json_path, {"ringside": _core.__version__, **_bench.machine(), "results": rows})
+    write_csv(csv_path, rows)
 
 
 @bench_app.command()
@@ -242,7 +243,7 @@ def thd(json_path: JsonOption = None) -> None:
     results = _bench_thd.bench()
     _report.row_movers(results)
     rows = [{**dataclasses.asdict(r), "speedup": r.speedup} for r in results]
-    _write_json(json_path, {"ringside": _core.__version__, **_bench.machine(), "results": rows})
+    write_json(json_path, {"ringside": _core.__version__, **_bench.machine(), "results": rows})
 
 
 @bench_app.command()
@@ -277,9 +278,9 @@ def gpu(
                 else:
                     lines.append(made)
             rows = [line.to_dict() for line in lines]
-            _write_csv(csv_path, rows, comment)  # what is measured stays if the run is stopped
+            write_csv(csv_path, rows, comment)  # what is measured stays if the run is stopped
     _report.gpu_benchmarks(lines, notes, _bench_gpu.caption(quick))
-    _write_json(json_path, machine | {"notes": notes, "results": rows})
+    write_json(json_path, machine | {"notes": notes, "results": rows})
     if any(line.fault for line in lines):
         raise typer.Exit(1)
 
@@ -320,7 +321,7 @@ def _verify_random(seed: int, numbers: range, json_path: Path | None) -> None:
     print(f"{checked}, {rate:,.0f} a minute: {agree}.")
     settings = {"seed": seed, "first_case": numbers.start, "cases": len(numbers)}
     result = {"ringside": _core.__version__, "settings": settings, "passed": not faults}
-    _write_json(
+    write_json(
         json_path, result | {"seconds": seconds, "cases_a_minute": rate, "disagreements": faults}
     )
     if faults:
@@ -338,36 +339,6 @@ def _refuse_given(context: typer.Context, name: str, reason: str) -> None:
     if source is not None and source.name != "DEFAULT":
         flag = name.replace("_", "-")
         raise ValueError(f"--{flag} has no effect here, as {reason}. Leave it out")
-
-
-def _make_room_for(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def _write_json(path: Path | None, result: dict[str, Any]) -> None:
-    if path is not None:
-        text = json.dumps(_finite(result), indent=1, allow_nan=False)
-        _make_room_for(path).write_text(text + "\n", encoding="utf-8")
-
-
-def _finite(x: Any) -> Any:
-    """JSON knows no infinity: null takes its place."""
-    if isinstance(x, dict):
-        return {name: _finite(value) for name, value in x.items()}
-    if isinstance(x, list | tuple):
-        return [_finite(value) for value in x]
-    return x if not isinstance(x, float) or math.isfinite(x) else None
-
-
-def _write_csv(path: Path | None, rows: list[dict[str, Any]], comment: str = "") -> None:
-    if path is not None:
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        with _make_room_for(path).open("w", encoding="utf-8", newline="") as file:
-            file.write(f"# {comment}\n" if comment else "")
-            writer = csv.DictWriter(file, columns)
-            writer.writeheader()
-            writer.writerows(rows)
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ def verification(done: Verification, seconds: float) -> None:
         "mean), fill (pairs / area of the 128 x 128 blocks that hold any) and "
         "MiB received (busiest rank, forward, bfloat16, head_dim 128): causal."
     )
-    table = _table(title, caption)
+    table = new_table(title, caption)
     for name in ("partition", "transport"):
         table.add_column(name)
     for name in (*TENSORS, "imbalance", "fill", "MiB in"):
@@ -99,7 +99,7 @@ def faults(out: Console, found: Sequence[str]) -> None:
 def plan_cost(plan: Plan) -> None:
     """What each rank computes, moves and holds."""
     cost = plan.cost()
-    table = _table(
+    table = new_table(
         "forward pass, bfloat16, head_dim 128",
         f"imbalance (busiest rank / mean): {cost.imbalance:.3f}; "
         f"fill (pairs / area of the 128 x 128 blocks that hold any): {cost.fill:.3f}",
@@ -126,7 +126,7 @@ def plan_cost(plan: Plan) -> None:
 
 def benchmarks(lines: Iterable[Line], caption: str) -> None:
     """The table of `ringside bench cpu`."""
-    table = _table("ringside bench cpu", caption)
+    table = new_table("ringside bench cpu", caption)
     table.add_column("benchmark", no_wrap=True)
     table.add_column("seconds", justify="right")
     for name in ("reached", "goal", ""):
@@ -139,7 +139,9 @@ def benchmarks(lines: Iterable[Line], caption: str) -> None:
 
 def row_movers(results: Iterable[Result]) -> None:
     """The table of `ringside bench thd`."""
-    table = _table("ringside bench thd", "medians of calls that took turns; results compared first")
+    table = new_table(
+        "ringside bench thd", "medians of calls that took turns; results compared first"
+    )
     for name in ("operation", "cp", "MiB", "ms", "NumPy ms", "times as fast"):
         table.add_column(name, justify="left" if name == "operation" else "right")
     for r in results:
@@ -182,7 +184,7 @@ def gpu_benchmarks(lines: Sequence[GpuLine], notes: Iterable[str], caption: str)
 def _gpu_table(section: str, lines: Sequence[GpuLine]) -> Table:
     names = dict.fromkeys(name for line in lines for name in line.numbers)
     columns = GPU_COLUMNS.get(section, [(name, name.replace("_", " "), ".4g") for name in names])
-    table = _table(section, "")
+    table = new_table(section, "")
     for name in ("case", "", "family"):
         table.add_column(name, no_wrap=True)
     for _, heading, _ in columns:
@@ -208,7 +210,8 @@ def _gpu_verdict(line: GpuLine) -> Text:
     return Text("ok", style="green") if line.goals or not line.numbers else Text("")
 
 
-def _table(title: str, caption: str) -> Table:
+def new_table(title: str, caption: str) -> Table:
+    """An empty table, in the house's form."""
     table = Table(title=title, caption=caption, box=None, padding=(0, 2, 0, 0))
     table.title_style, table.title_justify, table.caption_justify = "bold", "left", "left"
     return table
