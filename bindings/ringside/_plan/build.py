@@ -56,6 +56,23 @@ def plan(
 
     No length has to be divisible by anything; ranks may own nothing.
 
+    Who owns what of two sequences, 16 and 8 blocks of 128 tokens, on 4 ranks; * is all of them:
+
+        contiguous         0000111122223333 00112233  each sequence in runs
+        zigzag             0011223333221100 01233210  each sequence in 8 chunks, mirrored
+        striped            **************** ********  each sequence dealt token by token
+        whole_pack         0000001111112222 22333333  the packed stream in runs
+        whole_pack_zigzag  0001112223333332 22111000  the packed stream in 8 chunks, mirrored
+        balanced           1122233322211100 01000333  few pieces, equal rows, equal blocks
+
+    Whose keys rank 2 of 4 holds in each step, under a full mask, each rank owning a quarter:
+
+        p2p         2 1 0 3
+        all_gather  0123
+        a2a         0123, of one head in four
+        a2a+p2p     23 01, of two heads in four
+        fetch       2 23 01, only rows that are seen
+
     Raises:
         ValueError: arguments that do not fit, unknown names (the known ones are listed), segments
             that own a row twice or not at all, more than max_tiles tiles.

@@ -32,6 +32,12 @@ class MetadataReport:
         surplus: [at most 1000, 4] int64, rows of (sequence of the query, query, sequence of the
             key, key); positions from a sequence's length on are padding.
         repeated: [as surplus] bool, whether the mask has the pair, so that it is meant twice.
+
+    >>> import ringside as rs
+    >>> layout = rs.PackedLayout([0, 2])
+    >>> report = rs.thd.check_step_metadata([], layout, 1, 0, rs.Mask.causal())
+    >>> bool(report), report.pairs, report.missing.tolist()
+    (False, 3, [[0, 0, 0], [0, 1, 0], [0, 1, 1]])
     """
 
     rank: int
