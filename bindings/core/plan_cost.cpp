@@ -1,5 +1,9 @@
 // What a plan costs, as NumPy arrays.
+#include <algorithm>
+#include <iomanip>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "bindings/core/arguments.h"
@@ -13,6 +17,8 @@ namespace ringside::bindings {
 namespace {
 
 using namespace pybind11::literals;
+
+constexpr int kTold = 8;  // ranks in a table
 
 // A view, not a copy: there may be millions of cells. Nobody may write to it.
 py::array_t<int64_t> per_step(const py::object& self, const PerStep& field) {
@@ -39,6 +45,42 @@ py::array_t<double> fill_per_step(const CostOfPasses& cost) {
         blocks[i] == 0 ? 1
                        : static_cast<double>(pairs[i]) / (static_cast<double>(blocks[i]) * area);
   return cells;
+}
+
+// The first and the last of many ranks; -1 stands for those between.
+std::vector<int> few_of(int ranks) {
+  std::vector<int> few;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (ranks <= kTold || rank < kTold / 2 || rank >= ranks - kTold / 2)
+      few.push_back(rank);
+    else if (rank == kTold / 2)
+      few.push_back(-1);
+  }
+  return few;
+}
+
+// A table: a line a rank, sums over its steps.
+std::string told(const CostOfPasses& cost) {
+  const int ranks = cost.pairs.ranks(), steps = cost.pairs.steps();
+  std::ostringstream out;
+  out << "PlanCost of " << ranks << (ranks == 1 ? " rank" : " ranks") << ", " << steps
+      << (steps == 1 ? " step" : " steps") << ": imbalance " << std::fixed << std::setprecision(2)
+      << cost.imbalance() << ", fill " << cost.fill();
+  const auto line = [&](const auto& rank, const auto&... cells) {
+    out << "\n" << std::setw(6) << rank;
+    ((out << std::setw(16) << cells), ...);
+  };
+  line("rank", "pairs", "blocks", "bytes_received", "bytes_sent", "rows_kv");
+  for (const int rank : few_of(ranks)) {
+    if (rank == -1) {
+      line("...", "...", "...", "...", "...", "...");
+      continue;
+    }
+    const auto rows = cost.rows_kv.of_rank(rank);
+    line(rank, cost.pairs.sum(rank), cost.blocks.sum(rank), cost.all_bytes_received(rank),
+         cost.all_bytes_sent(rank), rows.empty() ? 0 : *std::ranges::max_element(rows));
+  }
+  return out.str();
 }
 
 using Rows = std::pair<int, int>;
@@ -99,6 +141,7 @@ void bind_cost(py::module_& m, PlanClass& plan) {
 What the passes of a plan cost. Arrays are read-only, int64, [cp_size, num_steps] unless said.
 The backward pass computes the same tiles as the forward pass: pairs, blocks and the like stand once.
 )doc");
+  cost.def("__repr__", &told);
   const auto field = [&](const char* name, auto get, const char* doc) {
     cost.def_property_readonly(name, get, doc);
   };

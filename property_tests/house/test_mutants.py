@@ -14,13 +14,14 @@ from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
+from mutants_of_users import MUTANTS_OF_USERS
 
 
 def test_every_fault_has_exactly_one_place_and_its_own_name():
     check_list(MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS)
     check_list(MUTANTS_OF_COUNTS)
     check_list(MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS + MUTANTS_OF_KERNELS)
-    check_list(MUTANTS_OF_GROUPS)
+    check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS)
 
 
 def test_a_stale_fault_is_refused():

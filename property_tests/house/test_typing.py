@@ -3,6 +3,10 @@
 import re
 import subprocess
 import sys
+from typing import get_args
+
+import ringside as rs
+from ringside._plan.names import Comm, PartitionName
 
 PROGRAM = """\
 import dataclasses
@@ -17,6 +21,10 @@ layer = rs.Options(softmax_scale=0.5, softcap=30.0, sink=[0.0], dropout_p=0.1, d
 dataclasses.replace(layer, softcap=0.0)
 plan: rs.Plan = rs.plan(layout, cp_size=2, partition="zigzag", comm="p2p", num_heads=1)
 rs.plan(layout, cp_size=np.int64(2))
+rs.plan(layout, cp_size=2, partition=[1], name="mine", comm="fetch", stages=1)
+rs.plan(layout, cp_size=2, partition=lambda of, ranks: [0] * of.num_sequences)
+cost: rs.PlanCost = rs.estimate(layout, cp_size=2, partition=rs.partition("balanced", layout, 2))
+lengths: np.ndarray = rs.lengths.parse("5,7", cu_seqlens=False)
 mine = rs.plan(layout, partition=[[rs.Segment(0, 0, 4)]])
 again: rs.Plan = rs.Plan.from_json(plan.to_json())
 on_device = rs.DevicePlan(max_sequences=1, num_rows_q=4)
@@ -46,6 +54,8 @@ on_device.attention(x, x, x, backend="cuda")  # call-arg
 rs.flash_attn_varlen_func(x, x, x, [0, 4], [0, 4], 4, 4, sinks=0.0)  # call-arg
 rs.Options(soft_cap=1.0)  # call-arg
 rs.plan(layout, cp_sizes=2)  # call-arg
+rs.plan(layout, cp_size=2, comm="ring")  # arg-type
+rs.partition("zagzig", layout, 2)  # arg-type
 plan.attention(x, x, x, options={"softcap": 1.0})  # arg-type
 layer.softcap = 2.0  # misc
 """
@@ -67,3 +77,8 @@ def test_a_typed_program_is_read_as_it_runs(tmp_path):
     lines = PROGRAM.splitlines()
     wanted = [(i, x.partition("  # ")[2]) for i, x in enumerate(lines, 1) if "  # " in x]
     assert told_by_mypy(tmp_path, PROGRAM) == wanted
+
+
+def test_the_names_that_type_checkers_know_are_those_of_the_tables():
+    assert get_args(PartitionName) == rs.PARTITIONS
+    assert get_args(Comm) == rs.COMMS

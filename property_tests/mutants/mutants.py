@@ -30,6 +30,7 @@ from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
+from mutants_of_users import MUTANTS_OF_USERS
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = (
@@ -53,6 +54,7 @@ PROPERTIES = (
     *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
     *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
     *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
+    *("lengths", "own_partitions", "ranges", "thd_check", "explore"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 TIMEOUT = 300  # seconds for one suite; a fault may hang
@@ -289,7 +291,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
     everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
-    everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS
+    everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS
     only = options.only or [""]
     mutants = [m for m in everything if any(part in m.name for part in only)]
     if not mutants:

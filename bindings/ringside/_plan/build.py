@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import SupportsIndex
 
 from ringside._core import Mask, PackedLayout
+from ringside._plan.names import Comm
 from ringside._plan.partitions import Partition, segments_of_both
 from ringside._plan.plan import Plan
 
@@ -18,7 +19,7 @@ def plan(
     partition: Partition = "zigzag",
     partition_k: Partition | None = None,
     name: str | None = None,
-    comm: str = "p2p",
+    comm: Comm = "p2p",
     a2a_size: SupportsIndex | None = None,
     stages: SupportsIndex | None = None,
     num_heads: SupportsIndex = 1,

@@ -17,6 +17,7 @@ from ringside._attention.options import (
 )
 from ringside._core import arguments
 from ringside._plan.device_lengths import DeviceLengths, layouts_of
+from ringside._plan.names import Comm, PartitionName
 
 
 def _or(default: int, given: int | None, name: str) -> int:
@@ -66,8 +67,8 @@ class DevicePlan:
         num_rows_k: int | None = None,
         mask: _core.Mask | None = None,
         cp_size: int = 1,
-        partition: str = "zigzag",
-        comm: str = "p2p",
+        partition: PartitionName = "zigzag",
+        comm: Comm = "p2p",
         a2a_size: int | None = None,
         num_heads: int = 1,
         num_kv_heads: int | None = None,

@@ -6,6 +6,7 @@ from typing import SupportsIndex
 
 from ringside import _core
 from ringside._core import Mask, PackedLayout
+from ringside._plan.names import Comm
 from ringside._plan.partitions import Partition, segments_of_both
 
 
@@ -17,7 +18,7 @@ def estimate(
     cp_size: SupportsIndex | None = None,
     partition: Partition = "zigzag",
     partition_k: Partition | None = None,
-    comm: str = "p2p",
+    comm: Comm = "p2p",
     a2a_size: SupportsIndex | None = None,
     stages: SupportsIndex | None = None,
     num_heads: SupportsIndex = 1,

@@ -6,14 +6,44 @@ from collections.abc import Iterator
 
 from ringside import _core
 
+EVEN, FULL = 1.05, 0.6  # an imbalance and a fill of which nothing need be said
 FEW = (
     4  # up to so many ranks and steps are told one by one, and of more than twice so many the ends
 )
 
 
-def explain(plan: _core.Plan) -> str:
+def explain(plan: _core.Plan, *, short: bool = False) -> str:
     """See Plan.explain."""
+    if short:
+        return " ".join(_reasons(plan, plan.cost()))
     return "\n".join(_lines(plan))
+
+
+def _reasons(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
+    """What the plan does, and what its numbers come from, in sentences."""
+    owns = _core.PARTITION_TABLE.get(plan.partition, {}).get("summary", "segments of your own")
+    moves = _core.COMM_TABLE.get(plan.comm, {}).get("summary", "messages of your own")
+    yield f"{plan.partition}: {owns}. {plan.comm}: {moves}."
+    pairs = cost.pairs.sum(axis=1)
+    if not pairs.any():
+        yield "Nothing is visible: there is nothing to compute."
+        return
+    if cost.imbalance <= EVEN:
+        yield f"Visible pairs are even: the busiest rank computes {cost.imbalance:.2f} x the mean."
+    else:
+        yield (
+            f"Rank {int(pairs.argmax())} computes {cost.imbalance:.2f} x the mean of the visible "
+            "pairs, and the others wait for it."
+        )
+    if cost.fill >= FULL:
+        yield f"Blocks are {cost.fill:.0%} full: what a kernel computes is mostly needed."
+    else:
+        lengths = [s.len for rank in range(plan.cp_size) for s in plan.shards_q(rank) if s.len]
+        yield (
+            f"But blocks of {cost.block_size[0]} x {cost.block_size[1]} are {cost.fill:.0%} full: "
+            f"runs of {int(sorted(lengths)[len(lengths) // 2])} rows, at the median, pay for whole "
+            'ones. Longer runs cost less: see partition="balanced".'
+        )
 
 
 def mask_words(mask: _core.Mask) -> str:
@@ -52,6 +82,7 @@ def _lines(plan: _core.Plan) -> Iterator[str]:
     if plan.layout_k != layout:
         keys = plan.layout_k
         yield f"keys of other lengths: {keys.num_tokens} tokens in {keys.num_rows} rows"
+    yield from _reasons(plan, cost)
     heads = f"{count(plan.num_heads, 'query head')}, {count(plan.num_kv_heads, 'kv head')}"
     yield f"mask: {mask_words(plan.mask)}; {heads}"
     yield f"imbalance: the busiest rank computes {cost.imbalance:.2f} x the mean"

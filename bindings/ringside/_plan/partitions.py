@@ -12,14 +12,15 @@ import numpy.typing as npt
 
 from ringside import _core
 from ringside._core import Mask, PackedLayout, Segment, arguments
+from ringside._plan.names import PartitionName
 
 Shards = Sequence[Sequence[Segment]]
 Owners = npt.ArrayLike  # [sequences] or [rows]: the rank that owns each
-Partition: TypeAlias = str | Shards | Owners | Callable[[PackedLayout, int], Any]
+Partition: TypeAlias = PartitionName | Shards | Owners | Callable[[PackedLayout, int], Any]
 
 
 def partition(
-    name: str,
+    name: PartitionName,
     layout: PackedLayout,
     cp_size: SupportsIndex,
     *,

@@ -347,14 +347,20 @@ class Plan(_core.Plan):
         """
         return super().exchange_transposed(step, operand, buffers)
 
-    def explain(self) -> str:
-        """The plan in words: who owns what, what each step moves and computes.
+    def explain(self, *, short: bool = False) -> str:
+        """The plan in words: what it does and why it costs what it does, then each rank's steps.
+
+        Args:
+            short: the sentences alone, without the numbers of each rank.
 
         >>> import ringside as rs
-        >>> print(rs.plan(rs.PackedLayout([0, 4]), cp_size=2).explain().splitlines()[0])
+        >>> plan = rs.plan(rs.PackedLayout([0, 4]), cp_size=2)
+        >>> print(plan.explain().splitlines()[0])
         zigzag over p2p, 2 ranks: 1 sequence, 4 tokens in 4 rows
+        >>> plan.explain(short=True).split(".")[1]
+        ' p2p: K/V travel round a ring'
         """
-        return _explain.explain(self)
+        return _explain.explain(self, short=arguments.boolean(short, "short"))
 
     def diff(self, other: _core.Plan) -> list[str]:
         """What this plan does that another does not, or the other way round, a line each.

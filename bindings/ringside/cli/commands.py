@@ -51,7 +51,6 @@ app = typer.Typer(
     name="ringside",
     help="Context-parallel packed attention, in the ring with its own definition.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 bench_app = typer.Typer(

@@ -1,0 +1,69 @@
+"""Faults in what users bring and ask: lengths, owners, metadata of a peer, a choice."""
+
+from mutants_list import Mutant
+
+TEXT = "bindings/ringside/lengths/_text.py"
+PARTITIONS = "bindings/ringside/_plan/partitions.py"
+STEPS = "bindings/ringside/thd/_step_pairs.py"
+CHECK = "bindings/ringside/thd/_check_steps.py"
+RANGES = "bindings/ringside/_plan/ranges.py"
+CHOICES = "bindings/ringside/cli/choices.py"
+MUTANTS_OF_USERS = [
+    Mutant(
+        "several columns without a header are one list",
+        TEXT,
+        "if len(words) > 1 and len(lines) > 1:",
+        "if False:",
+    ),
+    Mutant("a column of offsets is read as lengths", TEXT, " or named == OFFSETS:", ":"),
+    Mutant("true counts as a length of one", TEXT, "type(found) is not int", "found != int(found)"),
+    Mutant(
+        "a run of rows goes on into the next document",
+        PARTITIONS,
+        "cuts = np.union1d(changes, layout.cu_seqlens_padded).tolist()",
+        "cuts = sorted({0, *changes.tolist(), layout.num_rows})",
+    ),
+    Mutant(
+        "an owner beyond the ranks is taken for the last",
+        PARTITIONS,
+        "if len(owners) and not 0 <= owners.min() <= owners.max() < cp_size:",
+        "owners = owners.clip(0, cp_size - 1)\n    if False:",
+    ),
+    Mutant(
+        "a peer's causal mask begins top left, whatever it says",
+        STEPS,
+        '"padding_causal_bottom_right": (True, True)',
+        '"padding_causal_bottom_right": (True, False)',
+    ),
+    Mutant(
+        "a bound of a peer's window is left out",
+        STEPS,
+        "self.k_row[b] + begin, self.k_row[b] + np.maximum(begin, end)",
+        "self.k_row[b] + 0 * begin, self.k_row[b] + np.maximum(begin, end)",
+    ),
+    Mutant("a pair meant twice is right", CHECK, "wrong[k_rows] += 1", "wrong[k_rows] = 0"),
+    Mutant(
+        "keys of other lengths are looked for where the queries lie",
+        CHECK,
+        "first = int(self.keys.cu_seqlens_padded[sequence])",
+        "first = int(self.layout.cu_seqlens_padded[sequence])",
+    ),
+    Mutant(
+        "slices of inverse causal masks see everything",
+        RANGES,
+        "INV_CAUSAL: Mask.sliding_window(0, -1)",
+        "INV_CAUSAL: Mask.full()",
+    ),
+    Mutant(
+        "of a ring the busiest rank counts, not that of each step",
+        CHOICES,
+        "cost.blocks.max(axis=0).sum() if comm in PASS_ON else work",
+        "work",
+    ),
+    Mutant(
+        "what moves least is recommended, however slow",
+        CHOICES,
+        "c.critical <= CLOSE * fastest.critical",
+        "c.critical <= 9 * fastest.critical",
+    ),
+]
