@@ -39,9 +39,10 @@ def _reasons(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
         yield f"Blocks are {cost.fill:.0%} full: what a kernel computes is mostly needed."
     else:
         lengths = [s.len for rank in range(plan.cp_size) for s in plan.shards_q(rank) if s.len]
+        blocks = "But blocks" if cost.imbalance <= EVEN else "Blocks"
         yield (
-            f"But blocks of {cost.block_size[0]} x {cost.block_size[1]} are {cost.fill:.0%} full: "
-            f"runs of {int(sorted(lengths)[len(lengths) // 2])} rows, at the median, pay for whole "
+            f"{blocks} of {cost.block_size[0]} x {cost.block_size[1]} are {cost.fill:.0%} full: "
+            f"runs of {sorted(lengths)[len(lengths) // 2]} rows, by the median, pay for whole "
             'ones. Longer runs cost less: see partition="balanced".'
         )
 
