@@ -97,7 +97,7 @@ def _lists_owners(given: Any) -> bool:
 def _ranks(cp_size: SupportsIndex | None, why: str) -> int:
     if cp_size is None:
         raise ValueError(f"cp_size is missing; {why}, which needs the number of ranks. Pass it")
-    return arguments.integer(cp_size, "cp_size")
+    return arguments.int32(cp_size, "cp_size")
 
 
 def _of_owners(given: Any, layout: PackedLayout, cp_size: int, name: str) -> Shards:

@@ -118,7 +118,7 @@ def _is_list(x: Any) -> bool:
 def _layout(ranges: npt.NDArray[np.int32], num_rows: int | None, side: str) -> PackedLayout:
     begins, ends = ranges[:, 0], ranges[:, 1]
     last = int(ends[-1]) if len(ends) else 0
-    rows = last if num_rows is None else arguments.integer(num_rows, f"num_rows_{side}")
+    rows = last if num_rows is None else arguments.int32(num_rows, f"num_rows_{side}")
     for i in range(1, len(ranges)):
         if begins[i] < ends[i - 1]:
             raise Unsupported(
