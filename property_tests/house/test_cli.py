@@ -225,7 +225,7 @@ def test_a_shipped_trace_is_cut_and_padded_by_default_and_says_so(run):
     code, out, _ = run("plan")
     assert code == 0
     assert out.startswith("long_tail_pack: 5 documents, 512 tokens, 544 rows (the first of 30 ")
-    assert Pack("man_pages").taken()[0].num_tokens == 6144
+    assert Pack("man_pages").taken()[0].num_tokens == 3072
     for command in ("plan", "verify"):
         _, words, _ = run(command, "--help")
         words = " ".join(words.replace("│", " ").split())

@@ -16,7 +16,7 @@ from ringside.testing import _sizes
 from ringside.testing._problems import padded_layout
 
 DEFAULT_LENGTHS = "long_tail_pack"
-DEFAULT_TOKENS = 6144  # of a shipped trace, at most, unless more are asked for
+DEFAULT_TOKENS = 3072  # of a shipped trace, at most, unless more are asked for
 DEFAULT_PADDING = 8  # of a shipped trace
 NUMBERS = re.compile(r"[\[\s]*\d+([\s,]+\d+)*[\s,\]]*")  # 512,1024,96
 
