@@ -10,7 +10,7 @@ import pytest
 import ringside as rs
 from group_processes import Raised, started
 from group_worker import both_passes
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ringside.testing import Case, strategies
 
@@ -101,6 +101,7 @@ def groups_and_cases(draw):
     return name, draw(strategies.cases(cp_sizes=sizes, options=strategies.options))
 
 
+@settings(max_examples=min(120, settings().max_examples))  # of a tenth of a second each
 @given(groups_and_cases())
 def test_processes_agree_with_one_process(pool, drawn):
     check(pool, *drawn)

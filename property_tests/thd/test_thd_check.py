@@ -65,7 +65,7 @@ def wanted(layout, cp_size, rank, mask):
     }
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(layouts(), cp_ranks(), masks(), st.sampled_from(["all_gather", "p2p"]))
 def test_ours_mean_the_pairs_of_the_mask(layout, cp_rank, mask, comm):
     steps = ours(layout, *cp_rank, mask, comm)
@@ -77,7 +77,7 @@ def test_ours_mean_the_pairs_of_the_mask(layout, cp_rank, mask, comm):
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(layouts(batch=2), layouts(batch=2), cp_ranks(), masks())
 def test_ours_do_for_keys_of_other_lengths(layout, layout_k, cp_rank, mask):
     for comm in ("all_gather", "p2p"):
@@ -85,7 +85,7 @@ def test_ours_do_for_keys_of_other_lengths(layout, layout_k, cp_rank, mask):
         assert thd.check_step_metadata(steps, layout, *cp_rank, mask, layout_k=layout_k, comm=comm)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(layouts(), cp_ranks(), masks(), st.sampled_from(["all_gather", "p2p"]))
 def test_pairs_are_what_a_kernel_would_compute(layout, cp_rank, mask, comm):
     for step in ours(layout, *cp_rank, mask, comm):
@@ -95,7 +95,7 @@ def test_pairs_are_what_a_kernel_would_compute(layout, cp_rank, mask, comm):
         assert [tuple(pair) for pair in pairs.tolist()] == want
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(layouts(batch=2), cp_ranks(), masks(), st.data())
 def test_wrong_metadata_are_told_pair_by_pair(layout, cp_rank, mask, data):
     kinds = st.sampled_from(["padding", "padding_causal", "padding_causal_bottom_right"])
@@ -125,7 +125,7 @@ def test_wrong_metadata_are_told_pair_by_pair(layout, cp_rank, mask, data):
     assert bool(report) == (set(meant) == want and report.num_surplus == 0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(layouts(), cp_ranks(), st.sampled_from([rs.Mask.full(), rs.Mask.causal()]))
 def test_metadata_in_transformer_engines_words_are_read(layout, cp_rank, mask):
     steps = [in_their_words(step) for step in ours(layout, *cp_rank, mask, "all_gather")]
