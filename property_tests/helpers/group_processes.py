@@ -135,6 +135,10 @@ class Workers(list):
         """rs.init in as many processes as `hosted` lists ranks for; the rest stay out."""
         size = sum(map(len, hosted))
         arguments = {**meeting(), "size": size, **arguments}
+        for worker, _ in zip(self, hosted, strict=False):  # a timeout is not for starting Python
+            worker.tell("None")
+        for worker, _ in zip(self, hosted, strict=False):
+            worker.answer()
         snippet = f"{name} = rs.init(rank, **arguments)"
         for worker, ranks in zip(self, hosted, strict=False):
             worker.tell(snippet, rank=list(ranks), arguments=arguments)

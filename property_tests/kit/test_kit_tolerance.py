@@ -8,7 +8,7 @@ nothing else; where everything is in one type to 0.3 and 0.05, because roundings
 import numpy as np
 import pytest
 import ringside as rs
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from plain import Plain
 from ringside.testing import Case, Demands, Disagreement, Precision, check_attention, strategies
@@ -116,6 +116,7 @@ def test_what_is_never_rounded_has_no_tolerance(case):
 
 @pytest.mark.parametrize("name", FLOATS)
 @given(x=st.floats(-1e4, 1e4))
+@example(x=1.2634258232125091e-39)  # below the smallest normal number of bfloat16
 @settings(max_examples=50)
 def test_rounding_is_to_nearest(name, x):
     rounded = float(round_to(x, name))

@@ -60,9 +60,8 @@ def round_to(x: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
             return x.astype(name).astype(np.float64)
     if name == "float64":
         return x
-    significand, exponent = np.frexp(x)
-    rounded = np.ldexp(np.rint(np.ldexp(significand, bits)), exponent - bits)
-    return np.where(np.abs(x) < tiny, 0.0, rounded)
+    last_bit = np.maximum(np.frexp(x)[1] - bits, np.frexp(tiny)[1] - 1)  # fewer below the normal
+    return np.ldexp(np.rint(np.ldexp(x, -last_bit)), last_bit)
 
 
 def as_dtype(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
