@@ -73,7 +73,8 @@ class Settings:
     comms: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Fills in all names, refuses unknown ones."""
+        """Fills in all names, refuses unknown ones and more ranks than can be counted."""
+        _sizes.require_memory_of_cost(max(self.cp_sizes))
         for what, known in (("partitions", _core.PARTITIONS), ("comms", _core.COMMS)):
             chosen = getattr(self, what) or known
             check_names(what[:-1], chosen, known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 INT_MAX = 2**31 - 1  # what the library counts rows, heads and ranks with
+BYTES_OF_RANK_AND_STEP = 8 * 12  # a cost's numbers
 BYTES_OF_RANK_PAIR = 150  # a plan's steps, messages and tile lists: one for every pair of ranks
 
 
@@ -34,6 +35,14 @@ def require_memory_of_plan(cp_size: int) -> None:
     """Raises ValueError if a plan of so many ranks is more than this machine can hold."""
     needed = BYTES_OF_RANK_PAIR * cp_size**2
     require_memory(needed, f"--cp {cp_size}: a plan of all ranks", "Pass fewer ranks: --cp")
+
+
+def require_memory_of_cost(cp_size: int) -> None:
+    """Raises ValueError if the counts of every rank and step are more than this machine can hold."""
+    needed = BYTES_OF_RANK_AND_STEP * cp_size**2
+    require_memory(
+        needed, f"--cp {cp_size}: counts of all ranks and steps", "Pass fewer ranks: --cp"
+    )
 
 
 def memory() -> int:
