@@ -38,11 +38,9 @@ def require_memory_of_plan(cp_size: int) -> None:
 
 
 def require_memory_of_cost(cp_size: int) -> None:
-    """Raises ValueError if the counts of every rank and step are more than this machine can hold."""
-    needed = BYTES_OF_RANK_AND_STEP * cp_size**2
-    require_memory(
-        needed, f"--cp {cp_size}: counts of all ranks and steps", "Pass fewer ranks: --cp"
-    )
+    """Raises ValueError if counts of all ranks and steps are more than this machine can hold."""
+    what = f"--cp {cp_size}: counts of all ranks and steps"
+    require_memory(BYTES_OF_RANK_AND_STEP * cp_size**2, what, "Pass fewer ranks: --cp")
 
 
 def memory() -> int:
