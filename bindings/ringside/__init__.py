@@ -13,6 +13,7 @@ True
 """
 
 from ringside import lengths, thd
+from ringside._arguments import layouts as _layouts  # noqa: F401  (methods in kind)
 from ringside._attention.definition import attention, attention_backward
 from ringside._attention.options import Options
 from ringside._core import (

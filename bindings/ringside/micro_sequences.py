@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._core import Mask, PackedLayout, Unsupported, arguments
 from ringside._plan.build import plan as new_plan
 
@@ -128,6 +129,7 @@ class MicroSequenceBuffer:
             _layout(valid_end - starts[present], end - starts[present]),
         )
 
+    @answers_in_kind("q", STATISTIC)
     def forward(
         self, i: int, q: npt.ArrayLike, k: npt.ArrayLike, v: npt.ArrayLike, **keywords: Any
     ) -> tuple[Float64, Float64]:
@@ -163,6 +165,7 @@ class MicroSequenceBuffer:
         self.frontier += 1
         return result
 
+    @answers_in_kind("q", "q", "q", STATISTIC)
     def backward(
         self,
         i: int,

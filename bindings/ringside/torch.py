@@ -1,4 +1,4 @@
-"""Attention over a plan as a function that torch can differentiate."""
+"""Attention over a plan as a function that torch can differentiate, on a GPU and on a CPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ringside._arrays import cuda as _cuda
+from ringside import _torch_operator as _operator
 from ringside._arrays.source import Source
 from ringside._attention.options import (
     OptionKeywords,
@@ -21,6 +21,8 @@ from ringside._plan.plan import Plan
 
 
 class _VarlenAttention(torch.autograd.Function):
+    """The operator without the dispatcher's time: what a call outside torch.compile takes."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -32,7 +34,7 @@ class _VarlenAttention(torch.autograd.Function):
         deterministic: bool,
         options: Options,
     ) -> Any:
-        out, lse = _cuda.attention(plan, q, k, v, _with_sink(options, sink))
+        out, lse = _operator.forward(plan, q, k, v, _with_sink(options, sink))
         ctx.save_for_backward(q, k, v, sink, out, lse)
         ctx.plan, ctx.options, ctx.deterministic = plan, options, deterministic
         ctx.lengths = plan._version
@@ -42,15 +44,13 @@ class _VarlenAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dout: Any, _dlse: Any) -> Any:
+        if dout is None:  # nobody asked for out's gradient
+            return (None,) * 7
         q, k, v, sink, out, lse = ctx.saved_tensors
-        if ctx.lengths != ctx.plan._version:
-            raise RuntimeError(
-                "the plan's lengths were set anew between forward and backward; keep one "
-                "DevicePlan for each batch in flight"
-            )
+        _operator.require_lengths(ctx.plan, ctx.lengths)
         arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
-        dq, dk, dv, dsink = _cuda.attention_backward(
-            ctx.plan, arrays, _with_sink(ctx.options, sink), deterministic=ctx.deterministic
+        dq, dk, dv, dsink = _operator.backward(
+            ctx.plan, arrays, _with_sink(ctx.options, sink), ctx.deterministic
         )
         dsink = None if sink is None else dsink.to(sink.dtype)
         return dq, dk, dv, dsink, None, None, None
@@ -58,6 +58,28 @@ class _VarlenAttention(torch.autograd.Function):
 
 def _with_sink(options: Options, sink: Any) -> Options:
     return options if sink is None else dataclasses.replace(options, sink=sink)
+
+
+_PLAIN = {"softmax_scale": None, "softcap": 0.0, "dropout_p": 0.0, "dropout_seed": 0}
+
+
+def _as_operator(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    plan: Plan | DevicePlan,
+    given: dict[str, Any],
+    deterministic: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """While torch.compile traces: nothing is looked into, all is checked when the operator runs."""
+    numbers = {name: given.get(name, default) for name, default in _PLAIN.items()}
+    per_head = [
+        q.new_tensor(x, dtype=torch.float32) if isinstance(x, int | float) else x
+        for x in (given.get("sink"), given.get("alibi_slopes"))
+    ]
+    return torch.ops.ringside.varlen_attention(
+        q, k, v, *per_head, plan._number, plan._version, **numbers, deterministic=deterministic
+    )
 
 
 @takes_options
@@ -72,15 +94,18 @@ def varlen_attention(
     return_lse: bool = False,
     **keywords: Unpack[OptionKeywords],
 ) -> Any:
-    """Packed attention of CUDA tensors, every rank of the plan on one GPU; differentiable.
+    """Packed attention of torch tensors, every rank of the plan in this process; differentiable.
+
+    On a GPU by kernels, on a CPU by the executor, in float64 inside. Under torch.compile it is one
+    operator, ringside::varlen_attention, which does not break the graph.
 
     Args:
-        q: [rows_q, num_heads, head_dim_qk] float32, float16 or bfloat16 on a CUDA device; k, v
-            likewise, see Plan.attention.
+        q: [rows_q, num_heads, head_dim_qk] float32, float16 or bfloat16, on a CPU float64, too;
+            k, v likewise, see Plan.attention.
         plan: cp_size=1 for plain packed attention; a DevicePlan where lengths stay on the GPU.
         options, keywords: as for ringside.attention. A sink that is a tensor, [num_heads], is
             differentiable.
-        deterministic: bit-equal gradients from run to run, at some cost.
+        deterministic: bit-equal gradients from run to run, at some cost; on a CPU they always are.
         return_lse: return (out, lse); lse is not differentiable.
 
     Returns:
@@ -88,15 +113,21 @@ def varlen_attention(
 
     Raises:
         ValueError, TypeError: tensors that do not fit the plan.
-        Unsupported: no CUDA in this build, or no device.
+        Unsupported: tensors on a GPU, without CUDA in this build.
 
     >>> import ringside as rs, torch
     >>> from ringside.torch import varlen_attention
     >>> plan = rs.plan(rs.PackedLayout([0, 2]), cp_size=1)
-    >>> q = k = v = torch.ones(2, 1, 8, device="cuda", requires_grad=True)
-    >>> varlen_attention(q, k, v, plan, options=rs.Options(softcap=30.0)).shape
-    torch.Size([2, 1, 8])
+    >>> q = k = v = torch.ones(2, 1, 8, dtype=torch.bfloat16, requires_grad=True)
+    >>> out = varlen_attention(q, k, v, plan, options=rs.Options(softcap=30.0))
+    >>> out.sum().backward()
+    >>> out.dtype, q.grad.shape
+    (torch.bfloat16, torch.Size([2, 1, 8]))
     """
+    if torch.compiler.is_compiling():
+        given = {**(vars(options) if options is not None else {}), **keywords}
+        out, lse = _as_operator(q, k, v, plan, given, deterministic)
+        return (out, lse) if return_lse else out
     options, sink = options_of(varlen_attention, options, keywords), None
     if isinstance(options.sink, torch.Tensor):  # goes where torch sees it
         options, sink = dataclasses.replace(options, sink=None), options.sink

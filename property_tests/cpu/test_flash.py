@@ -61,3 +61,50 @@ def test_a_max_seqlen_that_is_too_small_is_refused():
     q = np.zeros((4, 1, 1), np.float32)
     with pytest.raises(ValueError, match="max_seqlen_k=3 but a sequence has 4 rows"):
         rs.flash_attn_varlen_func(q, q, q, [0, 4], [0, 4], 4, 3)
+
+
+def positions_of(version):
+    """All arguments behind the seventh by position, as each version orders them, and by name."""
+    named = {"softmax_scale": 0.5, "causal": True, "window_size": (2, 0), "softcap": 3.0}
+    if version == 2:
+        by_position = [0.0, 0.5, True, (2, 0), 3.0, None, False, True, None]
+        return by_position, {**named, "return_attn_probs": True}
+    by_position = [None, [3, 2], 0.5, True, None, None, None, None, (2, 0), 2, 3.0, 1, None, False]
+    named |= {"seqused_k": [3, 2], "attention_chunk": 2, "return_attn_probs": True}
+    return [*by_position, 0, True], named
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_positions_of_either_version_are_told_apart(version):
+    q, k, v = np.random.default_rng(0).normal(size=(3, 6, 2, 4))
+    alike = (q, k, v, [0, 4, 6], [0, 4, 6], 4, 4)
+    by_position, named = positions_of(version)
+    wanted = rs.flash_attn_varlen_func(*alike, **named)
+    got = rs.flash_attn_varlen_func(*alike, *by_position)
+    assert len(got) == (3 if version == 2 else 2)
+    np.testing.assert_array_equal(got[0], wanted[0])
+    np.testing.assert_array_equal(got[1], wanted[1])
+    assert got[2:] in ((), (None,))
+    plain = rs.flash_attn_varlen_func(*alike)
+    assert not np.array_equal(plain, wanted[0])
+    for count in range(1, len(by_position)):  # any number of them
+        rs.flash_attn_varlen_func(*alike, *by_position[:count])
+
+
+def test_positions_of_neither_are_refused():
+    q = np.zeros((4, 1, 2))
+    alike = (q, q, q, [0, 4], [0, 4], 4, 4)
+    for more, named, text in (
+        ((True,), {}, "eighth positional argument is a bool; expected a number, dropout_p"),
+        ((0.0, None), {"softmax_scale": 1.0}, "got softmax_scale by position and by name"),
+        ((0.0,) * 12, {}, "got 19 positional arguments; expected at most 16"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            rs.flash_attn_varlen_func(*alike, *more, **named)
+
+
+@pytest.mark.parametrize("name", ["qv", "q_descale", "k_descale", "v_descale", "block_table"])
+def test_what_is_not_served_is_named(name):
+    q = np.zeros((4, 1, 2))
+    with pytest.raises(rs.Unsupported, match=f"with {name}. Nearest supported: "):
+        rs.flash_attn_varlen_func(q, q, q, [0, 4], [0, 4], 4, 4, **{name: q})

@@ -69,6 +69,8 @@ TAKES = {
         {"None"},
     ),
     **of("seqused seqused_q seqused_k partition_k num_rows_k", {"None"}),
+    **of("qv q_descale k_descale v_descale block_table", {"None"}),
+    **of("pack_gqa", {"None", "bool"}),
 }
 TAKES_HERE = {  # where that is more than elsewhere
     ("DevicePlan", "mask"): {"None"},
@@ -210,7 +212,8 @@ def test_no_integer_is_made_of_anything_else(where, value):
 
 
 WIDE = {  # these may be larger
-    *(("flash_attn_varlen_func", "max_seqlen_q"), ("flash_attn_varlen_func", "max_seqlen_k")),
+    *(("flash_attn_varlen_func", f"max_seqlen_{side}") for side in "qk"),
+    *(("flash_attn_varlen_func", name) for name in ("num_splits", "sm_margin")),
     *(("thd.check_segments", "out_rows"), ("thd.check_segments", "x_rows")),
     *(("thd.check_offsets", "num_rows"), ("plan", "max_tiles")),
     *((name, "dropout_seed") for name in CALLS),

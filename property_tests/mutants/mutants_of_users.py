@@ -8,6 +8,9 @@ STEPS = "bindings/ringside/thd/_step_pairs.py"
 CHECK = "bindings/ringside/thd/_check_steps.py"
 RANGES = "bindings/ringside/_plan/ranges.py"
 CHOICES = "bindings/ringside/cli/choices.py"
+KINDS = "bindings/ringside/_arguments/kinds.py"
+POSITIONS = "bindings/ringside/_arguments/flash_positional.py"
+OPERATOR = "bindings/ringside/_torch_operator.py"
 MUTANTS_OF_USERS = [
     Mutant(
         "several columns without a header are one list",
@@ -65,5 +68,41 @@ MUTANTS_OF_USERS = [
         CHOICES,
         "c.critical <= CLOSE * fastest.critical",
         "c.critical <= 9 * fastest.critical",
+    ),
+    Mutant(
+        "lse is rounded to the type of q",
+        KINDS,
+        "return torch.float64 if dtype == torch.float64 else torch.float32",
+        "return dtype",
+    ),
+    Mutant(
+        "bfloat16 and int16 tensors look alike to copy_rows",
+        KINDS,
+        "if not sums and getattr",
+        "if False and getattr",
+    ),
+    Mutant(
+        "results of a tensor of bfloat16 stay float64",
+        KINDS,
+        "made.to(dtype) if made.is_floating_point() and dtype is not None else made",
+        "made",
+    ),
+    Mutant(
+        "positions of FlashAttention 3 are read as those of 2",
+        POSITIONS,
+        "        return THREE\n",
+        "        return TWO\n",
+    ),
+    Mutant(
+        "the operator takes any lengths of a plan",
+        OPERATOR,
+        "    if version != plan._version:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "a compiled function keeps the gradient of the sink from the caller",
+        OPERATOR,
+        "return (dq, dk, dv, dsink[0] if dsink else None, *none)",
+        "return (dq, dk, dv, None, *none)",
     ),
 ]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._attention.formats import (
     QkvFormat,
     batch_and_seqlen,
@@ -54,6 +55,7 @@ def layouts(
     return layout_q, layout_of_dense(k, "k", qkv_format) if layout_k is None else layout_k
 
 
+@answers_in_kind("q", STATISTIC)
 @takes_options
 def attention(
     q: npt.ArrayLike,
@@ -128,6 +130,7 @@ def attention(
     return results(asked_for(found, with_max_logit), qkv_format, layout_q.num_sequences)
 
 
+@answers_in_kind("q", "k", "v", STATISTIC)
 @takes_options
 def attention_backward(
     dout: npt.ArrayLike,

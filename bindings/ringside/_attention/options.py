@@ -185,8 +185,14 @@ def is_set(name: str, value: object) -> bool:
 
 
 def _unexpected(call: Callable[..., Any], name: str) -> TypeError:
-    known = [parameter for parameter in inspect.signature(call).parameters if parameter != "self"]
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+    parameters = [
+        parameter
+        for parameter in inspect.signature(call).parameters.values()
+        if parameter.name != "self" and parameter.kind is not parameter.VAR_POSITIONAL
+    ]
+    known = [parameter.name for parameter in parameters]
+    served = [parameter.name for parameter in parameters if parameter.annotation != "None"]
+    nearest = difflib.get_close_matches(name, served, n=1, cutoff=0.0)[0]
     return TypeError(
         f"{call.__qualname__}() got an unexpected keyword argument '{name}'; expected only "
         f"{', '.join(known)}. Pass {nearest}, if that is meant, or leave {name} out"

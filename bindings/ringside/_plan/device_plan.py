@@ -18,6 +18,7 @@ from ringside._attention.options import (
 from ringside._core import arguments
 from ringside._plan.device_lengths import DeviceLengths, layouts_of
 from ringside._plan.names import Comm, PartitionName
+from ringside._plan.numbers import number
 
 
 def _or(default: int, given: int | None, name: str) -> int:
@@ -101,7 +102,7 @@ class DevicePlan:
         )
         self._programs: dict[Any, Any] = {}
         self._lengths: DeviceLengths | None = None
-        self._version, self._dropout_origin = 0, (0, 0)
+        self._version, self._dropout_origin, self._number = 0, (0, 0), number(self)
 
     def set_lengths(
         self,

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._arrays import calls as _calls
 from ringside._attention.definition import asked_for, gradients, results
 from ringside._attention.formats import QkvFormat, check_format, lse_to_thd, to_thd
@@ -28,6 +29,7 @@ from ringside._plan import explain as _explain
 from ringside._plan import json_format as _plan_json
 from ringside._plan import pickling as _plan_pickle
 from ringside._plan import rank_calls as _rank_calls
+from ringside._plan.numbers import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,9 +50,10 @@ class Plan(_core.Plan):
     (True, 2, 2)
     """
 
-    __slots__ = ("_dropout_origin", "_fingerprint", "_programs")
+    __slots__ = ("_dropout_origin", "_fingerprint", "_number", "_programs")
     _dropout_origin: tuple[int, int]  # of a piece of a longer pack, see options.to_core
     _programs: dict[Any, Any]  # what was uploaded to a device for this plan, see _arrays/cuda.py
+    _number: int  # see numbers.py
     _fingerprint: str  # empty until somebody asks, see rank_calls.py
     _version = 0  # its lengths never change
 
@@ -68,6 +71,7 @@ class Plan(_core.Plan):
     def _start(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._dropout_origin, self._programs, self._fingerprint = (0, 0), {}, ""
+        self._number = number(self)
 
     @classmethod
     def _make(cls, *args: Any, **kwargs: Any) -> Self:
@@ -94,6 +98,7 @@ class Plan(_core.Plan):
         """Rows of q, out and dq."""
         return self.layout_q.num_rows
 
+    @answers_in_kind("x")
     def shard(self, x: npt.ArrayLike, rank: int, *, side: Side = "q") -> npt.NDArray[Any]:
         """The rows of x [rows, ...] that a rank owns, in its order: tokens, labels, q, anything.
 
@@ -104,6 +109,7 @@ class Plan(_core.Plan):
         """
         return super().shard(x, rank, side=side)
 
+    @answers_in_kind("parts")
     def unshard(self, parts: Sequence[npt.ArrayLike], *, side: Side = "q") -> npt.NDArray[Any]:
         """The global array from every rank's part; the inverse of shard.
 
@@ -114,6 +120,7 @@ class Plan(_core.Plan):
         """
         return super().unshard(parts, side=side)
 
+    @answers_in_kind("x")
     def roll(self, x: npt.ArrayLike, shift: int = -1, *, fill_value: Any = 0) -> npt.NDArray[Any]:
         """Shifts a global array along its rows within each document; see PackedLayout.roll.
 
@@ -203,6 +210,7 @@ class Plan(_core.Plan):
             block_size=block_size,
         )
 
+    @answers_in_kind("q", STATISTIC)
     @takes_options
     def attention(
         self,
@@ -256,6 +264,7 @@ class Plan(_core.Plan):
         found = super().attention(*thd, to_core(options, self._dropout_origin), backend)
         return results(asked_for(found, asked), qkv_format, batch)
 
+    @answers_in_kind("q", "k", "v", STATISTIC)
     @takes_options
     def attention_backward(
         self,
@@ -313,6 +322,7 @@ class Plan(_core.Plan):
     attention_rank = _rank_calls.attention_rank
     attention_backward_rank = _rank_calls.attention_backward_rank
 
+    @answers_in_kind("buffers")
     def exchange(
         self, step: int, operand: Literal["q", "kv"], buffers: Sequence[npt.ArrayLike]
     ) -> list[npt.NDArray[np.float64]]:
@@ -334,6 +344,7 @@ class Plan(_core.Plan):
         """
         return super().exchange(step, operand, buffers)
 
+    @answers_in_kind("buffers")
     def exchange_transposed(
         self, step: int, operand: Literal["q", "kv"], buffers: Sequence[npt.ArrayLike]
     ) -> list[npt.NDArray[np.float64]]:

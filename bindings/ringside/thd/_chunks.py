@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arguments.kinds import answers_in_kind
 from ringside._arrays.layout import on_device
 from ringside.thd import _on_device as _thd_cuda
 from ringside.thd._device import refuse_on_host
@@ -43,6 +44,7 @@ class PiecePairs(NamedTuple):
     cu_seqlens_kv_padded: Int32Array
 
 
+@answers_in_kind("cu_seqlens")
 def chunkify(
     cu_seqlens: Any,
     cu_seqlens_padded: Any,
@@ -85,6 +87,7 @@ def chunkify(
     return Pieces(*_core.thd.chunkify(layout, chunk_size))
 
 
+@answers_in_kind("cu_seqlens")
 def chunkify_p2p(
     cu_seqlens: Any,
     cu_seqlens_padded: Any,
@@ -128,6 +131,7 @@ def chunkify_p2p(
     return Pieces(*_core.thd.chunkify_p2p(layout, chunk_size, cp_size, rank))
 
 
+@answers_in_kind("cu_seqlens")
 def chunkify_p2p_below_diagonal(
     cu_seqlens: Any,
     cu_seqlens_padded: Any,
@@ -169,6 +173,7 @@ def chunkify_p2p_below_diagonal(
     )
 
 
+@answers_in_kind("cu_seqlens")
 def chunkify_p2p_above_diagonal(
     cu_seqlens: Any,
     cu_seqlens_padded: Any,

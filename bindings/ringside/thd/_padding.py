@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ringside import _core
 from ringside._arguments.fill_value import fill_value
+from ringside._arguments.kinds import answers_in_kind
 from ringside._core import arguments
 from ringside._rows import positions, valid_rows
 
@@ -29,6 +30,7 @@ class PaddedBatch(NamedTuple):
     cu_seqlens_padded: npt.NDArray[np.int32]
 
 
+@answers_in_kind("tokens", "labels")
 def pad_to_multiple(
     tokens: npt.ArrayLike,
     labels: npt.ArrayLike | None,

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arguments.kinds import writes_in_place
 from ringside._arrays.layout import on_device
 from ringside._core import arguments
 from ringside.thd import _on_device as _thd_cuda
@@ -16,6 +17,7 @@ from ringside.thd._device import to_host
 Indices = npt.NDArray[np.int64]
 
 
+@writes_in_place()
 def copy_rows(out: Any, x: Any, segments: Any) -> None:
     """Copies rows of x to rows of out, in place, by a table of segments.
 
@@ -52,6 +54,7 @@ def copy_rows(out: Any, x: Any, segments: Any) -> None:
     return None
 
 
+@writes_in_place(sums=True)
 def add_rows(accumulator: Any, x: Any, segments: Any) -> None:
     """Adds rows of x to rows of a float32 accumulator, in place, by a table of segments.
 
@@ -112,8 +115,7 @@ def _require_written(out: Any, name: str) -> None:
     if not isinstance(out, np.ndarray):
         raise TypeError(
             f"{name} is a {type(out).__module__}.{type(out).__qualname__}; expected an array, "
-            f"which is written in place. Pass a NumPy array, a torch tensor on a device or a "
-            f"CuPy array"
+            f"which is written in place. Pass a NumPy array, a torch tensor or a CuPy array"
         )
     arguments.array(out, name)
 
