@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 
@@ -82,6 +82,30 @@ def _as_operator(
     )
 
 
+@overload
+def varlen_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    plan: Plan | DevicePlan,
+    *,
+    options: Options | None = ...,
+    deterministic: bool = ...,
+    return_lse: Literal[False] = ...,
+    **keywords: Unpack[OptionKeywords],
+) -> torch.Tensor: ...
+@overload
+def varlen_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    plan: Plan | DevicePlan,
+    *,
+    options: Options | None = ...,
+    deterministic: bool = ...,
+    return_lse: Literal[True],
+    **keywords: Unpack[OptionKeywords],
+) -> tuple[torch.Tensor, torch.Tensor]: ...
 @takes_options
 def varlen_attention(
     q: torch.Tensor,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ from ringside._attention.options import (
 from ringside._core import Mask, PackedLayout, arguments
 
 Float64 = npt.NDArray[np.float64]
+Array = TypeVar("Array")  # of torch or JAX: results are of its kind
 
 
 def layout_of_dense(x: npt.ArrayLike, name: str, qkv_format: str) -> PackedLayout:
@@ -55,6 +57,62 @@ def layouts(
     return layout_q, layout_of_dense(k, "k", qkv_format) if layout_k is None else layout_k
 
 
+@overload
+def attention(
+    q: npt.NDArray[Any] | Sequence[Any],
+    k: npt.NDArray[Any] | Sequence[Any],
+    v: npt.NDArray[Any] | Sequence[Any],
+    layout_q: PackedLayout | None = ...,
+    layout_k: PackedLayout | None = ...,
+    *,
+    mask: Mask = ...,
+    options: Options | None = ...,
+    qkv_format: QkvFormat = ...,
+    return_max_logit: Literal[False] = ...,
+    **keywords: Unpack[OptionKeywords],
+) -> tuple[Float64, Float64]: ...
+@overload
+def attention(
+    q: npt.NDArray[Any] | Sequence[Any],
+    k: npt.NDArray[Any] | Sequence[Any],
+    v: npt.NDArray[Any] | Sequence[Any],
+    layout_q: PackedLayout | None = ...,
+    layout_k: PackedLayout | None = ...,
+    *,
+    mask: Mask = ...,
+    options: Options | None = ...,
+    qkv_format: QkvFormat = ...,
+    return_max_logit: Literal[True],
+    **keywords: Unpack[OptionKeywords],
+) -> tuple[Float64, Float64, Float64]: ...
+@overload
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    layout_q: PackedLayout | None = ...,
+    layout_k: PackedLayout | None = ...,
+    *,
+    mask: Mask = ...,
+    options: Options | None = ...,
+    qkv_format: QkvFormat = ...,
+    return_max_logit: Literal[False] = ...,
+    **keywords: Unpack[OptionKeywords],
+) -> tuple[Array, Array]: ...
+@overload
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    layout_q: PackedLayout | None = ...,
+    layout_k: PackedLayout | None = ...,
+    *,
+    mask: Mask = ...,
+    options: Options | None = ...,
+    qkv_format: QkvFormat = ...,
+    return_max_logit: Literal[True],
+    **keywords: Unpack[OptionKeywords],
+) -> tuple[Array, Array, Array]: ...
 @answers_in_kind("q", STATISTIC)
 @takes_options
 def attention(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from ringside import _core
 from ringside._arrays import calls as _calls
@@ -23,6 +23,9 @@ from ringside._plan.numbers import number
 
 def _or(default: int, given: int | None, name: str) -> int:
     return default if given is None else arguments.int32(given, name)
+
+
+Array = TypeVar("Array")  # of torch, CuPy or JAX: results are of its kind
 
 
 class DevicePlan:
@@ -170,6 +173,30 @@ class DevicePlan:
                 f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of"
             )
 
+    @overload
+    def attention(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        *,
+        options: Options | None = ...,
+        qkv_format: QkvFormat = ...,
+        return_max_logit: Literal[False] = ...,
+        **keywords: Unpack[OptionKeywords],
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def attention(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        *,
+        options: Options | None = ...,
+        qkv_format: QkvFormat = ...,
+        return_max_logit: Literal[True],
+        **keywords: Unpack[OptionKeywords],
+    ) -> tuple[Array, Array, Array]: ...
     @takes_options
     def attention(
         self,

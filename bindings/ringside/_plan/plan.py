@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Side = Literal["q", "k"]
+Float64 = npt.NDArray[np.float64]
+Array = TypeVar("Array")  # of torch, CuPy or JAX: results are of its kind
 
 
 class Plan(_core.Plan):
@@ -99,7 +101,7 @@ class Plan(_core.Plan):
         return self.layout_q.num_rows
 
     @answers_in_kind("x")
-    def shard(self, x: npt.ArrayLike, rank: int, *, side: Side = "q") -> npt.NDArray[Any]:
+    def shard(self, x: Array, rank: int, *, side: Side = "q") -> Array:
         """The rows of x [rows, ...] that a rank owns, in its order: tokens, labels, q, anything.
 
         >>> import numpy as np, ringside as rs
@@ -110,7 +112,7 @@ class Plan(_core.Plan):
         return super().shard(x, rank, side=side)
 
     @answers_in_kind("parts")
-    def unshard(self, parts: Sequence[npt.ArrayLike], *, side: Side = "q") -> npt.NDArray[Any]:
+    def unshard(self, parts: Sequence[Array], *, side: Side = "q") -> Array:
         """The global array from every rank's part; the inverse of shard.
 
         >>> import numpy as np, ringside as rs
@@ -121,7 +123,7 @@ class Plan(_core.Plan):
         return super().unshard(parts, side=side)
 
     @answers_in_kind("x")
-    def roll(self, x: npt.ArrayLike, shift: int = -1, *, fill_value: Any = 0) -> npt.NDArray[Any]:
+    def roll(self, x: Array, shift: int = -1, *, fill_value: Any = 0) -> Array:
         """Shifts a global array along its rows within each document; see PackedLayout.roll.
 
         Roll first, then shard: a rank's own rows do not hold the neighbours it would need.
@@ -210,6 +212,58 @@ class Plan(_core.Plan):
             block_size=block_size,
         )
 
+    @overload
+    def attention(
+        self,
+        q: npt.NDArray[Any] | Sequence[Any],
+        k: npt.NDArray[Any] | Sequence[Any],
+        v: npt.NDArray[Any] | Sequence[Any],
+        *,
+        options: Options | None = ...,
+        qkv_format: QkvFormat = ...,
+        return_max_logit: Literal[False] = ...,
+        backend: str = ...,
+        **keywords: Unpack[OptionKeywords],
+    ) -> tuple[Float64, Float64]: ...
+    @overload
+    def attention(
+        self,
+        q: npt.NDArray[Any] | Sequence[Any],
+        k: npt.NDArray[Any] | Sequence[Any],
+        v: npt.NDArray[Any] | Sequence[Any],
+        *,
+        options: Options | None = ...,
+        qkv_format: QkvFormat = ...,
+        return_max_logit: Literal[True],
+        backend: str = ...,
+        **keywords: Unpack[OptionKeywords],
+    ) -> tuple[Float64, Float64, Float64]: ...
+    @overload
+    def attention(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        *,
+        options: Options | None = ...,
+        qkv_format: QkvFormat = ...,
+        return_max_logit: Literal[False] = ...,
+        backend: str = ...,
+        **keywords: Unpack[OptionKeywords],
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def attention(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        *,
+        options: Options | None = ...,
+        qkv_format: QkvFormat = ...,
+        return_max_logit: Literal[True],
+        backend: str = ...,
+        **keywords: Unpack[OptionKeywords],
+    ) -> tuple[Array, Array, Array]: ...
     @answers_in_kind("q", STATISTIC)
     @takes_options
     def attention(
