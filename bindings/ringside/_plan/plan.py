@@ -451,10 +451,13 @@ class Plan(_core.Plan):
         return _diff.differences(self, other)
 
     def draw(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """A picture: a panel a rank, rows are query rows, columns key rows, colour the step.
+        """A picture: who computes which pair, whose rows they are, and when each rank works.
 
-        Documents are boxed, padding is grey. Up to 2,048 rows each pair is drawn; larger packs are
-        averaged into pixels. At most 16 ranks are shown.
+        A colour is a rank, everywhere; the later the step, the lighter. On the left the mask, with
+        strips that say whose query rows and whose keys these are, padding in grey: the whole pack,
+        or, beyond 2,048 rows, its longest document. On the right a bar for each rank and step, as
+        long as what a kernel computes there: blocks of 128 x 128, pairs in packs of up to 1,024
+        rows. A step begins when all ranks have ended the one before.
 
         Args:
             path: where to save it (png, pdf, svg); default nowhere.
