@@ -35,7 +35,8 @@ def partition(
         mask: where the partition looks at it.
 
     Returns:
-        [cp_size] lists of Segment, which ringside.plan(partition=...) takes.
+        [cp_size] lists of Segment, which ringside.plan(partition=...) takes; their
+        row is -1, so that they can be moved: plan() counts rows in the order of each list.
 
     Raises:
         ValueError: an unknown name; the known ones are listed.
@@ -47,7 +48,8 @@ def partition(
     >>> rs.plan(layout, cp_size=2, partition=mine, name="swapped").position_ids(0).tolist()
     [3, 4, 5, 1]
     """
-    return _core.partition(name=name, layout=layout, cp_size=cp_size, mask=mask)
+    told = _core.partition(name=name, layout=layout, cp_size=cp_size, mask=mask)
+    return [[Segment(x.seq, x.pos, x.len, x.stride) for x in segments] for segments in told]
 
 
 def segments_of_both(
