@@ -20,6 +20,8 @@ from ringside._attention.options import (
 )
 from ringside._core import Mask, PackedLayout, Unsupported, arguments
 
+__all__ = ["flash_attn_varlen_func"]
+
 
 @takes_positions_of_both
 @answers_in_kind("q", STATISTIC)

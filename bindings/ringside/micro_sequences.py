@@ -13,6 +13,8 @@ from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._core import Mask, PackedLayout, Unsupported, arguments
 from ringside._plan.build import plan as new_plan
 
+__all__ = ["MicroSequenceBuffer"]
+
 Float64 = npt.NDArray[np.float64]
 
 

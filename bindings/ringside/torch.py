@@ -19,6 +19,8 @@ from ringside._attention.options import (
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
 
+__all__ = ["varlen_attention"]
+
 
 class _VarlenAttention(torch.autograd.Function):
     """The operator without the dispatcher's time: what a call outside torch.compile takes."""

@@ -61,11 +61,19 @@ def test_the_tests_build_in_the_folder_of_the_c_plus_plus_tests(tmp_path):
 def test_every_verb_installs_the_packages_that_it_needs(tmp_path, purpose, extras):
     script(tmp_path, "python", 'echo "$@"')
     helpers = "has_cmake() { :; }; has_ninja() { :; }; has_gpu() { :; }; package_settings() { :; }"
+    helpers += '; with_progress() { "$@"; }'
     ended = said_by(tmp_path, "pip_install()", "setup()", f"{helpers}; pip_install {purpose}")
     assert ended.returncode == 0, ended.stderr
     build, package = ended.stdout.splitlines()
     assert "scikit-build-core" in build and "pybind11" in build
     assert package.split()[-1] == f".[{extras}]"
+
+
+def test_a_build_says_what_it_compiles(tmp_path):
+    lines = "".join(f"  [{i}/45] Building CXX object part_{i}.o\\n" for i in range(1, 46))
+    command = f"printf 'noise\\n{lines}' | show_compiled"
+    shown = said_by(tmp_path, "show_compiled()", "with_progress()", command).stdout.splitlines()
+    assert shown == [f"[{i}/45] Building CXX object part_{i}.o" for i in (20, 40, 45)]
 
 
 def test_a_verb_for_the_gpu_names_the_modules_that_no_python_has(tmp_path):

@@ -14,6 +14,9 @@ from ringside._rows import valid_rows
 from ringside.testing._judging import errors
 from ringside.testing.dtypes import round_to
 
+__all__ = ["Arrays", "Case", "Results", "normal_rows"]
+
+
 Array = npt.NDArray[np.float64]
 
 

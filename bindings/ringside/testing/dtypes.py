@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+__all__ = ["FLOATS", "Float", "as_dtype", "float_of", "round_to"]
+
 
 class Float(NamedTuple):
     """What the error model needs to know of a type."""

@@ -25,6 +25,9 @@ from ringside.testing.cases import Arrays, Case, Results
 from ringside.testing.dtypes import round_to
 from ringside.testing.tolerance import Model, Precision
 
+__all__ = ["Reading", "in_words", "limits", "trace_keys", "trace_queries", "without_nan"]
+
+
 Array = npt.NDArray[np.float64]
 Probe = Callable[[Array], tuple[Array, Array, Array]]
 MIN_RUNS, MAX_RUNS, MAX_SECONDS = 6, 200, 3.0
