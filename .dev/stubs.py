@@ -13,6 +13,14 @@ from pathlib import Path
 
 # pybind11 makes unhashable classes and narrow comparisons, which object does not foresee.
 HEADER = '# mypy: disable-error-code="assignment,override"\n'
+# The package puts functions of Python's around some methods; the stub is of what is below.
+WRITE = """
+import ringside._core, pybind11_stubgen
+for method in vars(kind := ringside._core.PackedLayout).copy():
+    if hasattr(vars(kind)[method], "__wrapped__"):
+        setattr(kind, method, vars(kind)[method].__wrapped__)
+pybind11_stubgen.main()
+"""
 PACKAGE = Path(__file__).resolve().parent.parent / "bindings" / "ringside"
 
 
@@ -30,7 +38,7 @@ def without_docstrings(source: str) -> str:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = ["ringside._core", "--output-dir", folder, "--numpy-array-use-type-var"]
-        subprocess.run([sys.executable, "-m", "pybind11_stubgen", *command], check=True)
+        subprocess.run([sys.executable, "-c", WRITE, *command], check=True)
         for stub in (Path(folder) / "ringside" / "_core").glob("*.pyi"):
             text = without_docstrings(stub.read_text(encoding="utf-8"))
             (PACKAGE / "_core").mkdir(exist_ok=True)

@@ -43,7 +43,7 @@ std::vector<ListCounts> count_lists(const Plan& plan, const KeyOwners& owners,
 PlanCost::PlanCost(int cp_size, int num_steps, const BlockSize& block)
     : block_size(block), result_bytes_received(cp_size), result_bytes_sent(cp_size) {
   for (PerStep* field : {&pairs, &blocks, &partial_blocks, &visits, &tiles, &rows_needed,
-                         &bytes_received, &bytes_sent, &rows_q, &rows_kv})
+                         &bytes_received, &bytes_sent, &messages, &rows_q, &rows_kv})
     *field = PerStep(cp_size, num_steps);
 }
 
@@ -69,6 +69,7 @@ void add_traffic(PlanCost& cost, const Plan& plan, int rank, std::span<const Ste
     for (const Message& m : group.receives) {
       if (m.peer == rank) continue;
       cost.bytes_received(rank, i) += bytes(m, sizes);
+      ++cost.messages(rank, i);
       if (m.operand == Operand::q) cost.result_bytes_sent[rank] += result_bytes(m, sizes);
     }
     cost.rows_q(rank, i) = plan.rows(steps[i].q);

@@ -57,6 +57,7 @@ struct PlanCost {
   PerStep tiles;                       // whatever the heads
   PerStep rows_needed;                 // resident, of other ranks' homes, and seen by a tile
   PerStep bytes_received, bytes_sent;  // q and kv, from and to other ranks, before the step
+  PerStep messages;                    // received so
   PerStep rows_q, rows_kv;             // resident
   // Results (out and lse) that travel to the rank and away from it at the end: the transpose of all
   // q messages.

@@ -163,6 +163,8 @@ The backward pass computes the same tiles as the forward pass: pairs, blocks and
         "Bytes of q, k and v sent to other ranks before the step.");
   field("bytes_received", &of_plan<&PlanCost::bytes_received>,
         "Bytes of q, k and v received from other ranks before the step.");
+  field("messages", &of_plan<&PlanCost::messages>,
+        "Messages received from other ranks before the step, q apart from k and v.");
   field("rows_q", &of_plan<&PlanCost::rows_q>, "Rows of the resident query buffer.");
   field("rows_kv", &of_plan<&PlanCost::rows_kv>, "Rows of the resident K/V buffer.");
   bind_bytes_of_passes(cost);

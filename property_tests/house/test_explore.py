@@ -103,7 +103,7 @@ def test_numbers_of_ranks(text, sizes):
         (("--cp", "8..2"), "--cp 8..2; expected FIRST..LAST that rise"),
         (("--cp", "two"), "--cp two; expected numbers of ranks: 8, or 2,4,8, or 2..64"),
         (("--cp", "0"), "--cp 0; expected a number of ranks"),
-        (("--cp", "2,100000"), "--cp 100000: counts of all ranks and steps would take about 894"),
+        (("--cp", "2,100000"), "--cp 100000: counts of all ranks and steps would take about 968"),
         (("--comm", "pigeon"), 'comm="pigeon" is unknown; expected one of p2p'),
         (("--partition", "x"), 'partition="x" is unknown; expected one of contiguous'),
         (("--heads", 3, "--kv-heads", 2), "--heads 3 --kv-heads 2; expected a multiple"),

@@ -162,7 +162,7 @@ def unwritable():
     yield adapters.JaxFunction(lambda *a, **kw: of_jax(*a, **kw))
 
 
-@pytest.mark.parametrize("fn", unwritable())
+@pytest.mark.parametrize("fn", list(unwritable()))
 def test_what_cannot_be_written_down_leaves_its_place_free(fn):
     if isinstance(fn, adapters.JaxFunction):
         pytest.importorskip("jax")

@@ -91,6 +91,19 @@ def test_needed_rows_are_those_of_other_ranks_that_a_tile_sees(case):
         assert cost.rows_needed[rank, i] == len(needed - homes[rank])
 
 
+@given(CASES)
+def test_messages_are_what_other_ranks_send(case):
+    plan = case.plan()
+    messages = plan.cost().messages
+    for rank, i in np.ndindex(case.cp_size, plan.num_steps):
+        exchange = plan.steps(rank)[i]
+        assert messages[rank, i] == sum(m.peer != rank for m in exchange.receives)
+    np.testing.assert_array_equal(
+        messages.sum(),
+        sum(m.peer != r for r in range(case.cp_size) for s in plan.steps(r) for m in s.sends),
+    )
+
+
 def test_counts_are_views_that_nobody_can_write_to():
     cost = rs.plan(rs.PackedLayout([0, 8]), cp_size=2).cost()
     pairs = cost.pairs

@@ -24,7 +24,7 @@ void expect_equal(const CostOfPasses& got, const CostOfPasses& want) {
   for (const auto field :
        {&PlanCost::pairs, &PlanCost::blocks, &PlanCost::partial_blocks, &PlanCost::visits,
         &PlanCost::tiles, &PlanCost::rows_needed, &PlanCost::bytes_received, &PlanCost::bytes_sent,
-        &PlanCost::rows_q, &PlanCost::rows_kv})
+        &PlanCost::messages, &PlanCost::rows_q, &PlanCost::rows_kv})
     EXPECT_EQ(got.*field, want.*field);
   EXPECT_EQ(got.result_bytes_received, want.result_bytes_received);
   EXPECT_EQ(got.result_bytes_sent, want.result_bytes_sent);

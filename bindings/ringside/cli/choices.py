@@ -29,6 +29,7 @@ class Choice:
             whose ranks keep step; else work, as what comes was there from the start.
         fill: pairs over the area of the blocks that hold any.
         mib_in, mib_out: of the busiest rank, both passes.
+        messages: that the rank with the most receives, forward.
         rows_kv: resident at once, at most.
         mib_workspace: of the busiest rank, the larger of both passes.
         steps: how often tiles follow an exchange.
@@ -45,6 +46,7 @@ class Choice:
     fill: float
     mib_in: float
     mib_out: float
+    messages: int
     rows_kv: int
     mib_workspace: float
     steps: int
@@ -139,6 +141,7 @@ class Comparison:
             cost.fill,
             float(bytes_in.max() / 2**20),
             float(bytes_out.max() / 2**20),
+            int(cost.messages.sum(axis=1).max()),
             int(cost.rows_kv.max()),
             float(workspace / 2**20),
             cost.blocks.shape[1],

@@ -27,6 +27,7 @@ COLUMNS = (  # heading, format
     ("fill", ".2f"),
     ("mib_in", ",.1f"),
     ("mib_out", ",.1f"),
+    ("messages", ","),
     ("rows_kv", ","),
     ("mib_workspace", ",.0f"),
     ("steps", ","),
@@ -42,8 +43,8 @@ CAPTION = (
     "imbalance: pairs, busiest rank / mean. work: 128 x 128 blocks that hold a pair, busiest rank "
     "/ an equal share of one rank's; critical: of a ring, the busiest rank of each step, as ranks "
     "keep step. fill: pairs / area of these blocks. MiB in, out: busiest rank, both passes, "
-    "bfloat16. kv rows: resident at most. MiB held: workspace. *: nothing else is at least as good "
-    "in critical, MiB in and kv rows."
+    "bfloat16. messages: received, forward. kv rows: resident at most. MiB held: workspace. *: "
+    "nothing else is at least as good in critical, MiB in and kv rows."
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 INT_MAX = 2**31 - 1  # what the library counts rows, heads and ranks with
-BYTES_OF_RANK_AND_STEP = 8 * 12  # a cost's numbers
+BYTES_OF_RANK_AND_STEP = 8 * 13  # a cost's numbers
 BYTES_OF_RANK_PAIR = 150  # a plan's steps, messages and tile lists: one for every pair of ranks
 
 
