@@ -16,6 +16,7 @@ from ringside._attention.options import (
     options_of,
     takes_options,
 )
+from ringside._group.group import Group
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
 
@@ -54,6 +55,40 @@ class _VarlenAttention(torch.autograd.Function):
         )
         dsink = None if sink is None else dsink.to(sink.dtype)
         return dq, dk, dv, dsink, None, None, None
+
+
+class _RankAttention(torch.autograd.Function):
+    """Of the rank that this process hosts: saves its own rows only."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Any, k: Any, v: Any, sink: Any, plan: Plan, group: Group, options: _OfRank
+    ) -> Any:
+        given = _with_sink(options.options, sink)
+        out, lse = plan.attention_rank(q, k, v, group=group, options=given)
+        ctx.save_for_backward(q, k, v, sink, out, lse)
+        ctx.plan, ctx.group, ctx.options = plan, group, options
+        ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, dout: Any, _dlse: Any) -> Any:
+        q, k, v, sink, out, lse = ctx.saved_tensors
+        dq, dk, dv, *dsink = ctx.plan.attention_backward_rank(
+            *(dout, q, k, v, out, lse),
+            group=ctx.group,
+            options=_with_sink(ctx.options.options, sink),
+            deterministic=ctx.options.deterministic,
+        )
+        of_sink = None if sink is None else dsink[0].to(sink.dtype)
+        return dq, dk, dv, of_sink, None, None, None
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfRank:
+    options: Options
+    deterministic: bool
 
 
 def _with_sink(options: Options, sink: Any) -> Options:
@@ -113,6 +148,7 @@ def varlen_attention(
     v: torch.Tensor,
     plan: Plan | DevicePlan,
     *,
+    group: Group | None = None,
     options: Options | None = None,
     deterministic: bool = False,
     return_lse: bool = False,
@@ -127,6 +163,9 @@ def varlen_attention(
         q: [rows_q, num_heads, head_dim_qk] float32, float16 or bfloat16, on a CPU float64, too;
             k, v likewise, see Plan.attention.
         plan: cp_size=1 for plain packed attention; a DevicePlan where lengths stay on the GPU.
+        group: of the processes that run the plan's ranks, see ringside.init: then q, k, v and out
+            are the rows of the rank that this process hosts, of a Plan, and every process calls.
+            The gradient of a sink is the part of its own rows.
         options, keywords: as for ringside.attention. A sink that is a tensor, [num_heads], is
             differentiable.
         deterministic: bit-equal gradients from run to run, at some cost; on a CPU they always are.
@@ -155,5 +194,11 @@ def varlen_attention(
     options, sink = options_of(varlen_attention, options, keywords), None
     if isinstance(options.sink, torch.Tensor):  # goes where torch sees it
         options, sink = dataclasses.replace(options, sink=None), options.sink
-    out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, options)
+    if group is not None:
+        if not isinstance(plan, Plan):
+            raise TypeError(f"plan is a {type(plan).__name__}; expected a Plan beside a group")
+        of_rank = _OfRank(options, deterministic)
+        out, lse = _RankAttention.apply(q, k, v, sink, plan, group, of_rank)
+    else:
+        out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, options)
     return (out, lse) if return_lse else out
