@@ -88,7 +88,7 @@ MAY_IMPORT = {
         *("flash", "micro_sequences"),
     },
     "_torch_operator": {"_attention", "_arrays", "_plan"},
-    "torch": {"_attention", "_arrays", "_group", "_plan", "_torch_operator"},
+    "torch": {"_core", "_attention", "_arrays", "_group", "_plan", "_torch_operator"},
     "testing": {"", "_core", "_extras", "_rows", "_attention", "_plan"},
     "testing/faults": {"", "_extras", "testing"},
     "_bench": {"", "_core", "_plan", "lengths", "thd", "testing"},

@@ -16,6 +16,7 @@ from ringside._attention.options import (
     options_of,
     takes_options,
 )
+from ringside._core import Unsupported
 from ringside._group.group import Group
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
@@ -74,6 +75,8 @@ class _RankAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dout: Any, _dlse: Any) -> Any:
+        if dout is None:  # nobody asked for out's gradient, on no rank
+            return (None,) * 7
         q, k, v, sink, out, lse = ctx.saved_tensors
         dq, dk, dv, *dsink = ctx.plan.attention_backward_rank(
             *(dout, q, k, v, out, lse),
@@ -89,6 +92,21 @@ class _RankAttention(torch.autograd.Function):
 class _OfRank:
     options: Options
     deterministic: bool
+
+
+@torch.compiler.disable
+def _of_rank(q: Any, k: Any, v: Any, plan: Any, group: Group, asked: _OfRank) -> Any:
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan is a {type(plan).__name__}; expected a Plan beside a group")
+    if not q.is_cuda:
+        raise Unsupported(
+            "varlen_attention(group=...) of tensors on a CPU. Nearest supported: tensors on a GPU, "
+            "or plan.attention_rank and plan.attention_backward_rank"
+        )
+    sink = asked.options.sink if isinstance(asked.options.sink, torch.Tensor) else None
+    if sink is not None:  # goes where torch sees it
+        asked = _OfRank(dataclasses.replace(asked.options, sink=None), asked.deterministic)
+    return _RankAttention.apply(q, k, v, sink, plan, group, asked)
 
 
 def _with_sink(options: Options, sink: Any) -> Options:
@@ -124,6 +142,7 @@ def varlen_attention(
     v: torch.Tensor,
     plan: Plan | DevicePlan,
     *,
+    group: Group | None = ...,
     options: Options | None = ...,
     deterministic: bool = ...,
     return_lse: Literal[False] = ...,
@@ -136,6 +155,7 @@ def varlen_attention(
     v: torch.Tensor,
     plan: Plan | DevicePlan,
     *,
+    group: Group | None = ...,
     options: Options | None = ...,
     deterministic: bool = ...,
     return_lse: Literal[True],
@@ -187,6 +207,10 @@ def varlen_attention(
     >>> out.dtype, q.grad.shape
     (torch.bfloat16, torch.Size([2, 1, 8]))
     """
+    if group is not None:
+        given = options_of(varlen_attention, options, keywords)
+        out, lse = _of_rank(q, k, v, plan, group, _OfRank(given, deterministic))
+        return (out, lse) if return_lse else out
     if torch.compiler.is_compiling():
         given = {**(vars(options) if options is not None else {}), **keywords}
         out, lse = _as_operator(q, k, v, plan, given, deterministic)
@@ -194,11 +218,5 @@ def varlen_attention(
     options, sink = options_of(varlen_attention, options, keywords), None
     if isinstance(options.sink, torch.Tensor):  # goes where torch sees it
         options, sink = dataclasses.replace(options, sink=None), options.sink
-    if group is not None:
-        if not isinstance(plan, Plan):
-            raise TypeError(f"plan is a {type(plan).__name__}; expected a Plan beside a group")
-        of_rank = _OfRank(options, deterministic)
-        out, lse = _RankAttention.apply(q, k, v, sink, plan, group, of_rank)
-    else:
-        out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, options)
+    out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, options)
     return (out, lse) if return_lse else out
