@@ -26,7 +26,9 @@ MAY_INCLUDE = {
     },
     "reference/sockets": {"reference", "reference/schedule"},
     "optimized/device": {"reference"},
-    "optimized/tables": {"reference", "reference/partition", "reference/transport"},
+    "optimized/tables": {
+        *("reference", "reference/partition", "reference/transport", "reference/schedule"),
+    },
     "optimized/tables/thd": {
         *("reference", "reference/partition", "reference/thd", "optimized/tables"),
     },
@@ -43,6 +45,11 @@ MAY_INCLUDE = {
         *("reference", "optimized/device", "optimized/tables"),
         *("optimized/attention", "optimized/exchange"),
     },
+    "optimized/links": {"reference", "optimized/device", "optimized/tables"},
+    "optimized/ranks": {
+        *("reference", "reference/schedule", "optimized/device", "optimized/tables"),
+        *("optimized/attention", "optimized/exchange", "optimized/program", "optimized/links"),
+    },
     "bindings/core": {
         *("reference", "reference/partition", "reference/transport", "reference/schedule"),
         *("reference/estimate", "reference/sockets", "reference/thd"),
@@ -50,7 +57,7 @@ MAY_INCLUDE = {
     "bindings/cuda": {
         *("reference", "reference/thd", "bindings/core", "optimized/attention"),
         *("optimized/device", "optimized/tables", "optimized/program"),
-        *("optimized/tables/thd", "optimized/thd"),
+        *("optimized/tables/thd", "optimized/thd", "optimized/links", "optimized/ranks"),
     },
 }
 # Tests of a folder may also make random cases and plans.
@@ -68,7 +75,10 @@ MAY_IMPORT = {
     "_attention": {"_core", "_arguments"},
     "_arrays": {"_core", "_attention"},
     "_group": {"_core"},
-    "_plan": {"_core", "_extras", "_rows", "_arguments", "_attention", "_arrays", "_group"},
+    "_ranks": {"_core", "_attention", "_arrays", "_group"},
+    "_plan": {
+        *("_core", "_extras", "_rows", "_arguments", "_attention", "_arrays", "_group", "_ranks"),
+    },
     "thd": {"_core", "_rows", "_arguments", "_arrays"},
     "lengths": {"_core"},
     "flash": {"_core", "_arguments", "_attention"},
@@ -78,11 +88,13 @@ MAY_IMPORT = {
         *("flash", "micro_sequences"),
     },
     "_torch_operator": {"_attention", "_arrays", "_plan"},
-    "torch": {"_attention", "_arrays", "_plan", "_torch_operator"},
+    "torch": {"_core", "_attention", "_arrays", "_group", "_plan", "_torch_operator"},
     "testing": {"", "_core", "_extras", "_rows", "_attention", "_plan"},
     "testing/faults": {"", "_extras", "testing"},
     "_bench": {"", "_core", "_plan", "lengths", "thd", "testing"},
-    "_bench/gpu": {"", "_core", "_plan", "_arrays", "thd", "torch", "testing", "_bench"},
+    "_bench/gpu": {
+        *("", "_core", "_plan", "_arrays", "_group", "thd", "torch", "testing", "_bench"),
+    },
     "cli": {
         *("", "_core", "_extras", "_group", "_plan", "lengths", "testing", "_bench", "_bench/gpu"),
     },

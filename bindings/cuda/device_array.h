@@ -63,5 +63,6 @@ class OnDevice {  // makes a device current, and the one before again
 };
 
 void bind_cuda_thd(py::module_& m);
+void bind_ranks(py::module_& m);
 
 }  // namespace ringside::bindings

@@ -13,54 +13,13 @@
 #include "bindings/core/arguments.h"
 #include "bindings/core/options.h"
 #include "bindings/cuda/device_array.h"
+#include "bindings/cuda/global_arrays.h"
 #include "reference/errors.h"
 
 namespace ringside::bindings {
 namespace {
 
 using namespace pybind11::literals;
-
-struct Extent {
-  int64_t rows, heads, dim;
-};
-
-move::GlobalArray global_array(const DeviceArray& x, const char* name, const Extent& want) {
-  require(x.shape == std::vector<int64_t>{want.rows, want.heads, want.dim}, name, " has shape ",
-          x.shape_text(), "; the plan expects [", want.rows, ", ", want.heads, ", ", want.dim, "]");
-  return {{reinterpret_cast<void*>(x.data), x.strides[0], x.strides[1], want.rows},
-          x.type(),
-          static_cast<int>(want.heads),
-          static_cast<int>(want.dim)};
-}
-
-move::GlobalArray lse_array(const DeviceArray& x, int64_t heads, int64_t rows) {
-  require(x.shape == std::vector<int64_t>{heads, rows}, "lse has shape ", x.shape_text(),
-          "; expected [heads, rows] = [", heads, ", ", rows, "], as attention() returned it");
-  if (x.type() != ElementType::float32)
-    throw py::type_error("lse is not float32; pass it as attention() returned it");
-  return {{reinterpret_cast<void*>(x.data), x.strides[1], x.strides[0], rows},
-          x.type(),
-          static_cast<int>(heads),
-          1};
-}
-
-const float* floats(const std::optional<DeviceArray>& x, const char* name, int64_t heads) {
-  if (!x) return nullptr;
-  require(x->shape == std::vector<int64_t>{heads} && x->type() == ElementType::float32, name,
-          " has shape ", x->shape_text(), "; expected [", heads, "] float32 on the device");
-  return reinterpret_cast<const float*>(x->data);
-}
-
-int dim_of(const DeviceArray& x, const char* name) {
-  require(x.shape.size() == 3, name, " has shape ", x.shape_text(),
-          "; expected three dimensions [rows, heads, dim] (THD)");
-  return static_cast<int>(x.shape[2]);
-}
-
-struct CallOptions {  // everything that is not an array of q's, k's or v's kind
-  OptionsArgument keywords;
-  std::optional<DeviceArray> sink, alibi_slopes;
-};
 
 class Program {
  public:
@@ -96,17 +55,10 @@ class Program {
   Program(const Source& source, const Sizes& sizes, const DeviceArray& q, const DeviceArray& v,
           int device, const CallOptions& options, bool poison)
       : sizes_(sizes), device_(device), dim_qk_(dim_of(q, "q")), dim_v_(dim_of(v, "v")) {
-    require(dim_qk_ >= 1 && dim_v_ >= 1, "head dimensions ", dim_qk_, " and ", dim_v_,
-            "; expected at least 1");
-    const AttentionOptions resolved = options.keywords.resolve(sizes.heads, dim_qk_);
-    const bool score_options =
-        resolved.softcap != 0 || options.alibi_slopes || resolved.dropout.p != 0;
+    const ProgramOptions made_for = options.of_program(q, v, sizes.heads, poison);
     const py::gil_scoped_release release;
     const OnDevice on(device);
-    program_ = std::make_unique<CudaProgram>(
-        source, ProgramOptions{dim_qk_, dim_v_, q.type(), score_options,
-                               static_cast<float>(resolved.softmax_scale),
-                               poison ? Poison::on : Poison::off, options.sink.has_value()});
+    program_ = std::make_unique<CudaProgram>(source, made_for);
   }
 
  public:
@@ -169,22 +121,13 @@ class Program {
             same_type(global_array(v, "v", {rows_k(), kv_heads(), dim_v_}), x, "v")};
   }
 
-  static move::GlobalArray same_type(const move::GlobalArray& x, const move::GlobalArray& q,
-                                     const char* name) {
-    if (x.type != q.type)
-      throw py::type_error(concat(name, " has another dtype than q; convert it"));
-    return x;
-  }
-
   float* max_logit_of(const std::vector<DeviceArray>& arrays) const {  // asked for, or not
     if (arrays.size() < 6) return nullptr;
     return const_cast<float*>(floats(arrays[5], "max_logit", heads()));
   }
 
   ScoreOptions score_options(const CallOptions& options) const {
-    const AttentionOptions resolved = options.keywords.resolve(sizes_.heads, dim_qk_);
-    return {static_cast<float>(resolved.softcap),
-            floats(options.alibi_slopes, "alibi_slopes", heads()), resolved.dropout};
+    return options.score_options(sizes_.heads, dim_qk_);
   }
   int64_t rows_q() const { return sizes_.rows_q; }
   int64_t rows_k() const { return sizes_.rows_k; }
@@ -272,6 +215,7 @@ PYBIND11_MODULE(_cuda_core, m) {
       },
       "pointer"_a, "The number of the device on which memory lies; -1 if on none.");
   bind_cuda_thd(m);
+  bind_ranks(m);
   name_wrong_arguments(m);
   name_wrong_arguments(m.attr("thd"));
   py::list families;

@@ -33,6 +33,7 @@ from ringside._core import (
     __version__,
 )
 from ringside._group.failure import RankFailure
+from ringside._group.from_torch import init_from
 from ringside._group.group import Group, init
 from ringside._plan.build import plan
 from ringside._plan.device_plan import DevicePlan
@@ -70,6 +71,7 @@ __all__ = [
     "flash_attn_varlen_func",
     "from_ranges",
     "init",
+    "init_from",
     "lengths",
     "partition",
     "plan",

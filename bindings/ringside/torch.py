@@ -16,6 +16,8 @@ from ringside._attention.options import (
     options_of,
     takes_options,
 )
+from ringside._core import Unsupported
+from ringside._group.group import Group
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
 
@@ -58,6 +60,57 @@ class _VarlenAttention(torch.autograd.Function):
         return dq, dk, dv, dsink, None, None, None
 
 
+class _RankAttention(torch.autograd.Function):
+    """Of the rank that this process hosts: saves its own rows only."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Any, k: Any, v: Any, sink: Any, plan: Plan, group: Group, options: _OfRank
+    ) -> Any:
+        given = _with_sink(options.options, sink)
+        out, lse = plan.attention_rank(q, k, v, group=group, options=given)
+        ctx.save_for_backward(q, k, v, sink, out, lse)
+        ctx.plan, ctx.group, ctx.options = plan, group, options
+        ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, dout: Any, _dlse: Any) -> Any:
+        if dout is None:  # nobody asked for out's gradient, on no rank
+            return (None,) * 7
+        q, k, v, sink, out, lse = ctx.saved_tensors
+        dq, dk, dv, *dsink = ctx.plan.attention_backward_rank(
+            *(dout, q, k, v, out, lse),
+            group=ctx.group,
+            options=_with_sink(ctx.options.options, sink),
+            deterministic=ctx.options.deterministic,
+        )
+        of_sink = None if sink is None else dsink[0].to(sink.dtype)
+        return dq, dk, dv, of_sink, None, None, None
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfRank:
+    options: Options
+    deterministic: bool
+
+
+@torch.compiler.disable
+def _of_rank(q: Any, k: Any, v: Any, plan: Any, group: Group, asked: _OfRank) -> Any:
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan is a {type(plan).__name__}; expected a Plan beside a group")
+    if not q.is_cuda:
+        raise Unsupported(
+            "varlen_attention(group=...) of tensors on a CPU. Nearest supported: tensors on a GPU, "
+            "or plan.attention_rank and plan.attention_backward_rank"
+        )
+    sink = asked.options.sink if isinstance(asked.options.sink, torch.Tensor) else None
+    if sink is not None:  # goes where torch sees it
+        asked = _OfRank(dataclasses.replace(asked.options, sink=None), asked.deterministic)
+    return _RankAttention.apply(q, k, v, sink, plan, group, asked)
+
+
 def _with_sink(options: Options, sink: Any) -> Options:
     return options if sink is None else dataclasses.replace(options, sink=sink)
 
@@ -91,6 +144,7 @@ def varlen_attention(
     v: torch.Tensor,
     plan: Plan | DevicePlan,
     *,
+    group: Group | None = ...,
     options: Options | None = ...,
     deterministic: bool = ...,
     return_lse: Literal[False] = ...,
@@ -103,6 +157,7 @@ def varlen_attention(
     v: torch.Tensor,
     plan: Plan | DevicePlan,
     *,
+    group: Group | None = ...,
     options: Options | None = ...,
     deterministic: bool = ...,
     return_lse: Literal[True],
@@ -115,6 +170,7 @@ def varlen_attention(
     v: torch.Tensor,
     plan: Plan | DevicePlan,
     *,
+    group: Group | None = None,
     options: Options | None = None,
     deterministic: bool = False,
     return_lse: bool = False,
@@ -129,6 +185,9 @@ def varlen_attention(
         q: [rows_q, num_heads, head_dim_qk] float32, float16 or bfloat16, on a CPU float64, too;
             k, v likewise, see Plan.attention.
         plan: cp_size=1 for plain packed attention; a DevicePlan where lengths stay on the GPU.
+        group: of the processes that run the plan's ranks, see ringside.init: then q, k, v and out
+            are the rows of the rank that this process hosts, of a Plan, and every process calls.
+            The gradient of a sink is the part of its own rows.
         options, keywords: as for ringside.attention. A sink that is a tensor, [num_heads], is
             differentiable.
         deterministic: bit-equal gradients from run to run, at some cost; on a CPU they always are.
@@ -150,6 +209,10 @@ def varlen_attention(
     >>> out.dtype, q.grad.shape
     (torch.bfloat16, torch.Size([2, 1, 8]))
     """
+    if group is not None:
+        given = options_of(varlen_attention, options, keywords)
+        out, lse = _of_rank(q, k, v, plan, group, _OfRank(given, deterministic))
+        return (out, lse) if return_lse else out
     if torch.compiler.is_compiling():
         given = {**(vars(options) if options is not None else {}), **keywords}
         out, lse = _as_operator(q, k, v, plan, given, deterministic)

@@ -13,14 +13,6 @@ int rows_of_piece(int cells_of_row) {
   return std::max(1, kCellsOfBlock / std::max(1, cells_of_row));
 }
 
-void add_in_pieces(const CellBlock& block, std::vector<CellBlock>& pieces) {
-  const int rows = rows_of_piece(block.heads);
-  for (int begin = 0; begin < block.rows; begin += rows)
-    pieces.push_back({block.from + int64_t{begin} * block.from_pitch,
-                      block.to + int64_t{begin} * block.to_pitch, block.from_pitch, block.to_pitch,
-                      std::min(rows, block.rows - begin), block.heads});
-}
-
 // Everything an exchange copies, whole; messages first, then what stays.
 std::vector<std::pair<CellBlock, Transfer>> whole_blocks(const Plan& plan, int step,
                                                          Operand operand, const RankStack& from,
@@ -51,6 +43,14 @@ bool overlap(const Transfer& a, const Transfer& b) {  // where they come from
 }
 
 }  // namespace
+
+void add_in_pieces(const CellBlock& block, std::vector<CellBlock>& pieces) {
+  const int rows = rows_of_piece(block.heads);
+  for (int begin = 0; begin < block.rows; begin += rows)
+    pieces.push_back({block.from + int64_t{begin} * block.from_pitch,
+                      block.to + int64_t{begin} * block.to_pitch, block.from_pitch, block.to_pitch,
+                      std::min(rows, block.rows - begin), block.heads});
+}
 
 RankStack stack_ranks(const Plan& plan, int step, Operand operand, int gap) {
   std::map<std::pair<int, int>, std::vector<int>> ranks_of_heads;

@@ -45,6 +45,9 @@ struct CellBlock {  // `rows` runs of `heads` cells
   int rows = 0, heads = 0;
 };
 
+// Cut to what one thread block moves at a time, behind those that are there.
+void add_in_pieces(const CellBlock& block, std::vector<CellBlock>& pieces);
+
 // What the exchange before `step` does to an operand; `from` and `to` are its stacks before and
 // after. Ranks that the exchange leaves alone keep their rows.
 std::vector<CellBlock> carry_blocks(const Plan& plan, int step, Operand operand,

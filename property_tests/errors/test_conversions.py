@@ -82,6 +82,8 @@ TAKES_HERE = {  # where that is more than elsewhere
     ("thd.copy_rows", "x"): {"fractions"},
     **{("Options", name): REAL | {"None", "fractions"} for name in ("sink", "alibi_slopes")},
     ("Plan.draw", "path"): {"None", "text"},
+    ("Plan.prepare", "device"): {"None"},
+    **{(f"Plan.attention{x}_rank", "backend"): {"None"} for x in ("", "_backward")},
     ("plan", "cp_size"): {"None"},
     ("plan", "name"): {"None", "text"},
     **{("from_ranges", f"num_rows_{side}"): {"None"} for side in ("q", "k")},

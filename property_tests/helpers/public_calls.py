@@ -1,5 +1,9 @@
 """A good call of each public function, class and method, from which bad ones are made."""
 
+import sys
+import types
+import unittest.mock
+
 import numpy as np
 import ringside as rs
 from bad_calls import LAYOUT, LSE, OUT, PLAN, K, Q, V
@@ -51,6 +55,16 @@ def mask(name, **good):
     return bound(lambda: MASK, name, **good)
 
 
+def over_torch(**good):
+    """rs.init_from, where this process is all that torch.distributed knows."""
+    stand_in = types.ModuleType("torch.distributed")
+    stand_in.get_rank, stand_in.get_world_size = (lambda _: 0), (lambda _: 1)
+    stand_in.all_gather_object = stand_in.broadcast_object_list = lambda *_, **__: None
+    names = {"torch": types.ModuleType("torch"), "torch.distributed": stand_in}
+    with unittest.mock.patch.dict(sys.modules, names):
+        return rs.init_from(**good)
+
+
 def of_ranks(**arrays):
     """What each rank of PLAN has of these, under the names of rank calls."""
     return {
@@ -72,6 +86,8 @@ CALLS = {
         },
     ),
     "Group.close": bound(rs.init, "close"),
+    "Group.explain": bound(lambda: GROUP, "explain"),
+    "Group.synchronize": bound(lambda: GROUP, "synchronize"),
     "Mask": (rs.Mask, {"window_size": (2, 0), "chunk_size": 0, "align": "top_left"}),
     "Mask.allows": mask("allows", **POSITIONS, k=0),
     "Mask.causal": (rs.Mask.causal, {"align": "top_left"}),
@@ -130,11 +146,13 @@ CALLS = {
         "attention_backward_rank",
         **of_ranks(dout=OUT, q=Q, k=K, v=V, out=OUT),
         **{**LSE_OF_RANKS, **OPTIONS, "options": None, "group": GROUP, "backend": "reference"},
+        **{"exchange": "auto", "deterministic": False},
     ),
     "Plan.attention_rank": plan(
         "attention_rank",
         **of_ranks(q=Q, k=K, v=V),
         **{**OPTIONS, "options": None, "group": GROUP, "return_max_logit": False},
+        **{"exchange": "auto"},
         backend="reference",
     ),
     "Plan.cost": plan("cost", head_dim=8, head_dim_v=8, bytes_per_element=2, block_size=(4, 4)),
@@ -150,7 +168,7 @@ CALLS = {
     "Plan.prepare": plan(
         "prepare",
         **{**OPTIONS, "options": None, "group": GROUP, "head_dim": 8, "head_dim_v": 8},
-        dtype="float32",
+        **{"dtype": "float32", "device": None, "exchange": "auto"},
     ),
     "Plan.row_indices": plan("row_indices", rank=1, side="q"),
     "Plan.shard": plan("shard", x=np.arange(6), rank=1, side="k"),
@@ -197,6 +215,7 @@ CALLS = {
             **{"address": "127.0.0.1:99", "key": "secret"},
         },
     ),
+    "init_from": (over_torch, {"ranks_per_process": 2, "timeout_s": 5.0}),
     "partition": (
         rs.partition,
         {"name": "zigzag", "layout": LAYOUT, "cp_size": 2, "mask": MASK},

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS
+from mutants_of_exchange import MUTANTS_OF_EXCHANGE
 from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
@@ -232,7 +233,7 @@ SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
 
 def tests_of(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]:
     """Those of the suite; faults of groups are for the tests of groups to notice."""
-    if suite == "all" and mutant in MUTANTS_OF_GROUPS:
+    if suite == "all" and mutant in MUTANTS_OF_GROUPS + MUTANTS_OF_EXCHANGE:
         return run_cpp_tests, run_group_tests
     return SUITES[suite]
 
@@ -291,7 +292,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
     everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
-    everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS
+    everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS + MUTANTS_OF_EXCHANGE
     only = options.only or [""]
     mutants = [m for m in everything if any(part in m.name for part in only)]
     if not mutants:

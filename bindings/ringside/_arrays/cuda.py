@@ -32,7 +32,7 @@ class Torch:
 
     def describe(self, x: Any) -> Any:
         """Pointer, dtype, shape and strides for the C++ half."""
-        return cuda_core().DeviceArray(x.data_ptr(), _name(x.dtype), x.shape, x.stride())
+        return cuda_core().DeviceArray(x.data_ptr(), name_of(x.dtype), x.shape, x.stride())
 
     def ready(self, x: Any) -> Any:
         """x, copied unless its last dimension is dense and its rows are aligned for kernels."""
@@ -41,6 +41,12 @@ class Torch:
         dense = x.ndim == 0 or x.stride(-1) == 1
         if dense and _aligned(x.data_ptr(), x.shape, x.stride(), x.element_size()):
             return x
+        return x.detach().clone(memory_format=self.torch.contiguous_format)
+
+    def dense(self, x: Any) -> Any:
+        """x, copied unless it is contiguous and begins at a multiple of 16 bytes."""
+        if x.is_contiguous() and x.data_ptr() % 16 == 0:
+            return x.detach()
         return x.detach().clone(memory_format=self.torch.contiguous_format)
 
     def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
@@ -88,6 +94,13 @@ class Cupy:
         with x.device:  # CuPy copies to the current device
             return x.copy(order="C")
 
+    def dense(self, x: Any) -> Any:
+        """x, copied unless it is contiguous and begins at a multiple of 16 bytes."""
+        if x.flags.c_contiguous and x.data.ptr % 16 == 0:
+            return x
+        with x.device:  # CuPy copies to the current device
+            return x.copy(order="C")
+
     def empty(self, shape: Sequence[int], like: Any, dtype: str | None = None) -> Any:
         """An array on the device of `like`, whichever is current."""
         with like.device:
@@ -115,7 +128,7 @@ _NUMBERS = (float, int, type(None))  # equal ones are the same for good, as tens
 
 
 @functools.lru_cache(maxsize=32)
-def _name(dtype: Any) -> str:
+def name_of(dtype: Any) -> str:
     """torch's bfloat16 is "bfloat16", as NumPy's would be."""
     return str(dtype).removeprefix("torch.")
 
@@ -126,6 +139,13 @@ def _aligned(pointer: int, shape: Sequence[int], strides: Sequence[int], size: i
         return True
     steps = [s for n, s in zip(shape[:2], strides[:2], strict=True) if n > 1]
     return pointer % 16 == 0 and all(step * size % 16 == 0 for step in steps)
+
+
+def lies_on_device(x: Any) -> bool:
+    """Whether x is an array on a GPU, of torch or of whoever says so."""
+    if (torch := sys.modules.get("torch")) and isinstance(x, torch.Tensor):
+        return bool(x.is_cuda)  # one that requires a gradient must not be asked the other way
+    return hasattr(x, "__cuda_array_interface__")
 
 
 def has_cuda_core() -> bool:

@@ -16,6 +16,8 @@ FIXES = {
     "dtypes": "Convert to one dtype",
     "head_dims": "Pass arrays of one model",
     "options": "Pass the same options on every rank",
+    "arrays": "Pass arrays on GPUs, or on the host, on every rank",
+    "exchange": "Pass the same exchange on every rank",
 }
 
 

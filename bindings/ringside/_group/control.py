@@ -42,9 +42,14 @@ class Control:
     """What this process hears of the others, and tells them."""
 
     def __init__(
-        self, met: Connections, where: Callable[[], Where], on_failure: Callable[[str], None]
+        self,
+        met: Connections,
+        where: Callable[[], Where],
+        on_failure: Callable[[str], None],
+        kind_of: Callable[[int], str | None],
     ) -> None:
         self.ranks, self._where, self._on_failure = met.processes[met.mine], where, on_failure
+        self._kind_of = kind_of  # a call that this process has begun
         self.changed = threading.Condition()
         self.failure: RankFailure | None = None
         self.peers = {p: Peer(met.processes[p], s) for p, s in met.controls.items()}
@@ -93,19 +98,22 @@ class Control:
         for peer in self.peers.values():
             for (tag, _), value in list(peer.values.items()):
                 if tag == "agree":
-                    self._compare(peer, value, True)
+                    self._compare(peer, value, agrees=True)
 
-    def silence(self, awaited: Iterable[int], seconds: float) -> RankFailure:
+    def silence(
+        self, awaited: Iterable[int], seconds: float, enqueued: bool = False
+    ) -> RankFailure:
         """Who it is that does not answer: who does not beat, else who has not come to this call.
 
         Whoever is awaited may itself wait for another one; but not for its part of an agreement.
+        A call that is `enqueued` goes on when it no longer runs on the host.
         """
         here, now = self._where(), time.monotonic()
         stopped = [r for p in self.peers.values() if now - p.beat_at > LATE_S for r in p.ranks]
         late = [
             r
             for p in self.peers.values()
-            if here["in_call"] and p.beat.get("call", 0) < here["call"]
+            if (here["in_call"] or enqueued) and p.beat.get("call", 0) < here["call"]
             for r in p.ranks
         ]
         ranks = sorted(stopped or late or awaited)
@@ -254,30 +262,29 @@ class Control:
         kind = message["t"]
         if kind == "beat":
             peer.beat, peer.beat_at = message, time.monotonic()
-            self._compare(peer, message, message["in_call"])
+            self._compare(peer, message)
         elif kind == "value":
             with self.changed:
                 peer.values[message["tag"], int(message["number"])] = message["value"]
                 self.changed.notify_all()
             if message["tag"] == "agree":
-                self._compare(peer, message["value"], True)
+                self._compare(peer, message["value"], agrees=True)
         elif kind == "abort":
             self.fail(self.here(str(message["why"]), message["ranks"]))
         elif kind == "bye":
             peer.left_after = int(message["calls"])
             self.require_all(self._where()["call"])
 
-    def _compare(self, peer: Peer, theirs: Where, in_call: bool) -> None:
-        """Another call, or a call that has yet to be agreed on, under the number of this one."""
-        mine = self._where()
-        if not (mine["in_call"] and in_call) or theirs["call"] != mine["call"]:
+    def _compare(self, peer: Peer, theirs: Where, agrees: bool = False) -> None:
+        """Another call, or a call that has yet to be agreed on, under the number of one of mine."""
+        mine = self._kind_of(int(theirs["call"]))
+        if mine is None or theirs["kind"] == mine or not (theirs["kind"] or agrees):
             return
-        if theirs["kind"] != mine["kind"]:
-            ranks = sorted({*peer.ranks, *self.ranks})
-            self.fail(
-                self.here(
-                    f"{named(peer.ranks)} and {named(self.ranks)} make different calls; expected "
-                    "the same calls in the same order on every rank",
-                    ranks,
-                )
+        ranks = sorted({*peer.ranks, *self.ranks})
+        self.fail(
+            self.here(
+                f"{named(peer.ranks)} and {named(self.ranks)} make different calls; expected "
+                "the same calls in the same order on every rank",
+                ranks,
             )
+        )

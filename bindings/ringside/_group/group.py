@@ -48,6 +48,9 @@ class Group:
         self.ranks, self.size, self.timeout_s = place.ranks, place.size, place.timeout_s
         self._calls, self._rounds = 0, 0  # begun; of agreement
         self._now = (0, "", False)  # call, its kind, whether it runs: as one, for other threads
+        self._kinds: dict[int, str] = {}  # of the last calls
+        self._processes = [tuple(ranks) for ranks in met.processes]
+        self._devices: dict[str, Any] = {}  # see ringside._ranks.device, by the exchange asked for
         self._agreed: dict[str, str] = {}  # the last kinds of calls, and the plan of each
         self._lock = threading.Lock()
         self._closed = False
@@ -55,7 +58,7 @@ class Group:
         self._links = _core.SocketRanks(list(place.ranks), fds, place.timeout_s)
         for _, _, connection in met.links:
             connection.close()  # the links have duplicates
-        self._control = Control(met, self._where, self._links.abort)
+        self._control = Control(met, self._where, self._abort, self._kinds.get)
         _open.add(self)
 
     @property
@@ -77,9 +80,45 @@ class Group:
         if self._closed:
             return
         self._closed = True
+        for device in list(self._devices.values()):
+            device.wait()  # the others may need what it has enqueued
         self._control.close(self._calls)
         self._links.abort("the group was closed")
+        for device in list(self._devices.values()):
+            device.close()
         _open.discard(self)
+
+    def synchronize(self) -> None:
+        """Waits until the calls of this process have ended on its GPU.
+
+        Raises:
+            RankFailure: where the group has failed; results of calls that had not ended are NaN.
+
+        >>> import ringside as rs
+        >>> with rs.init() as group:  # nothing was enqueued
+        ...     group.synchronize()
+        """
+        for device in list(self._devices.values()):
+            device.wait()
+        self._require_usable()
+
+    def explain(self) -> str:
+        """Who hosts which ranks, and how those on GPUs exchange, in words.
+
+        >>> import ringside as rs
+        >>> with rs.init(ranks_per_process=2) as group:
+        ...     print(group.explain())
+        process 0 (this one) hosts ranks 0, 1.
+        Arrays on the host go over TCP sockets.
+        Nothing was exchanged between GPUs yet.
+        """
+        lines = [
+            f"process {i}{' (this one)' if ranks == self.ranks else ''} hosts {named(ranks)}."
+            for i, ranks in enumerate(self._processes)
+        ]
+        lines.append("Arrays on the host go over TCP sockets.")
+        told = [f'exchange="{asked}": {x.explain()}' for asked, x in self._devices.items()]
+        return "\n".join([*lines, *(told or ["Nothing was exchanged between GPUs yet."])])
 
     def __enter__(self) -> Group:
         return self
@@ -107,6 +146,7 @@ class Group:
         what: dict[str, Any],
         form: str,
         run: Callable[[_core.SocketRanks, Callable[[Any], list[Any]]], Result],
+        set_up: Callable[[], None] = lambda: None,
     ) -> Result:
         """One call of all processes.
 
@@ -114,12 +154,14 @@ class Group:
             what: on which all have to agree before the first call of its kind.
             form: of the call, in which it may differ from others of the kind.
             run: does it; it may gather a value from all processes.
+            set_up: what all do together before, once they agree; see _tell_all.
         """
         with self._lock:
             self._agree(what)
+            set_up()
             number, self._calls = self._calls + 1, self._calls + 1
             kind = _digest({"what": what, "form": form})
-            self._now = (number, kind, True)
+            self._begin(number, kind)
             try:
                 self._control.require_all(number)
                 self._control.require_nobody_agrees()
@@ -138,10 +180,32 @@ class Group:
             finally:
                 self._now = (number, kind, False)
 
-    def _prepare(self, what: dict[str, Any], error: Exception | None = None) -> None:
+    def _begin(self, number: int, kind: str) -> None:
+        self._now = (number, kind, True)
+        self._kinds[number] = kind
+        self._kinds.pop(number - KEPT, None)
+
+    def _prepare(
+        self,
+        what: dict[str, Any],
+        error: Exception | None = None,
+        set_up: Callable[[], None] = lambda: None,
+    ) -> None:
         """Agrees now, or tells the others of an error, which is raised here; see _call."""
         with self._lock:
             self._agree(what, error)
+            set_up()
+
+    def _tell_all(self, value: Any) -> list[Any]:
+        """(ranks, value) of every process, outside of calls; all of them come to it."""
+        self._rounds += 1
+        try:
+            return self._gather("set up", self._rounds, value)
+        except RankFailure:
+            raise
+        except BaseException as interrupt:
+            self._fail_by(interrupt)
+            raise
 
     def _agree(self, what: dict[str, Any], error: Exception | None = None) -> None:
         """Once for each kind; raises in every process where they differ, or one has an error."""
@@ -198,11 +262,18 @@ class Group:
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         self._control.fail(self._control.here(f"{named(self.ranks)} raised {said}", self.ranks))
 
+    def _abort(self, why: str) -> None:
+        self._links.abort(why)
+        for device in list(self._devices.values()):
+            device.abort()
+
     def _where(self) -> Where:
         """For the others: also from the thread that talks to them."""
         call, kind, in_call = self._now
         steps = [step for _, step, _ in self._links.waiting() if step >= 0]
         step = min(steps, default=None) if in_call else None
+        for device in list(self._devices.values()):
+            step = device.step() if step is None else step
         return {"call": call, "kind": kind, "in_call": in_call, "step": step}
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ringside._arrays import cuda as _cuda
 from ringside._attention.options import DEFAULTS, Options
 from ringside._core import InvalidArgument, Unsupported, arguments
 from ringside._group.group import Group
+from ringside._ranks.calls import ProgramAsked, plain
+from ringside._ranks.choice import check_exchange
 
 if TYPE_CHECKING:
     from ringside._plan.plan import Plan
@@ -37,25 +40,39 @@ def require_size(plan: Plan, group: Group) -> None:
         )
 
 
-def require_backend(backend: str) -> None:
-    """One that runs over several processes."""
-    if arguments.text(backend, "backend") == "reference":
-        return
-    if backend in ("cuda", "nccl"):
+def on_device(backend: str | None, exchange: str, named: dict[str, Any]) -> str | None:
+    """The exchange to ask for where a call runs on GPUs, or None: by the backend, or the arrays."""
+    check_exchange(exchange)
+    there = [name for name, x in named.items() if _lies_there(x)]
+    if backend is not None:
+        if arguments.text(backend, "backend") == "reference":
+            return None
+        if backend not in ("cuda", "nccl"):
+            raise InvalidArgument(
+                f'backend="{backend}" is unknown; expected one of "reference", "cuda", "nccl"'
+            )
+    elif not there:
+        return None
+    if reason := _cuda.problem():
+        near = 'backend="reference" (CPU, sockets)' if backend else "arrays on the host"
+        subject = f'backend="{backend}"' if backend else f"{there[0]} is on a GPU, which"
         raise Unsupported(
-            f'backend="{backend}" over several processes is not part of this build. Nearest '
-            'supported: backend="reference" (CPU, sockets), or plan.attention(backend="cuda"), one '
-            "process with every rank virtual"
+            f"{subject} cannot run here over several processes: {reason}. Nearest supported: {near}"
         )
-    raise InvalidArgument(
-        f'backend="{backend}" is unknown; expected one of "reference", "cuda", "nccl"'
-    )
+    return "nccl" if backend == "nccl" else exchange
 
 
-def arrays_of(x: Any, name: str, group: Group) -> list[Any]:
-    """One array a hosted rank, as NumPy has them."""
+def _lies_there(x: Any) -> bool:
+    return _cuda.lies_on_device(x[0] if isinstance(x, list | tuple) and x else x)
+
+
+def arrays_of(
+    x: Any, name: str, group: Group, taken: Callable[[Any, str], Any] | None = None
+) -> list[Any]:
+    """One array a hosted rank, as NumPy has them, or as `taken` makes them."""
+    taken = taken or _on_host
     if len(group.ranks) == 1:
-        return [_on_host(x, name)]
+        return [taken(x, name)]
     parts = len(x) if isinstance(x, Sequence) or getattr(x, "shape", ()) else -1
     if isinstance(x, str | bytes) or parts != len(group.ranks):
         got = f"is a {type(x).__name__}" + (f" of {parts}" if parts >= 0 else "")
@@ -63,15 +80,14 @@ def arrays_of(x: Any, name: str, group: Group) -> list[Any]:
             f"{name} {got}; expected a list of {len(group.ranks)} arrays, one for each rank that "
             f"this process hosts: {list(group.ranks)}"
         )
-    return [_on_host(part, f"{name}[{i}]") for i, part in enumerate(x)]
+    return [taken(part, f"{name}[{i}]") for i, part in enumerate(x)]
 
 
 def _on_host(x: Any, name: str) -> Any:
-    if hasattr(x, "__cuda_array_interface__"):
+    if _cuda.lies_on_device(x):
         raise Unsupported(
-            f"{name} is on a GPU, whose arrays a group of processes cannot exchange in this build. "
-            "Nearest supported: arrays on the host, or global arrays and "
-            'plan.attention(backend="cuda")'
+            f'{name} is on a GPU, which backend="reference" does not read. Nearest supported: '
+            'arrays on the host, or backend="cuda"'
         )
     return arguments.array(x, name)
 
@@ -117,7 +133,14 @@ def agreed_of(plan: Plan, dtypes: list[str], dims: list[int], options: Options) 
         "dtypes": "/".join(dtypes),
         "head_dims": "/".join(map(str, dims)),
         "options": ", ".join(f"{name}={value}" for name, value in changed.items()),
+        "arrays": "on the host",
     }
+
+
+def agreed_on_devices(plan: Plan, asked: ProgramAsked, exchange: str) -> dict[str, Any]:
+    """Likewise, of calls on GPUs."""
+    what = agreed_of(plan, asked.dtypes, asked.head_dims, plain(asked.options))
+    return what | {"arrays": "on GPUs", "exchange": exchange}
 
 
 def fingerprint_of(plan: Plan) -> str:

@@ -6,7 +6,7 @@ These are methods of Plan; they stand here because they are a concept of their o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,19 +20,22 @@ from ringside._attention.options import (
     takes_options,
     to_core,
 )
-from ringside._core import InvalidArgument, Unsupported, arguments
+from ringside._core import Unsupported, arguments
 from ringside._group.group import Group
 from ringside._plan.rank_arguments import (
     agreed_of,
+    agreed_on_devices,
     arrays_of,
     dtype_of,
     dtypes_of,
     fingerprint_of,
     group_of,
+    on_device,
     positive,
-    require_backend,
     require_size,
 )
+from ringside._ranks.calls import ProgramAsked, RanksCall, device_of
+from ringside._ranks.choice import check_exchange
 
 if TYPE_CHECKING:
     from ringside._plan.plan import Plan
@@ -48,6 +51,8 @@ def prepare(
     head_dim: int,
     head_dim_v: int | None = None,
     dtype: npt.DTypeLike = "float32",
+    device: int | None = None,
+    exchange: str = "auto",
     options: Options | None = None,
     **keywords: Unpack[OptionKeywords],
 ) -> None:
@@ -60,6 +65,8 @@ def prepare(
         head_dim: of q and k.
         head_dim_v: of v; default head_dim.
         dtype: of q, k and v.
+        device: of calls on a GPU: its number here. All that connects, allocates or uploads is done.
+        exchange: of calls on a GPU, see attention_rank.
         options, keywords: those of the calls to come.
 
     Raises:
@@ -77,12 +84,45 @@ def prepare(
     dims = [positive(head_dim, "head_dim")]
     dims.append(dims[0] if head_dim_v is None else positive(head_dim_v, "head_dim_v"))
     to_core(options).require_heads(self.num_heads)
-    what = agreed_of(self, [dtype_of(dtype, "dtype")] * 3, dims, options)
+    check_exchange(exchange)
+    ready = Ready({"plan": fingerprint_of(self)}, lambda links, gather: None)
+    error: Exception | None = None
     try:
+        if device is None:
+            ready = ready._replace(
+                what=agreed_of(self, [dtype_of(dtype, "dtype")] * 3, dims, options)
+            )
+        else:
+            ready = _ready_on(self, group, device, exchange, _asked(dtype, dims), options)
         require_size(self, group)
-    except InvalidArgument as error:
-        group._prepare(what, error)
-    group._prepare(what)
+    except (ValueError, TypeError, Unsupported) as found:
+        error = found
+    group._prepare(ready.what, error, ready.set_up)
+
+
+def _asked(dtype: npt.DTypeLike, dims: list[int]) -> tuple[list[str], list[int]]:
+    return [str(dtype).removeprefix("torch.")] * 3, dims
+
+
+def _ready_on(
+    plan: Plan,
+    group: Group,
+    device: int,
+    exchange: str,
+    types: tuple[list[str], list[int]],
+    options: Options,
+) -> Ready:
+    """To set up calls on a device."""
+    number = arguments.int32(device, "device")
+    on_device("cuda", exchange, {})
+    asked = ProgramAsked(plan, group, number, *types, options)
+    of_group = device_of(group, exchange, asked.device)
+
+    def set_up() -> None:
+        asked.program(of_group, fingerprint_of(plan), exchange)
+
+    what = agreed_on_devices(plan, asked, exchange)
+    return Ready(what, lambda links, gather: None, set_up)
 
 
 @takes_options
@@ -95,7 +135,8 @@ def attention_rank(
     group: Group,
     options: Options | None = None,
     return_max_logit: bool = False,
-    backend: str = "reference",
+    backend: str | None = None,
+    exchange: str = "auto",
     **keywords: Unpack[OptionKeywords],
 ) -> Any:
     """Runs the ranks that this process hosts; every process of the group calls it.
@@ -107,19 +148,25 @@ def attention_rank(
         v_r: [rows, num_kv_heads, head_dim_v].
         group: of as many ranks as the plan has, see ringside.init.
         options, keywords: as for attention(), alike in all processes.
-        return_max_logit: return the largest score of each head over all ranks, too.
-        backend: "reference": CPU, float64, over sockets.
+        return_max_logit: return the largest score of each head over all ranks, too. On GPUs it
+            waits for them.
+        backend: "reference": CPU, float64, over sockets; "cuda": torch or CuPy arrays on a GPU, of
+            one device a process, on its current stream. Default: by the arrays.
+        exchange: between GPUs: "peer", copy engines between processes of one host; "nccl", a GPU a
+            process; "auto", whichever fits.
 
     Returns:
         (out_r, lse_r), or (out_r, lse_r, max_logit): out_r [rows, num_heads, head_dim_v], lse_r
         [num_heads, rows], lists of these where the process hosts several ranks; max_logit
-        [num_heads]. To the bit what attention() computes of these rows.
+        [num_heads]. To the bit what attention() computes of these rows. On GPUs, after the first
+        call of its kind or prepare(), a call is asynchronous: where the group fails before it has
+        ended, its results are NaN and the next call, or group.synchronize(), raises.
 
     Raises:
         ValueError, TypeError: arrays that do not fit the rank, and, in every process before the
             first message, by their ranks: other plans, dtypes, dimensions or options.
         RankFailure: a rank that died, left, raised or was silent; nothing is returned.
-        Unsupported: another backend, or arrays on a GPU, over several processes.
+        Unsupported: arrays on a GPU where there is no CUDA, or an exchange that is not there.
 
     >>> import numpy as np, ringside as rs
     >>> plan = rs.plan(rs.PackedLayout([0, 4]), cp_size=2)
@@ -133,6 +180,15 @@ def attention_rank(
     options = options_of(attention_rank, options, keywords)
     asked = arguments.boolean(return_max_logit, "return_max_logit")
     named = {"q_r": q_r, "k_r": k_r, "v_r": v_r}
+    where = Where(backend, exchange)
+
+    def launch(call: RanksCall, program: Any, links: Any, gather: Gather) -> Any:
+        logits = call.max_logit() if asked else None
+        out, lse = call.forward(program, links, logits)
+        if logits is None:
+            return _own(group, out), _own(group, lse)
+        told = _largest([np.array([x]) for _, x in gather(logits.tolist())])
+        return _own(group, out), _own(group, lse), call.as_array(told.tolist())
 
     def run(call: _core.RankCall, links: _core.SocketRanks, gather: Gather) -> Any:
         out, lse, logits = call.attention(links)
@@ -141,7 +197,7 @@ def attention_rank(
         told = [x for _, x in gather([x.tolist() for x in logits])]
         return _own(group, out), _own(group, lse), _largest([np.array(x) for x in told])
 
-    return _run(self, group, named, options, backend, f"forward {asked}", run)
+    return _run(self, group, named, options, where, f"forward {asked}", Runs(run, launch))
 
 
 @takes_options
@@ -156,7 +212,9 @@ def attention_backward_rank(
     *,
     group: Group,
     options: Options | None = None,
-    backend: str = "reference",
+    deterministic: bool = False,
+    backend: str | None = None,
+    exchange: str = "auto",
     **keywords: Unpack[OptionKeywords],
 ) -> tuple[Any, ...]:
     """Gradients of the rows of the ranks that this process hosts; every process calls it.
@@ -164,6 +222,7 @@ def attention_backward_rank(
     Args:
         dout_r: shaped like out_r.
         out_r, lse_r: what attention_rank() returned for the same arguments.
+        deterministic: bit-equal results from run to run, see Plan.attention_backward.
         The rest as for attention_rank().
 
     Returns:
@@ -187,17 +246,35 @@ def attention_backward_rank(
     """
     options = options_of(attention_backward_rank, options, keywords)
     named = {"q_r": q_r, "k_r": k_r, "v_r": v_r, "dout_r": dout_r, "out_r": out_r, "lse_r": lse_r}
+    exact = arguments.boolean(deterministic, "deterministic")
+    where = Where(backend, exchange)
+
+    def launch(call: RanksCall, program: Any, links: Any, gather: Gather) -> tuple[Any, ...]:
+        return tuple(_own(group, x) for x in call.backward(program, links, exact))
 
     def run(call: _core.RankCall, links: _core.SocketRanks, gather: Gather) -> tuple[Any, ...]:
         *gradients, dsink = call.attention_backward(links)
         found = gradients if options.sink is None else [*gradients, dsink]
         return tuple(_own(group, x) for x in found)
 
-    return _run(self, group, named, options, backend, "backward", run)
+    return _run(self, group, named, options, where, "backward", Runs(run, launch))
 
 
 Gather = Callable[[Any], list[Any]]
-Run = Callable[[_core.RankCall, _core.SocketRanks, Gather], Any]
+
+
+class Where(NamedTuple):
+    """Where a call is asked to run."""
+
+    backend: str | None
+    exchange: str
+
+
+class Runs(NamedTuple):
+    """How to run a call, on the host and on a device."""
+
+    host: Callable[[_core.RankCall, _core.SocketRanks, Gather], Any]
+    device: Callable[[RanksCall, Any, Any, Gather], Any]
 
 
 def _run(
@@ -205,26 +282,61 @@ def _run(
     group: Group,
     named: dict[str, Any],
     options: Options,
-    backend: str,
+    where: Where,
     form: str,
-    run: Run,
+    runs: Runs,
 ) -> Any:
     """Checks, agrees, runs. The others hear of what is wrong here before the first call."""
     group_of(group)._require_usable()
     fingerprint = fingerprint_of(plan)
     try:
-        require_backend(backend)
+        exchange = on_device(*where, named)
         require_size(plan, group)
-        arrays = {name: arrays_of(x, name, group) for name, x in named.items()}
-        core = to_core(options, plan._dropout_origin)
-        call = _core.RankCall(plan, list(group.ranks), list(arrays.values()), core)
-        what = agreed_of(plan, dtypes_of(arrays), [call.head_dim_qk, call.head_dim_v], options)
+        if exchange is None:
+            ready = _on_host(plan, group, named, options, runs)
+        else:
+            ready = _on_device(plan, group, named, options, exchange, runs)
     except (ValueError, TypeError, Unsupported) as error:
         if group._has_agreed_on(fingerprint):
             raise
         group._prepare({"plan": fingerprint}, error)  # which raises it
         raise
-    return group._call(what, form, lambda links, gather: run(call, links, gather))
+    return group._call(ready.what, form, ready.run, ready.set_up)
+
+
+class Ready(NamedTuple):
+    """What a group is to agree on and to do: see Group._call."""
+
+    what: dict[str, Any]
+    run: Callable[[_core.SocketRanks, Gather], Any]
+    set_up: Callable[[], None] = lambda: None
+
+
+def _on_host(
+    plan: Plan, group: Group, named: dict[str, Any], options: Options, runs: Runs
+) -> Ready:
+    arrays = {name: arrays_of(x, name, group) for name, x in named.items()}
+    core = to_core(options, plan._dropout_origin)
+    call = _core.RankCall(plan, list(group.ranks), list(arrays.values()), core)
+    what = agreed_of(plan, dtypes_of(arrays), [call.head_dim_qk, call.head_dim_v], options)
+    return Ready(what, lambda links, gather: runs.host(call, links, gather))
+
+
+def _on_device(
+    plan: Plan, group: Group, named: dict[str, Any], options: Options, exchange: str, runs: Runs
+) -> Ready:
+    arrays = {name: arrays_of(x, name, group, lambda x, _: x) for name, x in named.items()}
+    call = RanksCall(plan, group, arrays, options)
+    what = agreed_on_devices(plan, call.asked, exchange)
+    device = device_of(group, exchange, call.asked.device)
+
+    def program() -> Any:
+        return call.asked.program(device, fingerprint_of(plan), exchange)
+
+    def set_up() -> None:
+        program()
+
+    return Ready(what, lambda _, gather: runs.device(call, program(), device.links, gather), set_up)
 
 
 def _own(group: Group, found: list[Any]) -> Any:

@@ -1,0 +1,234 @@
+// The ranks of a plan that this process hosts, on its device, linked with those of other processes.
+#include <cuda_runtime_api.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/cuda/global_arrays.h"
+#include "optimized/links/links.h"
+#include "optimized/links/mailbox.h"
+#include "optimized/ranks/program.h"
+
+namespace ringside::bindings {
+namespace {
+
+using namespace pybind11::literals;
+
+class DeviceLinks {
+ public:
+  DeviceLinks(int device, int mine, int processes, const std::string& words_path)
+      : device_(device) {
+    const OnDevice on(device);
+    links_ = std::make_unique<Links>(mine, processes, words_path);
+  }
+  ~DeviceLinks() {
+    const py::gil_scoped_release release;
+    links_.reset();
+  }
+
+  template <typename Result, typename... Parameters, typename... Arguments>
+  Result call(Result (Links::*function)(Parameters...), Arguments&&... arguments) {
+    const py::gil_scoped_release release;
+    const OnDevice on(device_);
+    return (links().*function)(std::forward<Arguments>(arguments)...);
+  }
+
+  bool reserve(int64_t bytes) { return call(&Links::reserve, bytes); }
+  void forget_workspace() { call(&Links::forget_workspace); }
+  py::bytes workspace_handle() const {
+    const OnDevice on(device_);
+    return links().workspace_handle();
+  }
+  void meet_peers(const std::vector<std::string>& paths) { call(&Links::meet_peers, paths); }
+  void map_workspace(int process, const std::string& handle) {
+    call(&Links::map_workspace, process, handle);
+  }
+  void meet_nccl(const std::string& library, const std::string& id) {
+    call(&Links::meet_nccl, library, id);
+  }
+  void abort() { call(&Links::abort); }
+  bool is_idle() const {
+    const OnDevice on(device_);
+    return links().is_idle();
+  }
+  // (started, completed, step or -1, whether messages of another call came)
+  py::tuple progress() const {
+    const SharedWords& words = links().words();
+    return py::make_tuple(words[mailbox::kStarted].load(), words[mailbox::kCompleted].load(),
+                          static_cast<int>(words[mailbox::kStep].load()) - 1,
+                          words[mailbox::kMismatch].load() != 0);
+  }
+
+  Links& links() const { return *links_; }
+  int device() const { return device_; }
+
+ private:
+  int device_;
+  std::unique_ptr<Links> links_;
+};
+
+class RanksOfProcess {
+ public:
+  RanksOfProcess(std::shared_ptr<const Plan> plan, const std::vector<std::vector<int>>& processes,
+                 int mine, const DeviceArray& q, const DeviceArray& v, int device,
+                 const CallOptions& options, bool poison)
+      : plan_(std::move(plan)),
+        hosting_{processes, mine},
+        made_for_(options.of_program(q, v, plan_->problem.num_heads, poison)) {
+    const py::gil_scoped_release release;
+    const OnDevice on(device);
+    program_ = std::make_unique<RankProgram>(*plan_, hosting_, made_for_);
+  }
+
+  std::string family() const { return program_->family(); }
+  int64_t workspace_bytes() const { return program_->workspace_bytes(); }
+  void attach(const DeviceLinks& links, uint32_t kind) {
+    const OnDevice on(links.device());
+    program_->attach(links.links(), kind);
+  }
+
+  // [member] q, k, v, out, lse
+  void forward(DeviceLinks& links, const std::vector<std::vector<DeviceArray>>& arrays,
+               const CallOptions& options, const std::optional<DeviceArray>& max_logit,
+               uintptr_t stream) const {
+    std::vector<RankForwardCall> calls;
+    for (size_t member = 0; member < hosting_.hosted().size(); ++member) {
+      const auto& x = arrays.at(member);
+      require(x.size() == 5, "expected q, k, v, out, lse");
+      const auto q = array(x[0], "q", queries(member, made_for_.head_dim_qk));
+      calls.push_back({q, same_type(array(x[1], "k", keys(member, made_for_.head_dim_qk)), q, "k"),
+                       same_type(array(x[2], "v", keys(member, made_for_.head_dim_v)), q, "v"),
+                       array(x[3], "out", queries(member, made_for_.head_dim_v)),
+                       lse_array(x[4], heads(), queries(member, 1).rows)});
+    }
+    RankCallOptions of_call = call_options(options);
+    of_call.max_logit = const_cast<float*>(floats(max_logit, "max_logit", heads()));
+    const py::gil_scoped_release release;
+    const OnDevice on(links.device());
+    program_->forward(calls, of_call, links.links(), reinterpret_cast<cudaStream_t>(stream));
+  }
+
+  // [member] dout, q, k, v, out, lse, dq, dk, dv and, where there is a sink, dsink
+  void backward(DeviceLinks& links, const std::vector<std::vector<DeviceArray>>& arrays,
+                const CallOptions& options, bool deterministic, uintptr_t stream) const {
+    std::vector<RankBackwardCall> calls;
+    for (size_t member = 0; member < hosting_.hosted().size(); ++member)
+      calls.push_back(backward_call(member, arrays.at(member), options.sink.has_value()));
+    RankCallOptions of_call = call_options(options);
+    of_call.deterministic = deterministic;
+    const py::gil_scoped_release release;
+    const OnDevice on(links.device());
+    program_->backward(calls, of_call, links.links(), reinterpret_cast<cudaStream_t>(stream));
+  }
+
+ private:
+  RankBackwardCall backward_call(size_t member, const std::vector<DeviceArray>& x,
+                                 bool sink) const {
+    require(x.size() == (sink ? 10 : 9), "expected dout, q, k, v, out, lse, dq, dk, dv, dsink");
+    const Extent of_q = queries(member, made_for_.head_dim_qk);
+    const Extent of_out = queries(member, made_for_.head_dim_v);
+    const Extent of_k = keys(member, made_for_.head_dim_qk);
+    const Extent of_v = keys(member, made_for_.head_dim_v);
+    const auto q = array(x[1], "q", of_q);
+    RankBackwardCall call{same_type(array(x[0], "dout", of_out), q, "dout"),
+                          q,
+                          same_type(array(x[2], "k", of_k), q, "k"),
+                          same_type(array(x[3], "v", of_v), q, "v"),
+                          array(x[4], "out", of_out),
+                          lse_array(x[5], heads(), of_q.rows),
+                          array(x[6], "dq", of_q),
+                          array(x[7], "dk", of_k),
+                          array(x[8], "dv", of_v)};
+    if (sink) call.dsink = const_cast<float*>(floats(x[9], "dsink", heads()));
+    return call;
+  }
+
+  RankCallOptions call_options(const CallOptions& options) const {
+    RankCallOptions of_call;
+    of_call.sinks = floats(options.sink, "sink", heads());
+    of_call.options = options.score_options(heads(), made_for_.head_dim_qk);
+    return of_call;
+  }
+
+  move::GlobalArray array(const DeviceArray& x, const char* name, const Extent& want) const {
+    return global_array(x, concat(name, "_r"), want);
+  }
+  Extent queries(size_t member, int dim) const {
+    return {plan_->rows(plan_->home_q[hosting_.hosted()[member]]), heads(), dim};
+  }
+  Extent keys(size_t member, int dim) const {
+    return {plan_->rows(plan_->home_kv[hosting_.hosted()[member]]), plan_->problem.num_kv_heads,
+            dim};
+  }
+  int heads() const { return plan_->problem.num_heads; }
+
+  std::shared_ptr<const Plan> plan_;
+  Hosting hosting_;
+  ProgramOptions made_for_;
+  std::unique_ptr<RankProgram> program_;
+};
+
+// What tells a device apart from all others of a host, and its number of bytes.
+std::string device_identity(int device) {
+  cudaDeviceProp properties{};
+  RINGSIDE_CUDA(cudaGetDeviceProperties(&properties, device));
+  std::string text;
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (const char byte : properties.uuid.bytes) {
+    text += kDigits[static_cast<unsigned char>(byte) >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+py::bytes nccl_id(const std::string& library) {
+  NcclUniqueId id{};
+  const NcclLibrary nccl(library);
+  nccl.check(nccl.get_unique_id(&id), "ncclGetUniqueId");
+  return {id.bytes.data(), id.bytes.size()};
+}
+
+}  // namespace
+
+void bind_ranks(py::module_& m) {
+  py::register_exception<NcclError>(m, "NcclError", PyExc_RuntimeError).doc() =
+      "A call of NCCL's that failed, or a library that is none.";
+  py::class_<DeviceLinks>(m, "DeviceLinks", "See optimized/links/links.h.")
+      .def(py::init<int, int, int, const std::string&>(), "device"_a, "mine"_a, "processes"_a,
+           "words_path"_a)
+      .def("reserve", &DeviceLinks::reserve, "bytes"_a,
+           "Makes room for calls; whether the workspace is another one.")
+      .def("forget_workspace", &DeviceLinks::forget_workspace, "Frees the one before.")
+      .def("workspace_handle", &DeviceLinks::workspace_handle, "For map_workspace elsewhere.")
+      .def("meet_peers", &DeviceLinks::meet_peers, "words_paths"_a, "Opens the words of all.")
+      .def("map_workspace", &DeviceLinks::map_workspace, "process"_a, "handle"_a,
+           "Maps the workspace of another process.")
+      .def("meet_nccl", &DeviceLinks::meet_nccl, "library"_a, "id"_a,
+           "Makes a communicator of NCCL's; every process calls it.")
+      .def("abort", &DeviceLinks::abort, "Frees the streams; what is still to end is NaN.")
+      .def("is_idle", &DeviceLinks::is_idle, "Whether all calls have ended.")
+      .def("progress", &DeviceLinks::progress,
+           "Calls started, calls completed, the step at which messages are on their way or -1, "
+           "whether messages of another call came. Calls nothing of CUDA's.");
+  py::class_<RanksOfProcess>(m, "RankProgram", "See optimized/ranks/program.h.")
+      .def(py::init<std::shared_ptr<const Plan>, const std::vector<std::vector<int>>&, int,
+                    const DeviceArray&, const DeviceArray&, int, const CallOptions&, bool>(),
+           "plan"_a, "processes"_a, "mine"_a, "q"_a, "v"_a, "device"_a, "options"_a, "poison"_a)
+      .def_property_readonly("family", &RanksOfProcess::family, "The kernels it runs.")
+      .def_property_readonly("workspace_bytes", &RanksOfProcess::workspace_bytes,
+                             "Of the links, for either pass.")
+      .def("attach", &RanksOfProcess::attach, "links"_a, "kind"_a, "Before the first call.")
+      .def("forward", &RanksOfProcess::forward, "links"_a, "arrays"_a, "options"_a, "max_logit"_a,
+           "stream"_a, "Launches on a stream; arrays are q, k, v, out, lse of each hosted rank.")
+      .def("backward", &RanksOfProcess::backward, "links"_a, "arrays"_a, "options"_a,
+           "deterministic"_a, "stream"_a,
+           "Launches on a stream; arrays are dout, q, k, v, out, lse, dq, dk, dv and, where there "
+           "is a sink, dsink of each hosted rank.");
+  m.def("device_identity", &device_identity, "device"_a, "Alike in all processes that see it.");
+  m.def("nccl_id", &nccl_id, "library"_a, "A new id for a communicator.");
+}
+
+}  // namespace ringside::bindings

@@ -1,0 +1,212 @@
+"""`ringside bench cp`: forward and backward over several GPUs beside one of them.
+
+A process a GPU runs this file; that of rank 0 prints. Nothing is timed before it is compared with
+what one GPU computes: a wrong result is a fault, not a number.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ringside as rs
+from ringside._arrays import cuda as _cuda
+from ringside._bench.gpu.cases import long_tail
+from ringside._group import launcher
+
+PACKS = {
+    "16k": [16_384],
+    "64k": [65_536],
+    "16 x 4k": [4_096] * 16,
+    "long tail": long_tail(131_072, 84, 32_000),
+}
+HEADS = ((16, 16), (32, 8))
+PLANS = (("zigzag", "p2p"), ("zigzag", "all_gather"), ("zigzag", "a2a"), ("balanced", "fetch"))
+DIM = 128
+REPEATS, QUICK_REPEATS = 9, 5
+# Both results are float32 sums of the same bfloat16 products, in another order and with other
+# roundings of the weights to bfloat16: some units in the last place of the largest element.
+ALLOWED = 4 * 2.0**-8
+
+
+class Line(NamedTuple):
+    """A result; milliseconds are the maximum over ranks, the median of repeats."""
+
+    pack: str
+    heads: str
+    partition: str
+    comm: str
+    exchange: str
+    gpus: int
+    milliseconds: float
+    one_gpu_milliseconds: float
+    efficiency: float
+    tflops_per_gpu: float
+
+
+class Data:
+    """Arrays of a pack, the same in every process, and what one GPU makes of them."""
+
+    def __init__(self, layout: rs.PackedLayout, heads: tuple[int, int], device: int) -> None:
+        import torch
+
+        made = torch.Generator(f"cuda:{device}").manual_seed(layout.num_rows)
+
+        def normal(number: int) -> Any:
+            shape, place = (layout.num_rows, number, DIM), f"cuda:{device}"
+            return torch.randn(shape, generator=made, device=place, dtype=torch.bfloat16)
+
+        self.q, self.dout = normal(heads[0]), normal(heads[0])
+        self.k, self.v = normal(heads[1]), normal(heads[1])
+        self.one = rs.plan(layout, cp_size=1, num_heads=heads[0], num_kv_heads=heads[1])
+
+    def on_one(self) -> tuple[Any, ...]:
+        """(out, dq, dk, dv) of one GPU with all rows."""
+        out, lse = self.one.attention(self.q, self.k, self.v, backend="cuda")
+        arrays = (self.dout, self.q, self.k, self.v, out, lse)
+        return (out, *self.one.attention_backward(*arrays, backend="cuda"))
+
+
+class Shards:
+    """The rows of one rank, and both passes over them."""
+
+    def __init__(self, plan: rs.Plan, group: rs.Group, data: Data, exchange: str) -> None:
+        import torch
+
+        self.plan, self.group, self.exchange = plan, group, exchange
+
+        def rows(side: str) -> Any:
+            return torch.from_numpy(plan.row_indices(group.rank, side=side)).to(data.q.device)
+
+        self.of_q, self.of_k = rows("q"), rows("k")
+        self.q, self.dout = data.q[self.of_q], data.dout[self.of_q]
+        self.k, self.v = data.k[self.of_k], data.v[self.of_k]
+
+    def run(self) -> tuple[Any, ...]:
+        """(out, dq, dk, dv) of the rank."""
+        common = {"group": self.group, "exchange": self.exchange}
+        out, lse = self.plan.attention_rank(self.q, self.k, self.v, **common)
+        arrays = (self.dout, self.q, self.k, self.v, out, lse)
+        return (out, *self.plan.attention_backward_rank(*arrays, **common))
+
+    def fault(self, want: Sequence[Any]) -> str:
+        """What differs from one GPU's results, or nothing."""
+        rows = (self.of_q, self.of_q, self.of_k, self.of_k)
+        for name, got, whole, own in zip(
+            ("out", "dq", "dk", "dv"), self.run(), want, rows, strict=True
+        ):
+            error = (got.float() - whole[own].float()).abs().max().item()
+            most = ALLOWED * whole.float().abs().max().item()
+            if not error <= most:
+                return f"{name} is off by {error:.3g}; at most {most:.3g} was expected"
+        return ""
+
+
+def milliseconds(run: Callable[[], Any], repeats: int) -> list[float]:
+    """Of each repeat, by events on the current stream."""
+    import torch
+
+    for _ in range(2):
+        run()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(repeats):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        run()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return times
+
+
+def slowest(group: rs.Group, times: list[float]) -> float:
+    """The median over repeats of the maximum over ranks."""
+    told = [x for _, x in group._tell_all(times)]
+    return statistics.median(map(max, zip(*told, strict=True)))
+
+
+def pairs_of(lengths: Sequence[int]) -> int:
+    """Visible to a causal mask.
+
+    >>> pairs_of([2, 1])
+    4
+    """
+    return sum(n * (n + 1) // 2 for n in lengths)
+
+
+def lines(group: rs.Group, device: int, exchanges: Sequence[str], quick: bool) -> Iterator[Any]:
+    """Lines, and faults as text; every process yields the same ones."""
+    repeats = QUICK_REPEATS if quick else REPEATS
+    for name, lengths in PACKS.items():
+        layout = rs.PackedLayout.from_lengths(lengths, pad_to_multiple_of=2 * group.size)
+        for heads in HEADS[:1] if quick else HEADS:
+            data = Data(layout, heads, device)
+            want = data.on_one()
+            # One GPU at a time, as one that is alone: the others wait here.
+            alone = milliseconds(data.on_one, repeats) if group.rank == 0 else [0.0] * repeats
+            one = slowest(group, alone)
+            work = 7 * 2 * DIM * pairs_of(lengths) * heads[0] / 1e9  # of both passes
+            for partition, comm in PLANS:
+                plan = rs.plan(
+                    layout,
+                    cp_size=group.size,
+                    partition=partition,
+                    comm=comm,
+                    num_heads=heads[0],
+                    num_kv_heads=heads[1],
+                )
+                for exchange in exchanges:
+                    shards = Shards(plan, group, data, exchange)
+                    faults = [(r, x) for r, x in group._tell_all(shards.fault(want)) if x]
+                    if faults:
+                        yield f"{name}, {partition} over {comm}, {exchange}: rank {faults[0]}"
+                        continue
+                    took = slowest(group, milliseconds(shards.run, repeats))
+                    yield Line(
+                        *(name, "/".join(map(str, heads)), partition, comm, exchange, group.size),
+                        *(round(took, 4), round(one, 4), round(one / took / group.size, 4)),
+                        round(work / took / group.size, 1),
+                    )
+
+
+def start(gpus: int, *, quick: bool, path: Path | None) -> int:
+    """Starts the processes; the exit code of the first that failed, else 0."""
+    _cuda.require_cuda()
+    command = [sys.executable, "-m", "ringside._bench.gpu.ranks", str(gpus)]
+    command += ["quick" if quick else "all", *([str(path)] if path else [])]
+    return launcher.run(command, gpus)
+
+
+def main(gpus: int, quick: bool, path: Path | None) -> int:
+    """In each process of a group."""
+    import torch
+
+    exit_code = 0
+    with rs.init() as group:
+        device = int(os.environ.get("RINGSIDE_LOCAL_RANK", group.rank)) % torch.cuda.device_count()
+        torch.cuda.set_device(device)
+        exchanges = ("peer", "nccl") if torch.cuda.device_count() >= gpus > 1 else ("auto",)
+        found = []
+        for line in lines(group, device, exchanges, quick):
+            if group.rank == 0:
+                text = line if isinstance(line, str) else "  ".join(f"{x!s:>10}" for x in line)
+                print(text, flush=True)
+            if isinstance(line, str):
+                exit_code = 1
+            else:
+                found.append(line)
+        if group.rank == 0 and path is not None:
+            with path.open("w", newline="") as file:
+                csv.writer(file).writerows([Line._fields, *found])
+    return exit_code
+
+
+if __name__ == "__main__":
+    gpus_asked, quick_asked, *rest = sys.argv[1:]
+    raise SystemExit(main(int(gpus_asked), quick_asked == "quick", Path(rest[0]) if rest else None))

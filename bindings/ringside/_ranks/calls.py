@@ -1,0 +1,240 @@
+"""The calls of ranks whose arrays lie on a GPU: what is launched, and what comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from ringside._arrays import cuda as _cuda
+from ringside._attention.options import Options, to_core
+from ringside._core import InvalidArgument
+from ringside._ranks.device import DeviceGroup
+
+if TYPE_CHECKING:
+    from ringside._group.group import Group
+
+Arrays = dict[str, list[Any]]  # by name: one of each hosted rank
+
+
+class POISON:
+    """For tests: workspaces of programs hold NaN before every call."""
+
+    on = False
+
+
+@dataclasses.dataclass
+class ProgramAsked:
+    """What a program of a plan's ranks is made for.
+
+    Attributes:
+        plan: a Plan.
+        group: of as many ranks.
+        device: its number here.
+        dtypes: of q, k and v.
+        head_dims: of q and of v.
+        options: of the call.
+        poison: for tests: workspaces hold NaN.
+    """
+
+    plan: Any
+    group: Group
+    device: int
+    dtypes: list[str]
+    head_dims: list[int]
+    options: Options
+    poison: bool = False
+
+    def key(self, fingerprint: str) -> str:
+        """Alike in all processes: it also marks the messages of the program's calls."""
+        made_for = [fingerprint, self.dtypes, self.head_dims, self.poison]
+        return hashlib.sha256(repr([*made_for, _cuda.baked(self.options)]).encode()).hexdigest()
+
+    def program(self, device: DeviceGroup, fingerprint: str, asked: str) -> Any:
+        """Made by all processes where it is new; `asked` is the exchange."""
+        return device.program(self.key(fingerprint), self._make, asked)
+
+    def _make(self) -> Any:
+        core, heads = _cuda.cuda_core(), self.plan.num_heads
+
+        def nowhere(dtype: str, *shape: int) -> Any:
+            return core.DeviceArray(0, dtype, list(shape), [1] * len(shape))
+
+        q, v = (nowhere(self.dtypes[0], 0, 1, dim) for dim in self.head_dims)
+        per_head = [
+            None if x is None else nowhere("float32", heads)
+            for x in (self.options.sink, self.options.alibi_slopes)
+        ]
+        options = core.CallOptions(
+            to_core(self.options, self.plan._dropout_origin, per_head=()), *per_head
+        )
+        processes = [list(ranks) for ranks in self.group._processes]
+        mine = self.group._processes.index(self.group.ranks)
+        return core.RankProgram(self.plan, processes, mine, q, v, self.device, options, self.poison)
+
+
+class RanksCall:
+    """Arrays of one call, checked as far as Python does, and the options beside them.
+
+    Args:
+        plan: a Plan.
+        group: of as many ranks.
+        arrays: of torch or CuPy, on one device.
+        options: of the call.
+    """
+
+    def __init__(self, plan: Any, group: Group, arrays: Arrays, options: Options) -> None:
+        _cuda.require_cuda()
+        self.plan, self.group, self.options = plan, group, options
+        to_core(options, per_head=()).require_heads(plan.num_heads)
+        q = arrays["q_r"][0]
+        self.library = _cuda.library_of(q)
+        self.device = self.library.device(q)
+        for name, parts in arrays.items():
+            for x in parts:
+                if not self.library.owns(x) or self.library.device(x) != self.device:
+                    raise TypeError(
+                        f"{name} is not on the device of q_r or not its kind of array; convert it"
+                    )
+        strided = ("lse_r",)  # [heads, rows], which may be a view
+        self.arrays = {
+            name: parts if name in strided else [self.library.dense(x) for x in parts]
+            for name, parts in arrays.items()
+        }
+        self._check_shapes()
+        self.like = self.arrays["q_r"][0]
+        self.sink = self._vector(options.sink)
+        self.slopes = self._vector(options.alibi_slopes)
+        dtypes = [name_of(self.arrays[name][0]) for name in ("q_r", "k_r", "v_r")]
+        dims = [self.arrays[name][0].shape[-1] for name in ("q_r", "v_r")]
+        self.asked = ProgramAsked(plan, group, self.device, dtypes, dims, options, POISON.on)
+
+    def _check_shapes(self) -> None:
+        """What does not fit the rank is refused here, before anybody is asked or anything runs."""
+        dtype = name_of(self.arrays["q_r"][0])
+        for name, parts in self.arrays.items():
+            for rank, x in zip(self.group.ranks, parts, strict=True):
+                if x.ndim != (2 if name == "lse_r" else 3):
+                    expected = "[heads, rows]" if name == "lse_r" else "[rows, heads, dim]"
+                    raise InvalidArgument(
+                        f"{name} has shape {tuple(x.shape)}; expected {expected} of rank {rank}"
+                    )
+                self._check_rows(name, rank, x)
+                own = "float32" if name == "lse_r" else dtype
+                if name_of(x) != own:
+                    raise TypeError(f"{name} has dtype {name_of(x)}; expected {own}. Convert it")
+        self._check_heads()
+
+    def _check_rows(self, name: str, rank: int, x: Any) -> None:
+        side = "k" if name in ("k_r", "v_r") else "q"
+        rows, owned = x.shape[1 if name == "lse_r" else 0], self._owned(rank, side)
+        if rows != owned:
+            raise InvalidArgument(
+                f"{name} has {rows} rows; rank {rank} owns {owned} of the plan's rows of {side}. "
+                f'Pass plan.shard(x, {rank}, side="{side}")'
+            )
+
+    def _check_heads(self) -> None:
+        heads, kv_heads = self.plan.num_heads, self.plan.num_kv_heads
+        dim, dim_v = (self.arrays[name][0].shape[-1] for name in ("q_r", "v_r"))
+        expected = {
+            "q_r": (heads, dim),
+            "k_r": (kv_heads, dim),
+            "v_r": (kv_heads, dim_v),
+            "dout_r": (heads, dim_v),
+            "out_r": (heads, dim_v),
+            "lse_r": (heads,),
+        }
+        for name, parts in self.arrays.items():
+            for x in parts:
+                found = (x.shape[0],) if name == "lse_r" else tuple(x.shape[1:])
+                if found != expected[name]:
+                    raise InvalidArgument(
+                        f"{name} has heads and dimension {found}; expected {expected[name]}"
+                    )
+
+    def _owned(self, rank: int, side: str) -> int:
+        return len(self.plan.row_indices(rank, side=side))
+
+    def _vector(self, x: Any) -> Any:
+        return None if x is None else self.library.vector(x, self.like, self.plan.num_heads)
+
+    def describe(self, x: Any) -> Any:
+        """For the C++ half."""
+        return None if x is None else self.library.describe(x)
+
+    def core_options(self) -> Any:
+        """Likewise."""
+        core = to_core(self.options, self.plan._dropout_origin, per_head=())
+        return _cuda.cuda_core().CallOptions(
+            core, self.describe(self.sink), self.describe(self.slopes)
+        )
+
+    def _listed(self, *names: str) -> list[list[Any]]:
+        return [list(x) for x in zip(*(self.arrays[name] for name in names), strict=True)]
+
+    def forward(self, program: Any, links: Any, max_logit: Any) -> tuple[list[Any], list[Any]]:
+        """Enqueues it; (out, lse) of each hosted rank."""
+        outs, lses, arrays = [], [], []
+        for q, k, v in self._listed("q_r", "k_r", "v_r"):
+            out = self.library.empty((*q.shape[:2], v.shape[-1]), self.like)
+            lse = self.library.empty((q.shape[1], q.shape[0]), self.like, "float32")
+            arrays.append([self.describe(x) for x in (q, k, v, out, lse)])
+            outs.append(out)
+            lses.append(lse)
+        program.forward(
+            links,
+            arrays,
+            self.core_options(),
+            self.describe(max_logit),
+            self.library.stream(self.device),
+        )
+        return outs, lses
+
+    def backward(self, program: Any, links: Any, deterministic: bool) -> tuple[list[Any], ...]:
+        """Enqueues it; (dq, dk, dv), and dsink where there is one, of each hosted rank."""
+        found, arrays = [], []
+        for given in self._listed("dout_r", "q_r", "k_r", "v_r", "out_r", "lse_r"):
+            gradients = [self.library.empty(x.shape, self.like) for x in given[1:4]]
+            if self.sink is not None:
+                size = (self.plan.num_heads,)
+                gradients.append(self.library.empty(size, self.like, "float32"))
+            arrays.append([self.describe(x) for x in (*given, *gradients)])
+            found.append(gradients)
+        stream = self.library.stream(self.device)
+        program.backward(links, arrays, self.core_options(), deterministic, stream)
+        return tuple(list(parts) for parts in zip(*found, strict=True))
+
+    def max_logit(self) -> Any:
+        """Room for that of the hosted ranks."""
+        return self.library.empty((self.plan.num_heads,), self.like, "float32")
+
+    def as_array(self, values: list[float]) -> Any:
+        """[num_heads] float32 on the device."""
+        return self.library.vector(values, self.like, self.plan.num_heads)
+
+
+def device_of(group: Group, exchange: str, device: int) -> DeviceGroup:
+    """The group's part on a device, for an exchange; a process has one device."""
+    found = group._devices.setdefault(exchange, DeviceGroup(group, device))
+    if found.device != device:
+        raise InvalidArgument(
+            f"arrays on device {device}; expected device {found.device}, as in the calls before. "
+            "Make another group for another device"
+        )
+    return found
+
+
+def name_of(x: Any) -> str:
+    """Of its dtype."""
+    return _cuda.name_of(x.dtype)
+
+
+def plain(options: Options) -> Options:
+    """Options without arrays of a device, whose values nobody compares: that would wait for it."""
+    on_device = {
+        name: None
+        for name in ("sink", "alibi_slopes")
+        if _cuda.lies_on_device(getattr(options, name))
+    }
+    return dataclasses.replace(options, **on_device) if on_device else options

@@ -1,0 +1,96 @@
+"""How the processes of a group exchange on their devices: one answer for all, or one refusal.
+
+A function of what every process tells of itself, so that all come to the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict
+
+from ringside._core import InvalidArgument, Unsupported, arguments
+from ringside._group.failure import named
+
+EXCHANGES = ("auto", "nccl", "peer")
+
+
+class Told(TypedDict):
+    """What a process tells of itself."""
+
+    host: str  # alike where memory can be shared
+    device: str  # alike where it is the same one
+    family: str  # of kernels
+    nccl: str  # version
+    nccl_problem: str
+
+
+Everybody = Sequence[tuple[tuple[int, ...], Any]]  # ranks, Told
+
+
+def check_exchange(exchange: str) -> str:
+    """One of EXCHANGES.
+
+    >>> check_exchange("peer")
+    'peer'
+    """
+    if arguments.text(exchange, "exchange") not in EXCHANGES:
+        raise InvalidArgument(f'exchange="{exchange}"; expected one of {", ".join(EXCHANGES)}')
+    return exchange
+
+
+def choose(exchange: str, told: Everybody) -> str:
+    """ "nccl" or "peer", or "none" for one process alone; raises the same in every process.
+
+    Peer memory is taken where all are on one host: it was the faster one at every size measured,
+    and the only one for several processes on one GPU.
+    """
+    if len(told) == 1:
+        return "none"
+    _require_equal(told, "family", "kernels", "Run on devices of one kind")
+    hosts = _ranks_by(told, "host")
+    if exchange == "nccl" or (exchange == "auto" and len(hosts) > 1):
+        _require_nccl(told)
+        return "nccl"
+    if len(hosts) > 1:
+        where = "; ".join(f"{named(ranks)} on another" for ranks in list(hosts.values())[1:])
+        raise Unsupported(
+            f'exchange="peer" between hosts: {named(next(iter(hosts.values())))} on one, {where}. '
+            'Nearest supported: exchange="nccl"'
+        )
+    return "peer"
+
+
+def _require_nccl(told: Everybody) -> None:
+    for ranks, x in told:
+        if x["nccl_problem"]:
+            raise Unsupported(
+                f'exchange="nccl" on {named(ranks)}: {x["nccl_problem"]}. Nearest supported: '
+                'exchange="peer", on one host'
+            )
+    _require_equal(told, "nccl", "NCCL", "Install one version of nvidia-nccl")
+    for ranks in _ranks_by(told, "host", "device").values():
+        if sum(process <= ranks for process in ({*r} for r, _ in told)) > 1:
+            raise Unsupported(
+                f'exchange="nccl" with {named(ranks)} in processes of one GPU, which NCCL refuses. '
+                'Nearest supported: exchange="peer", or one process for the GPU, which hosts '
+                "several ranks"
+            )
+
+
+def _ranks_by(told: Everybody, *keys: str) -> dict[tuple[str, ...], set[int]]:
+    found: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    for ranks, x in told:
+        found[tuple(x[key] for key in keys)].update(ranks)
+    return found
+
+
+def _require_equal(told: Everybody, key: str, what: str, fix: str) -> None:
+    found = _ranks_by(told, key)
+    if len(found) > 1:
+        raise InvalidArgument(f"{_listed(found, what)}; expected the same on every rank. {fix}")
+
+
+def _listed(found: dict[tuple[str, ...], set[int]], what: str) -> str:
+    parts: Iterable[str] = (f"{named(ranks)}: {what} {key[0]}" for key, ranks in found.items())
+    return "; ".join(parts)

@@ -1,0 +1,236 @@
+"""A group's part on the device of this process: links to the others, and the programs of plans."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringside._arrays import cuda as _cuda
+from ringside._core import InvalidArgument
+from ringside._group.failure import named
+from ringside._ranks import nccl
+from ringside._ranks.choice import choose
+
+if TYPE_CHECKING:
+    from ringside._group.group import Group
+
+KEPT_PROGRAMS = 64  # the oldest are made again
+WATCH_S = 0.1
+SHARED = Path("/dev/shm")
+EXPLAINED = {
+    "none": "one process hosts all ranks, and messages are copies on its GPU",
+    "peer": "copy engines write into memory of the other processes, which are on this host",
+    "nccl": "NCCL, between processes with a GPU each",
+}
+DRAIN_S = 5.0  # for streams to end after an abort
+
+_stuck: list[Any] = []  # links whose streams never ended: to free them would wait for ever
+
+
+class DeviceGroup:
+    """What the processes of a group have made together for one kind of exchange.
+
+    Attributes:
+        exchange: "peer", "nccl" or "none", once it is chosen.
+    """
+
+    def __init__(self, group: Group, device: int) -> None:
+        self.group, self.device, self.exchange = group, device, ""
+        self._programs: dict[str, Any] = {}
+        self._links: Any = None
+        self._made_last: Any = None  # program
+        self._words = SHARED
+        self._asleep = threading.Event()
+        self._seen: tuple[Any, float] = (None, 0.0)  # progress, and since when
+
+    # --- set up, by all processes together
+
+    def program(self, key: str, make: Callable[[], Any], asked: str) -> Any:
+        """The program of a key, made and attached where it is new."""
+        if key not in self._programs:
+            self._programs[key] = self._set_up(key, make, asked)
+            if len(self._programs) > KEPT_PROGRAMS:
+                del self._programs[next(iter(self._programs))]
+        return self._programs[key]
+
+    def _set_up(self, key: str, make: Callable[[], Any], asked: str) -> Any:
+        made = self._together(lambda: self._made(make))
+        program = self._made_last
+        if not self.exchange:
+            self._connect(asked, made)
+        self._make_room(program.workspace_bytes)
+        self._together(lambda: program.attach(self._links, int(key[:8], 16) >> 1))
+        self._watch()
+        return program
+
+    def _made(self, make: Callable[[], Any]) -> dict[str, Any]:
+        """Makes a program, and what it needs once; tells of both."""
+        self._made_last = make()
+        if self._links is None:
+            self._words = SHARED / f"ringside-{secrets.token_hex(8)}"
+            self._links = _cuda.cuda_core().DeviceLinks(
+                self.device, self._mine, len(self.group._processes), str(self._words)
+            )
+        return {**_about(self.device, self._made_last.family), "words": str(self._words)}
+
+    def _connect(self, asked: str, told: list[tuple[tuple[int, ...], Any]]) -> None:
+        try:
+            self.exchange = self._meet(asked, told)
+        except BaseException:
+            self._links = None  # anew at the next attempt
+            raise
+        finally:
+            self._words.unlink(missing_ok=True)  # whoever shares it has opened it
+
+    def _meet(self, asked: str, told: list[tuple[tuple[int, ...], Any]]) -> str:
+        chosen = choose(asked, told)
+        if chosen == "peer":
+            paths = [x["words"] for _, x in told]
+            self._together(lambda: self._links.meet_peers(paths))
+        elif chosen == "nccl":
+            library, first = nccl.find().path, self._mine == 0
+            made = self._together(lambda: _cuda.cuda_core().nccl_id(library).hex() if first else "")
+            unique = bytes.fromhex(made[0][1])
+            self._together(lambda: self._links.meet_nccl(library, unique))
+        return chosen
+
+    def _make_room(self, count: int) -> None:
+        def reserve() -> str:
+            grown = self._links.reserve(count)
+            shared = grown and self.exchange == "peer"
+            return self._links.workspace_handle().hex() if shared else ""
+
+        self._wait_until_idle()
+        handles = self._together(reserve)
+
+        def map_all() -> None:
+            for process, (_, handle) in enumerate(handles):
+                if handle and process != self._mine:
+                    self._links.map_workspace(process, bytes.fromhex(handle))
+
+        self._together(map_all)
+        self._links.forget_workspace()
+
+    @property
+    def _mine(self) -> int:
+        return self.group._processes.index(self.group.ranks)
+
+    def _together(self, part: Callable[[], Any]) -> list[tuple[tuple[int, ...], Any]]:
+        """Every process does its part; (ranks, value) of each, or the error of one in all."""
+        value, error = None, None
+        try:
+            value = part()
+        except Exception as raised:
+            error = raised
+        except BaseException as interrupt:  # the others wait for this part
+            self.group._fail_by(interrupt)
+            raise
+        told = self.group._tell_all({"value": value, "error": error and str(error)})
+        if error is not None:
+            raise error
+        for ranks, x in told:
+            if x["error"] is not None:
+                raise InvalidArgument(f"{named(ranks)}: {x['error']}")
+        return [(ranks, x["value"]) for ranks, x in told]
+
+    def explain(self) -> str:
+        """How it exchanges, and why, in a sentence."""
+        if not self.exchange:
+            return "not set up yet."
+        return f"{EXPLAINED[self.exchange]} (device {self.device} here)."
+
+    # --- calls
+
+    @property
+    def links(self) -> Any:
+        """Of the C++ half."""
+        return self._links
+
+    def step(self) -> int | None:
+        """Of the plan, at which messages are on their way; None where no call runs."""
+        if self._links is None:
+            return None
+        started, completed, step, _ = self._links.progress()
+        return step if started != completed and step >= 0 else None
+
+    def wait(self) -> None:
+        """Until its calls have ended or the group has failed and they have been given up."""
+        if self._links is not None:
+            self._wait_until_idle()
+
+    def _wait_until_idle(self) -> None:
+        pause, failed_at = 2e-5, 0.0
+        while not self._links.is_idle():
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)
+            if self.group._control.failure is not None:
+                failed_at = failed_at or time.monotonic()
+                if time.monotonic() - failed_at > DRAIN_S:
+                    return
+
+    # --- failure
+
+    def abort(self) -> None:
+        """Frees the streams that wait for others; from any thread."""
+        if self._links is not None:
+            self._links.abort()
+
+    def _watch(self) -> None:
+        if len(self.group._processes) == 1 or self._asleep.is_set():
+            return
+        if not any(t.name == self._watch_name for t in threading.enumerate()):
+            threading.Thread(target=self._look, name=self._watch_name, daemon=True).start()
+
+    @property
+    def _watch_name(self) -> str:
+        return f"ringside-watch-{id(self)}"
+
+    def _look(self) -> None:
+        """Fails the group where a call stands still for too long, or is another than theirs."""
+        control = self.group._control
+        while not self._asleep.wait(WATCH_S) and control.failure is None:
+            started, completed, step, mismatch = self._links.progress()
+            if mismatch:
+                ranks = [r for other in self.group._processes for r in other]
+                control.fail(control.here("messages of another call came", ranks))
+            now, progress = time.monotonic(), (started, completed, step)
+            if progress != self._seen[0] or started == completed:
+                self._seen = (progress, now)
+            elif now - self._seen[1] > self.group.timeout_s:
+                others = [r for p in self.group._processes for r in p if r not in self.group.ranks]
+                control.fail(control.silence(others, self.group.timeout_s, True))
+
+    def close(self) -> None:
+        """Frees what it has."""
+        self._asleep.set()
+        self._programs.clear()
+        links, self._links = self._links, None
+        if links is not None and not links.is_idle():
+            _stuck.append(links)
+
+
+def _about(device: int, family: str) -> dict[str, str]:
+    """See choice.Told."""
+    found = nccl.find()
+    return {
+        "host": _host(),
+        "device": _cuda.cuda_core().device_identity(device),
+        "family": family,
+        "nccl": found.version,
+        "nccl_problem": found.problem,
+    }
+
+
+def _host() -> str:
+    """Alike in processes that share a kernel and its memory files."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.stat(SHARED).st_dev}"
+    except OSError:
+        return socket.gethostname()

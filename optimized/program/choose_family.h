@@ -1,0 +1,15 @@
+// Which kernels a program runs.
+#pragma once
+
+#include "optimized/program/program.h"
+
+namespace ringside {
+
+// What no device runs is refused before one is asked for: a machine without any says it too.
+const ProgramOptions& require_head_dims(const ProgramOptions& o);
+
+// The family that the table prefers for a shape; where it takes none as it is, the shape becomes
+// one that it takes: more columns, or float32.
+const KernelFamily& choose_family(AttentionShape& shape, int device_number, bool score_options);
+
+}  // namespace ringside

@@ -1,0 +1,108 @@
+#include "optimized/ranks/walk.h"
+
+namespace ringside {
+namespace {
+
+class Backward : public Walk {
+ public:
+  Backward(const RankParts& parts, const std::vector<RankBackwardCall>& calls,
+           const RankCallOptions& options, Links& links, cudaStream_t stream)
+      : Walk(parts, parts.backward, options, links, stream), calls_(calls) {
+    for (RankBackwardCall& call : calls_) {
+      require_dense(call.q, "q"), require_dense(call.k, "k"), require_dense(call.v, "v");
+      require_dense(call.dout, "dout");
+      for (move::GlobalArray* x : {&call.q, &call.k, &call.dq, &call.dk})
+        x->home_dim = parts.shape.head_dim_qk;
+      for (move::GlobalArray* x : {&call.v, &call.dv, &call.dout})
+        x->home_dim = parts.shape.head_dim_v;
+    }
+  }
+
+  void run_all() {
+    begin();
+    for (size_t member = 0; member < calls_.size(); ++member) start(member);
+    run();
+    std::vector<Spoilable> results;
+    for (size_t member = 0; member < calls_.size(); ++member) {
+      finish(static_cast<int>(member));
+      const RankBackwardCall& call = calls_[member];
+      for (const move::GlobalArray* x : {&call.dq, &call.dk, &call.dv})
+        results.push_back(spoilable(*x));
+      if (options_.sinks != nullptr)
+        results.push_back({call.dsink, parts_.problem.num_heads * int64_t{sizeof(float)}});
+    }
+    end(results);
+  }
+
+ protected:
+  std::byte* caller(int member, Payload payload, int array) const override {
+    const RankBackwardCall& call = calls_[member];
+    const MemberPlaces& places = pass_.places[member];
+    if (payload == Payload::keys)
+      return array == 0 ? home(call.k, places.k) : home(call.v, places.v);
+    if (array == 0) return home(call.q, places.q);
+    if (array == 1) return home(call.dout, places.dout);
+    return at(array == 2 ? places.lse : places.delta);
+  }
+
+  void compute(int member, const Operation& op, const OperationTables& tables) const override {
+    if (tables.backward_keys.items.size == 0) return;
+    const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
+    RINGSIDE_CUDA(
+        parts_.family.backward({.shape = shape_of(member, op),
+                                .q = matrix(member, op.queries, 0, dim_qk),
+                                .k = matrix(member, op.keys, 0, dim_qk),
+                                .v = matrix(member, op.keys, 1, dim_v),
+                                .dout = matrix(member, op.queries, 1, dim_v),
+                                .lse = floats(member, op.queries, 2),
+                                .delta = floats(member, op.queries, 3),
+                                .dq = matrix(member, op.query_sums, 0, dim_qk),
+                                .dk = matrix(member, op.key_sums, 0, dim_qk),
+                                .dv = matrix(member, op.key_sums, 1, dim_v),
+                                .queries = parts_.work_list(tables.backward_queries),
+                                .keys = parts_.work_list(tables.backward_keys),
+                                .deterministic = options_.deterministic,
+                                .options = options_.options,
+                                .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
+                                .workspace = at(pass_.of_family)},
+                               stream_));
+  }
+
+ private:
+  void start(size_t member) const {
+    const RankBackwardCall& call = calls_[member];
+    const move::RowMap q = parts_.row_map(parts_.members[member].q);
+    const move::RowMap kv = parts_.row_map(parts_.members[member].kv);
+    const MemberPlaces& places = pass_.places[member];
+    bring_home(q, call.q, places.q), bring_home(q, call.dout, places.dout);
+    bring_home(kv, call.k, places.k), bring_home(kv, call.v, places.v);
+    auto* lse = reinterpret_cast<float*>(at(places.lse));
+    auto* delta = reinterpret_cast<float*>(at(places.delta));
+    move::shard_softmax(q, call.dout, call.out, call.lse, {delta, lse}, stream_);
+    if (options_.sinks != nullptr)
+      move::sink_gradients(q, {options_.sinks, parts_.problem.num_heads}, lse, delta, call.dsink,
+                           stream_);
+  }
+
+  void finish(int member) const {
+    const RankBackwardCall& call = calls_[member];
+    const move::RowMap q = parts_.row_map(parts_.members[member].q);
+    const move::RowMap kv = parts_.row_map(parts_.members[member].kv);
+    const Schedule& schedule = hosted()[member];
+    move::unshard(q, floats(member, schedule.home_query_sums, 0), call.dq, stream_);
+    move::unshard(kv, floats(member, schedule.home_key_sums, 0), call.dk, stream_);
+    move::unshard(kv, floats(member, schedule.home_key_sums, 1), call.dv, stream_);
+  }
+
+  std::vector<RankBackwardCall> calls_;
+};
+
+}  // namespace
+
+void RankProgram::backward(const std::vector<RankBackwardCall>& ranks,
+                           const RankCallOptions& options, Links& links,
+                           cudaStream_t stream) const {
+  Backward(*parts_, ranks, options, links, stream).run_all();
+}
+
+}  // namespace ringside

@@ -1,0 +1,97 @@
+#include "optimized/ranks/walk.h"
+
+namespace ringside {
+namespace {
+
+class Forward : public Walk {
+ public:
+  Forward(const RankParts& parts, const std::vector<RankForwardCall>& calls,
+          const RankCallOptions& options, Links& links, cudaStream_t stream)
+      : Walk(parts, parts.forward, options, links, stream), calls_(calls) {
+    for (RankForwardCall& call : calls_) {
+      require_dense(call.q, "q"), require_dense(call.k, "k"), require_dense(call.v, "v");
+      require_dense(call.out, "out");
+      for (move::GlobalArray* x : {&call.q, &call.k}) x->home_dim = parts.shape.head_dim_qk;
+      for (move::GlobalArray* x : {&call.v, &call.out}) x->home_dim = parts.shape.head_dim_v;
+    }
+  }
+
+  void run_all() {
+    begin();
+    if (options_.max_logit != nullptr)
+      move::start_max_logit(options_.max_logit, parts_.problem.num_heads, stream_);
+    for (size_t member = 0; member < calls_.size(); ++member) start(member);
+    run();
+    std::vector<Spoilable> results;
+    for (size_t member = 0; member < calls_.size(); ++member) {
+      finish(static_cast<int>(member));
+      results.push_back(spoilable(calls_[member].out));
+      results.push_back(spoilable(calls_[member].lse));
+    }
+    if (options_.max_logit != nullptr) {
+      const int heads = parts_.problem.num_heads;
+      move::finish_max_logit(options_.max_logit, heads, stream_);
+      results.push_back({options_.max_logit, heads * int64_t{sizeof(float)}});
+    }
+    end(results);
+  }
+
+ protected:
+  std::byte* caller(int member, Payload payload, int array) const override {
+    const RankForwardCall& call = calls_[member];
+    const MemberPlaces& places = pass_.places[member];
+    if (payload == Payload::queries) return home(call.q, places.q);
+    return array == 0 ? home(call.k, places.k) : home(call.v, places.v);
+  }
+
+  void compute(int member, const Operation& op, const OperationTables& tables) const override {
+    if (tables.forward.items.size == 0) return;
+    const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
+    RINGSIDE_CUDA(
+        parts_.family.forward({.shape = shape_of(member, op),
+                               .q = matrix(member, op.queries, 0, dim_qk),
+                               .k = matrix(member, op.keys, 0, dim_qk),
+                               .v = matrix(member, op.keys, 1, dim_v),
+                               .out = matrix(member, op.query_sums, 0, dim_v),
+                               .lse = floats(member, op.query_sums, 1),
+                               .work = parts_.work_list(tables.forward),
+                               .options = options_.options,
+                               .max_logit = reinterpret_cast<int32_t*>(options_.max_logit),
+                               .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
+                               .workspace = at(pass_.of_family)},
+                              stream_));
+  }
+
+ private:
+  void start(size_t member) const {
+    const RankForwardCall& call = calls_[member];
+    const MemberRows& rows = parts_.members[member];
+    const MemberPlaces& places = pass_.places[member];
+    bring_home(parts_.row_map(rows.q), call.q, places.q);
+    bring_home(parts_.row_map(rows.kv), call.k, places.k);
+    bring_home(parts_.row_map(rows.kv), call.v, places.v);
+  }
+
+  void finish(int member) const {
+    const RankForwardCall& call = calls_[member];
+    const move::RowMap rows = parts_.row_map(parts_.members[member].q);
+    const int home = hosted()[member].home_query_sums;
+    float *out = floats(member, home, 0), *lse = floats(member, home, 1);
+    if (options_.sinks != nullptr)
+      move::merge_sinks(rows, {options_.sinks, parts_.problem.num_heads}, {out, lse},
+                        parts_.shape.head_dim_v, AccumulatorLayout::rows, stream_);
+    move::unshard(rows, out, call.out, stream_);
+    move::unshard_lse(rows, lse, call.lse, stream_);
+  }
+
+  std::vector<RankForwardCall> calls_;
+};
+
+}  // namespace
+
+void RankProgram::forward(const std::vector<RankForwardCall>& ranks, const RankCallOptions& options,
+                          Links& links, cudaStream_t stream) const {
+  Forward(*parts_, ranks, options, links, stream).run_all();
+}
+
+}  // namespace ringside

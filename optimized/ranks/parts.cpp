@@ -1,0 +1,182 @@
+#include "optimized/ranks/parts.h"
+
+#include <algorithm>
+
+#include "optimized/program/choose_family.h"
+#include "optimized/program/parts.h"
+#include "optimized/tables/row_owner.h"
+
+namespace ringside {
+namespace {
+
+AttentionShape shape_asked(const Plan& plan, const ProgramOptions& o) {
+  require_head_dims(o);
+  return {.group_size = plan.problem.group_size(),
+          .head_dim_qk = o.head_dim_qk,
+          .head_dim_v = o.head_dim_v,
+          .softmax_scale = o.softmax_scale,
+          .type = o.type};
+}
+
+// Rows of a rank's own array: token or padding, where they are.
+std::vector<int32_t> own_rows(const Plan& plan, int rank, Operand operand) {
+  const bool is_q = operand == Operand::q;
+  const PackedLayout& layout = is_q ? plan.problem.layout_q : plan.problem.layout_k;
+  const Buffer& home = is_q ? plan.home_q[rank] : plan.home_kv[rank];
+  std::vector<int32_t> rows(static_cast<size_t>(plan.rows(home)), kNobody);
+  for (const Segment& s : plan.shard(home))
+    for (int i = 0; i < s.len; ++i)
+      rows[s.row + i] = s.position(i) < layout.len(s.seq) ? s.row + i : padding_row(s.row + i);
+  return rows;
+}
+
+// The sums that an operation adds to hold nothing: cleared for its step, or not added to before.
+bool finds_nothing(const Schedule& schedule, int operation) {
+  const Operation& op = schedule.operations[operation];
+  const bool forward = schedule.pass == Pass::forward;
+  const int sums = forward ? op.query_sums : op.key_sums;
+  for (int i = operation; i-- > 0;) {
+    const Operation& before = schedule.operations[i];
+    if (before.kind == OperationKind::compute &&
+        (forward ? before.query_sums : before.key_sums) == sums)
+      return false;
+    if (before.kind == OperationKind::clear && before.to.buffer == sums)
+      return !forward || before.step == op.step;
+  }
+  return false;
+}
+
+int64_t cell_of(const Schedule& schedule, const Block& block) {
+  const ScheduledBuffer& buffer = schedule.buffers[block.buffer];
+  return int64_t{block.row} * buffer.heads.size() + block.heads.begin - buffer.heads.begin;
+}
+
+// Within the two buffers.
+std::vector<CellBlock> blocks_of(const Schedule& schedule, const Operation& combine) {
+  const auto pitch = [&](const Block& block) {
+    return schedule.buffers[block.buffer].heads.size();
+  };
+  std::vector<CellBlock> pieces;
+  if (combine.to.cells() > 0)
+    add_in_pieces(
+        {cell_of(schedule, combine.from), cell_of(schedule, combine.to), pitch(combine.from),
+         pitch(combine.to), combine.to.rows, combine.to.heads.size()},
+        pieces);
+  return pieces;
+}
+
+std::vector<std::vector<Event>> events_of(const std::vector<Schedule>& hosted) {
+  std::vector<std::vector<Event>> events;
+  for (const Schedule& schedule : hosted) events.emplace_back(schedule.operations.size());
+  return events;
+}
+
+}  // namespace
+
+RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOptions& o)
+    : options(o),
+      problem(plan.problem),
+      hosting(hosting_),
+      shape(shape_asked(plan, o)),
+      family(choose_family(shape, device, o.score_options)),
+      converts(shape.type != o.type || shape.head_dim_qk != o.head_dim_qk ||
+               shape.head_dim_v != o.head_dim_v),
+      forward(make_pass(plan, Pass::forward)),
+      backward(make_pass(plan, Pass::backward)) {
+  for (const int rank : hosting.hosted())
+    members.push_back({rank, add_rows(plan, rank, Operand::q), add_rows(plan, rank, Operand::kv)});
+  add_tables(plan, forward);
+  add_tables(plan, backward);
+  tables.upload();
+}
+
+PassParts RankParts::make_pass(const Plan& plan, Pass pass) {
+  const CellSizes sizes =
+      cell_sizes(pass, shape.head_dim_qk, shape.head_dim_v, move::bytes_of(shape.type));
+  PassParts parts(ProcessPass(plan, hosting, pass, sizes));
+  parts.events = events_of(parts.pass.hosted());
+  place(parts, pass);
+  return parts;
+}
+
+void RankParts::place(PassParts& parts, Pass pass) const {
+  Arena arena;
+  static_cast<void>(arena.take(parts.pass.bytes()));
+  for (const Schedule& schedule : parts.pass.hosted()) {
+    const int64_t q = schedule.buffers[schedule.home_queries].cells();
+    const int64_t k = schedule.buffers[schedule.home_keys].cells();
+    const auto& q_sizes = parts.pass.sizes().of(Payload::queries);
+    const auto& k_sizes = parts.pass.sizes().of(Payload::keys);
+    MemberPlaces places;
+    if (converts) {
+      places.q = arena.take(q * q_sizes[0]);
+      places.k = arena.take(k * k_sizes[0]);
+      places.v = arena.take(k * k_sizes[1]);
+    }
+    if (pass == Pass::backward) {
+      if (converts) places.dout = arena.take(q * q_sizes[1]);
+      places.lse = arena.take(q * q_sizes[2]);
+      places.delta = arena.take(q * q_sizes[3]);
+    }
+    parts.places.push_back(places);
+  }
+  std::vector<AttentionShape> shapes;
+  for (const Schedule& schedule : parts.pass.hosted())
+    for (const Operation& op : schedule.operations)
+      if (op.kind == OperationKind::compute)
+        shapes.push_back(
+            shape_of(schedule.buffers[op.queries].heads, schedule.buffers[op.keys].heads));
+  parts.of_family = arena.take(most_bytes(
+      pass == Pass::forward ? family.forward_workspace_bytes : family.backward_workspace_bytes,
+      shapes));
+  parts.staging_bytes = parts.pass.staging_bytes();
+  parts.staging = arena.take(parts.staging_bytes);
+  parts.end = arena.bytes();
+}
+
+AttentionShape RankParts::shape_of(const Range& q_heads, const Range& kv_heads) const {
+  AttentionShape s = shape;
+  s.num_heads = q_heads.size(), s.num_kv_heads = kv_heads.size();
+  s.first_head = q_heads.begin, s.first_kv_head = kv_heads.begin;
+  return s;
+}
+
+void RankParts::add_tables(const Plan& plan, PassParts& parts) {
+  for (const Schedule& schedule : parts.pass.hosted()) {
+    auto& of_member = parts.operations.emplace_back();
+    for (int i = 0; i < static_cast<int>(schedule.operations.size()); ++i)
+      of_member.push_back(tables_of(plan, schedule, i));
+  }
+}
+
+OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule, int operation) {
+  const Operation& op = schedule.operations[operation];
+  OperationTables made;
+  if (op.kind == OperationKind::combine) made.blocks = tables.add(blocks_of(schedule, op));
+  if (op.kind != OperationKind::compute) return made;
+  const std::vector<RankTiles> tiles{{&plan.tile_lists[op.tiles], 0, 0}};
+  made.starts = finds_nothing(schedule, operation);
+  if (schedule.pass == Pass::forward) {
+    made.forward = add(query_items(problem, tiles, family.forward_rows(shape)));
+  } else {
+    made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape)));
+    made.backward_keys = add(key_items(problem, tiles, family.backward_key_rows(shape)));
+  }
+  return made;
+}
+
+WorkTable RankParts::add(const HostWorkList& list) {
+  const auto size = static_cast<int32_t>(list.items.size());
+  return {tables.add(list.items), tables.add(list.partners),
+          tables.add(std::vector<int32_t>{size})};
+}
+
+RowTables RankParts::add_rows(const Plan& plan, int rank, Operand operand) {
+  const std::vector<int32_t> rows = own_rows(plan, rank, operand);
+  std::vector<int32_t> back(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i)
+    back[i] = rows[i] == kNobody ? kNobody : static_cast<int32_t>(i);
+  return {tables.add(rows), tables.add(back)};
+}
+
+}  // namespace ringside

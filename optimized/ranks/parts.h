@@ -1,0 +1,81 @@
+// A plan as a RankProgram keeps it: schedules, tables on the device, places in the workspace.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "optimized/device/event.h"
+#include "optimized/device/memory.h"
+#include "optimized/program/tables.h"
+#include "optimized/ranks/program.h"
+#include "optimized/tables/process_pass.h"
+
+namespace ringside {
+
+struct OperationTables {                               // what the device reads of one operation
+  WorkTable forward, backward_queries, backward_keys;  // of compute
+  bool starts = false;                                 // whether its sums hold nothing before it
+  TableOf<CellBlock> blocks;                           // of combine
+};
+
+// Behind the areas of a pass: what is the member's own and nobody sends into.
+struct MemberPlaces {
+  int64_t q = 0, k = 0, v = 0, dout = 0;  // home rows in the kernels' type, where it is another
+  int64_t lse = 0, delta = 0;
+};
+
+struct PassParts {
+  explicit PassParts(ProcessPass of_process) : pass(std::move(of_process)) {}
+
+  ProcessPass pass;
+  std::vector<std::vector<OperationTables>> operations;  // [member][operation]
+  std::vector<std::vector<Event>> events;                // of each, for those of the other stream
+  std::vector<MemberPlaces> places;
+  int64_t of_family = 0, staging = 0, staging_bytes = 0, end = 0;
+  DeviceMemory expected;  // words, once attached
+  int num_expected = 0;
+  uint32_t token = 0;
+};
+
+struct MemberRows {
+  int rank = 0;
+  RowTables q, kv;
+};
+
+struct RankParts {
+  int device = current_device();
+  ProgramOptions options;
+  Problem problem;
+  Hosting hosting;
+  AttentionShape shape;  // head numbers are those of the launch
+  KernelFamily family;
+  bool converts;  // whether home rows pass through the workspace
+  PassParts forward, backward;
+  std::vector<MemberRows> members;
+  DeviceTables tables;
+
+  RankParts(const Plan& plan, const Hosting& hosting, const ProgramOptions& options);
+
+  template <typename T>
+  move::Span<T> span(TableOf<T> table) const {
+    return {tables.at(table), table.size};
+  }
+  move::RowMap row_map(const RowTables& rows) const {
+    return {span(rows.global_of_home), span(rows.home_of_global)};
+  }
+  WorkList work_list(const WorkTable& table) const {
+    return {tables.at(table.items), tables.at(table.partners), tables.at(table.num_items),
+            table.items.size, problem.mask};
+  }
+  AttentionShape shape_of(const Range& q_heads, const Range& kv_heads) const;
+
+ private:
+  PassParts make_pass(const Plan& plan, Pass pass);
+  void place(PassParts& parts, Pass pass) const;
+  void add_tables(const Plan& plan, PassParts& parts);
+  OperationTables tables_of(const Plan& plan, const Schedule& schedule, int operation);
+  WorkTable add(const HostWorkList& list);
+  RowTables add_rows(const Plan& plan, int rank, Operand operand);
+};
+
+}  // namespace ringside

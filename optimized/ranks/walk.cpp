@@ -1,0 +1,154 @@
+#include "optimized/ranks/walk.h"
+
+#include <cmath>
+
+#include "optimized/links/mailbox.h"
+
+namespace ringside {
+
+void require_dense(const move::GlobalArray& x, const char* name) {
+  const DeviceMatrix& m = x.matrix;
+  require(m.rows == 0 || ((m.row_stride == int64_t{x.heads} * x.dim || m.rows == 1) &&
+                          (m.head_stride == x.dim || x.heads == 1)),
+          name, " has strides ", m.row_stride, " and ", m.head_stride, "; expected ",
+          x.heads * x.dim, " and ", x.dim, ". Pass a contiguous array");
+  require(reinterpret_cast<uintptr_t>(m.data) % 16 == 0, name,
+          " does not begin at a multiple of 16 bytes. Copy it");
+}
+
+Walk::Walk(const RankParts& parts, const PassParts& pass, const RankCallOptions& options,
+           Links& links, cudaStream_t stream)
+    : parts_(parts), pass_(pass), options_(options), links_(links), stream_(stream) {
+  require_made_on(current_device(), parts.device, "program");
+  require_made_on(links.device(), parts.device, "program");
+}
+
+void Walk::begin() const {
+  links_.begin_call(pass_.token, at(pass_.staging), pass_.staging_bytes, stream_);
+  if (parts_.options.poison == Poison::on)
+    RINGSIDE_CUDA(cudaMemsetAsync(at(0), 0xff, static_cast<size_t>(pass_.end), stream_));
+}
+
+void Walk::end(const std::vector<Spoilable>& results) const {
+  links_.end_call(reinterpret_cast<const ExpectedWord*>(pass_.expected.data()), pass_.num_expected,
+                  results, stream_);
+}
+
+void Walk::run() {
+  fork_.record(stream_);
+  fork_.hold(links_.stream());
+  const auto& acts = pass_.pass.acts();
+  for (size_t act = 0; act < acts.size(); ++act)
+    if (acts[act].round >= 0)
+      exchange(act);
+    else
+      run(acts[act].turns[0]);
+  join_.record(links_.stream());
+  join_.hold(stream_);
+}
+
+int Walk::arrays_of(int member, const Block& block) const {
+  const Payload payload = hosted()[member].buffers[block.buffer].payload;
+  return static_cast<int>(pass_.pass.sizes().of(payload).size());
+}
+
+DeviceRows Walk::rows(int member, const Block& block, int array) const {
+  const ScheduledBuffer& buffer = hosted()[member].buffers[block.buffer];
+  std::byte* base =
+      buffer.area == kCaller ? caller(member, buffer.payload, array) : links_.workspace();
+  return ringside::at(base, pass_.pass.rows(member, block, array));
+}
+
+std::byte* Walk::pointer(int member, const Block& block, int array) const {
+  return rows(member, block, array).data;
+}
+
+DeviceMatrix Walk::matrix(int member, int buffer, int array, int dim) const {
+  const ScheduledBuffer& b = hosted()[member].buffers[buffer];
+  return {pointer(member, buffer, array), int64_t{b.heads.size()} * dim, dim, b.rows};
+}
+
+AttentionShape Walk::shape_of(int member, const Operation& op) const {
+  const auto& buffers = hosted()[member].buffers;
+  return parts_.shape_of(buffers[op.queries].heads, buffers[op.keys].heads);
+}
+
+std::byte* Walk::home(const move::GlobalArray& x, int64_t place) const {
+  return parts_.converts ? at(place) : static_cast<std::byte*>(x.matrix.data);
+}
+void Walk::bring_home(const move::RowMap& rows, const move::GlobalArray& x, int64_t place) const {
+  if (parts_.converts) move::shard(rows, x, at(place), parts_.shape.type, stream_);
+}
+
+void Walk::await(const Turn& turn) const {
+  const Operation& op = hosted()[turn.member].operations[turn.operation];
+  for (const int before : op.after) pass_.events[turn.member][before].hold(stream_of(op));
+}
+void Walk::tell(const Turn& turn) const {
+  const Operation& op = hosted()[turn.member].operations[turn.operation];
+  pass_.events[turn.member][turn.operation].record(stream_of(op));
+}
+
+void Walk::run(const Turn& turn) const {
+  const Operation& op = hosted()[turn.member].operations[turn.operation];
+  const OperationTables& tables = pass_.operations[turn.member][turn.operation];
+  await(turn);
+  if (op.kind == OperationKind::clear) clear(turn.member, op.to);
+  if (op.kind == OperationKind::copy) copy(turn.member, op.from, turn.member, op.to);
+  if (op.kind == OperationKind::combine) combine(turn.member, op, tables);
+  if (op.kind == OperationKind::compute) compute(turn.member, op, tables);
+  tell(turn);
+}
+
+void Walk::clear(int member, const Block& block) const {
+  const bool results = hosted()[member].buffers[block.buffer].payload == Payload::results;
+  for (int array = 0; array < arrays_of(member, block); ++array) {
+    const DeviceRows all = rows(member, block, array);
+    if (results && array == 1)
+      move::fill(reinterpret_cast<float*>(all.data), block.cells(), -INFINITY, stream_);
+    else if (all.bytes() > 0)
+      RINGSIDE_CUDA(cudaMemsetAsync(all.data, 0, all.bytes(), stream_));
+  }
+}
+
+void Walk::copy(int from_member, const Block& from, int to_member, const Block& to) const {
+  for (int array = 0; array < arrays_of(from_member, from); ++array)
+    copy_rows(rows(from_member, from, array), rows(to_member, to, array), links_.stream());
+}
+
+void Walk::combine(int member, const Operation& op, const OperationTables& tables) const {
+  const auto blocks = parts_.span(tables.blocks);
+  const auto& buffers = hosted()[member].buffers;
+  const int from = op.from.buffer, to = op.to.buffer;
+  const int dims[] = {
+      buffers[to].payload == Payload::results ? parts_.shape.head_dim_v : parts_.shape.head_dim_qk,
+      parts_.shape.head_dim_v};
+  if (buffers[to].payload == Payload::results)
+    return move::merge(blocks, {floats(member, from, 0), floats(member, from, 1)},
+                       {floats(member, to, 0), floats(member, to, 1)}, dims[0], stream_);
+  for (int array = 0; array < arrays_of(member, op.to); ++array)
+    move::add(blocks, floats(member, from, array), floats(member, to, array), dims[array], stream_);
+}
+
+void Walk::exchange(size_t index) const {
+  const Act& act = pass_.pass.acts()[index];
+  const RoundOfProcess& round = pass_.pass.round(static_cast<int>(index));
+  for (const Turn& turn : act.turns) await(turn);
+  for (const LocalParcel& parcel : round.copies)
+    copy(parcel.from, parcel.sent, parcel.to, parcel.received);
+  if (!round.sends.empty() || !round.receives.empty()) {
+    const int step = hosted()[act.turns[0].member].operations[act.turns[0].operation].step;
+    write_word(links_.words().on_device(mailbox::kStep), static_cast<uint32_t>(step) + 1,
+               links_.stream());
+    DeviceCommunicator& communicator = *links_.communicator();
+    communicator.begin(act.round, links_.stream());
+    for (const Parcel& p : round.sends)
+      communicator.send(p.process, rows(p.member, p.block, p.array), p.there);
+    for (const Parcel& p : round.receives)
+      communicator.receive(p.process, rows(p.member, p.block, p.array));
+    communicator.end();
+  }
+  for (const Turn& turn : act.turns) tell(turn);
+}
+
+}  // namespace ringside

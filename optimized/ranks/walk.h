@@ -1,0 +1,78 @@
+// One pass of a RankProgram, act by act: what forward and backward share.
+#pragma once
+
+#include <vector>
+
+#include "optimized/program/parts.h"
+#include "optimized/ranks/parts.h"
+
+namespace ringside {
+
+class Walk {
+ public:
+  Walk(const RankParts& parts, const PassParts& pass, const RankCallOptions& options, Links& links,
+       cudaStream_t stream);
+  virtual ~Walk() = default;
+
+  // From where the home rows are in place to where all sums are.
+  void run();
+
+ protected:
+  virtual std::byte* caller(int member, Payload payload, int array) const = 0;  // home rows
+  virtual void compute(int member, const Operation& op, const OperationTables& tables) const = 0;
+
+  void begin() const;
+  void end(const std::vector<Spoilable>& results) const;
+
+  const std::vector<Schedule>& hosted() const { return pass_.pass.hosted(); }
+  // The first cell of a block.
+  std::byte* pointer(int member, const Block& block, int array) const;
+  std::byte* pointer(int member, int buffer, int array) const {
+    return pointer(member, whole(member, buffer), array);
+  }
+  float* floats(int member, int buffer, int array) const {
+    return reinterpret_cast<float*>(pointer(member, buffer, array));
+  }
+  DeviceMatrix matrix(int member, int buffer, int array, int dim) const;
+  std::byte* at(int64_t offset) const { return links_.workspace() + offset; }
+  AttentionShape shape_of(int member, const Operation& op) const;
+
+  // The caller's array where kernels read it as it is, else a copy of it at `place`.
+  std::byte* home(const move::GlobalArray& x, int64_t place) const;
+  void bring_home(const move::RowMap& rows, const move::GlobalArray& x, int64_t place) const;
+
+  const RankParts& parts_;
+  const PassParts& pass_;
+  const RankCallOptions& options_;
+  Links& links_;
+  cudaStream_t stream_;
+
+ private:
+  Block whole(int member, int buffer) const {
+    const ScheduledBuffer& b = hosted()[member].buffers[buffer];
+    return {buffer, 0, b.rows, b.heads};
+  }
+  int arrays_of(int member, const Block& block) const;
+  DeviceRows rows(int member, const Block& block, int array) const;
+  cudaStream_t stream_of(const Operation& op) const {
+    return op.stream == Stream::compute ? stream_ : links_.stream();
+  }
+  void await(const Turn& turn) const;
+  void tell(const Turn& turn) const;
+  void run(const Turn& turn) const;
+  void clear(int member, const Block& block) const;
+  void copy(int from_member, const Block& from, int to_member, const Block& to) const;
+  void combine(int member, const Operation& op, const OperationTables& tables) const;
+  void exchange(size_t act) const;
+
+  Event fork_, join_;
+};
+
+// What is dense, as rows and heads of home buffers are.
+void require_dense(const move::GlobalArray& x, const char* name);
+
+inline Spoilable spoilable(const move::GlobalArray& x) {
+  return {x.matrix.data, x.matrix.rows * x.heads * x.dim * move::bytes_of(x.type)};
+}
+
+}  // namespace ringside

@@ -1,0 +1,101 @@
+"""What a process of a group does on its GPU in a test, and what one process with every rank does.
+
+Imported by tests and by the processes they start; torch is imported where it is needed.
+"""
+
+import numpy as np
+from ringside.testing.dtypes import round_to
+
+ARRAYS = ("out", "lse", "dq", "dk", "dv", "dsink")
+
+
+def rounded(case, dtype):
+    """q, k, v, dout as the GPU sees them; NaN in padding."""
+    return [round_to(x, dtype) for x in case.arrays()]
+
+
+def on_gpu(x, dtype, device):
+    import torch
+
+    array = torch.from_numpy(np.ascontiguousarray(x))
+    return array.to(f"cuda:{device}", getattr(torch, dtype))
+
+
+def on_host(x):
+    return x.detach().double().cpu().numpy()
+
+
+def one_or_list(parts):
+    return parts[0] if len(parts) == 1 else parts
+
+
+def listed(x, group):
+    return list(x) if len(group.ranks) > 1 else [x]
+
+
+class Shards:
+    """The rows of the ranks that a process hosts, on its GPU."""
+
+    def __init__(self, case, group, dtype, device):
+        self.plan, self.group, self.case = case.plan(), group, case
+        q, k, v, dout = rounded(case, dtype)
+        of = [(q, "q"), (k, "k"), (v, "k"), (dout, "q")]
+        self.q, self.k, self.v, self.dout = (
+            one_or_list(
+                [on_gpu(self.plan.shard(x, rank, side=side), dtype, device) for rank in group.ranks]
+            )
+            for x, side in of
+        )
+
+    def forward(self, exchange, **more):
+        return self.plan.attention_rank(
+            self.q,
+            self.k,
+            self.v,
+            group=self.group,
+            exchange=exchange,
+            **more,
+            **self.case.options,
+        )
+
+    def backward(self, out, lse, exchange, deterministic=True):
+        return self.plan.attention_backward_rank(
+            self.dout,
+            self.q,
+            self.k,
+            self.v,
+            out,
+            lse,
+            group=self.group,
+            exchange=exchange,
+            deterministic=deterministic,
+            **self.case.options,
+        )
+
+
+def passes(case, group, dtype, exchange, device, times=1):
+    """Lists by hosted rank of out, lse, dq, dk, dv and dsink; and max_logit. Poisoned."""
+    from ringside._ranks import calls
+
+    calls.POISON.on = True
+    shards = Shards(case, group, dtype, device)
+    for _ in range(times):
+        out, lse, max_logit = shards.forward(exchange, return_max_logit=True)
+        gradients = shards.backward(out, lse, exchange)
+    group.synchronize()
+    found = [[on_host(x) for x in listed(parts, group)] for parts in (out, lse, *gradients)]
+    return dict(zip(ARRAYS, found, strict=False)), on_host(max_logit)
+
+
+def virtual(case, dtype):
+    """The same of all ranks on one GPU: global arrays."""
+    plan = case.plan()
+    q, k, v, dout = (on_gpu(x, dtype, 0) for x in rounded(case, dtype))
+    out, lse, max_logit = plan.attention(
+        q, k, v, backend="cuda", return_max_logit=True, **case.options
+    )
+    gradients = plan.attention_backward(
+        dout, q, k, v, out, lse, backend="cuda", deterministic=True, **case.options
+    )
+    found = dict(zip(ARRAYS, map(on_host, (out, lse, *gradients)), strict=False))
+    return found, on_host(max_logit)

@@ -1,0 +1,147 @@
+"""GPUs of several processes that are played: what is Python about them runs as it is.
+
+Links and programs are stand-ins. A program of a process that hosts all ranks computes on the CPU;
+one of several processes writes the mark by which its calls are told apart. Links can be told to
+stand still, to have met messages of another call, or to fail.
+"""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import played_cuda
+from ringside import _core
+from ringside._arrays import cuda as _cuda
+
+
+class Library(played_cuda.Library):
+    """As Torch and Cupy of ringside/_arrays/cuda.py: arrays of the class OnGpu."""
+
+    def owns(self, x):
+        return isinstance(x, OnGpu)
+
+    def device(self, x):
+        return x.place
+
+    def dense(self, x):
+        return x
+
+    def empty(self, shape, like, dtype=None):
+        return on_gpu(super().empty(shape, np.asarray(like), dtype), like.place)
+
+    def vector(self, x, like, size):
+        return on_gpu(super().vector(x, like, size), like.place)
+
+
+class OnGpu(np.ndarray):
+    """An array that lies on a GPU, for whoever asks."""
+
+    place = 0
+    __cuda_array_interface__ = None
+
+
+def on_gpu(x, place=0):
+    array = np.asarray(x).view(OnGpu)
+    array.place = place
+    return array
+
+
+class Links:
+    """As DeviceLinks; `made` are all of this process."""
+
+    made = ()  # a list, once played
+    wrong = ()  # of: standing, mismatch, map, meet
+
+    def __init__(self, device, mine, processes, words_path):
+        self.device, self.room, self.heard, self.is_aborted = device, 0, [], False
+        self.calls = 0
+        self.made.append(self)
+
+    def reserve(self, count):
+        grown, self.room = count > self.room, max(count, self.room)
+        return grown
+
+    def forget_workspace(self):
+        self.heard.append("forget")
+
+    def workspace_handle(self):
+        return f"room {self.room}".encode()
+
+    def meet_peers(self, paths):
+        if "meet" in self.wrong:
+            raise RuntimeError("nobody there")
+        assert len(set(paths)) == len(paths)
+        self.heard.append("peers")
+
+    def map_workspace(self, process, handle):
+        if "map" in self.wrong:
+            raise RuntimeError("no such memory")
+        self.heard.append((process, bytes(handle).decode()))
+
+    def meet_nccl(self, library, unique):
+        self.heard.append((library, bytes(unique)))
+
+    def abort(self):
+        self.is_aborted = True
+
+    def is_idle(self):
+        return self.is_aborted or "standing" not in self.wrong
+
+    def progress(self):
+        ended = self.calls - ("standing" in self.wrong)
+        return self.calls, ended, 3, "mismatch" in self.wrong
+
+
+class Program:
+    """As RankProgram."""
+
+    family, workspace_bytes = "played", 1000
+    made = 0
+
+    def __init__(self, plan, processes, mine, q, v, device, options, poison):
+        type(self).made += 1
+        type(self).hosting = processes, mine
+        self.plan, self.ranks, self.is_alone = plan, processes[mine], len(processes) == 1
+
+    def attach(self, links, kind):
+        assert 0 <= kind < 2**31
+        self.mark = kind
+
+    def whole(self, arrays, i, side="q"):
+        return self.plan.unshard([np.asarray(x[i]) for x in arrays], side=side)
+
+    def forward(self, links, arrays, options, max_logit, stream):
+        links.calls += 1
+        if not self.is_alone:
+            for x in arrays:
+                x[3][...] = self.mark
+            return
+        q, k, v = (self.whole(arrays, i, side) for i, side in enumerate("qkk"))
+        out, lse, logits = _core.Plan.attention(self.plan, q, k, v, options, "reference")
+        for rank, x in zip(self.ranks, arrays, strict=True):
+            x[3][...] = self.plan.shard(out, rank)
+            x[4][...] = lse[:, self.plan.row_indices(rank)]
+        if max_logit is not None:
+            max_logit[...] = logits
+
+
+def device_array(pointer, dtype, shape, strides):
+    return types.SimpleNamespace(dtype=dtype, shape=shape)
+
+
+def play(identity="gpu", problem=""):
+    """From here on this process has a GPU."""
+    library, Links.made = Library(), []
+    core = types.SimpleNamespace(
+        DeviceArray=device_array,
+        CallOptions=lambda core, sink, slopes: core,
+        DeviceLinks=Links,
+        RankProgram=Program,
+        device_identity=lambda device: f"{identity} {device}",
+        nccl_id=lambda library: b"i" * 128,
+    )
+    _cuda.require_cuda = lambda: None
+    _cuda.problem = lambda: problem
+    _cuda.cuda_core = lambda: core
+    _cuda.library_of = lambda x: library

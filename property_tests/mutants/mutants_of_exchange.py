@@ -1,0 +1,141 @@
+"""Faults in what the exchange between GPUs has on the host: rounds, places, choices, names."""
+
+from mutants_list import Mutant
+
+ROUNDS = "reference/schedule/rounds.cpp"
+PASS = "optimized/tables/process_pass.cpp"
+RANKS = "bindings/ringside/_ranks/"
+MUTANTS_OF_EXCHANGE = [
+    Mutant(
+        "results go home in the round in which queries came",
+        ROUNDS,
+        "num_steps + from_last : step;",
+        "step : step;",
+    ),
+    Mutant(
+        "gradients leave before the keys of the step before are asked for",
+        ROUNDS,
+        "(payload == Payload::keys ? 0 : 3)",
+        "(payload == Payload::keys ? 0 : 1)",
+    ),
+    Mutant(
+        "every copy within a process is of the first message",
+        ROUNDS,
+        "all.push_back({from[i].first, turn, from[i].second, block});",
+        "all.push_back({from[0].first, turn, from[0].second, block});",
+    ),
+    Mutant(
+        "values land where keys do",
+        PASS,
+        "rows_of(*schedule, memory, pass_.sizes_, landing->second, array)",
+        "rows_of(*schedule, memory, pass_.sizes_, landing->second, 0)",
+    ),
+    Mutant(
+        "the ranks of a process share their buffers",
+        PASS,
+        "memory.empty() ? 0 : memory.back().end",
+        "0",
+    ),
+    Mutant(
+        "nothing is staged",
+        PASS,
+        "if (!parcel.here.dense()) bytes +=",
+        "if (parcel.here.rows < 0) bytes +=",
+    ),
+    Mutant(
+        "a slice of heads is sent as whole rows",
+        "optimized/tables/rank_memory.cpp",
+        "int64_t{block.heads.size()} * bytes, block.rows",
+        "int64_t{buffer.heads.size()} * bytes, block.rows",
+    ),
+    Mutant(
+        "a library of any age is NCCL",
+        RANKS + "nccl.py",
+        "if version[:2] < OLDEST:",
+        "if False:",
+    ),
+    Mutant(
+        "that of the wheel is not looked for",
+        RANKS + "nccl.py",
+        "if wheel := _of_wheel():",
+        "if wheel := None:",
+    ),
+    Mutant(
+        "two processes on a GPU are left to NCCL",
+        RANKS + "choice.py",
+        "for r, _ in told)) > 1:",
+        "for r, _ in told)) > 2:",
+    ),
+    Mutant(
+        "hosts exchange through memory that they do not share",
+        RANKS + "choice.py",
+        'if exchange == "nccl" or (exchange == "auto" and len(hosts) > 1):',
+        'if exchange == "nccl":',
+    ),
+    Mutant(
+        "versions of NCCL are not compared",
+        RANKS + "choice.py",
+        '_require_equal(told, "nccl", "NCCL", "Install one version of nvidia-nccl")',
+        "pass",
+    ),
+    Mutant(
+        "calls are marked by the number of the device",
+        RANKS + "calls.py",
+        "made_for = [fingerprint, self.dtypes, self.head_dims, self.poison]",
+        "made_for = [fingerprint, self.dtypes, self.head_dims, self.device]",
+    ),
+    Mutant(
+        "calls of other kinds are noticed by nobody",
+        "bindings/ringside/_group/group.py",
+        "self._kinds[number] = kind",
+        "pass",
+    ),
+    Mutant(
+        "arrays of other heads are launched",
+        RANKS + "calls.py",
+        "                if found != expected[name]:",
+        "                if False:",
+    ),
+    Mutant(
+        "the error of a set-up stays with the process that has it",
+        RANKS + "device.py",
+        'told = self.group._tell_all({"value": value, "error": error and str(error)})',
+        'told = self.group._tell_all({"value": value or "", "error": None})',
+    ),
+    Mutant(
+        "links that failed to meet are kept",
+        RANKS + "device.py",
+        "self._links = None  # anew at the next attempt",
+        "pass",
+    ),
+    Mutant(
+        "a call that stands still is not watched",
+        RANKS + "device.py",
+        "elif now - self._seen[1] > self.group.timeout_s:",
+        "elif now - self._seen[1] > 100 * self.group.timeout_s:",
+    ),
+    Mutant(
+        "messages of another call are taken for this one's",
+        RANKS + "device.py",
+        "            if mismatch:",
+        "            if False:",
+    ),
+    Mutant(
+        "a failure leaves streams waiting",
+        "bindings/ringside/_group/group.py",
+        "            device.abort()",
+        "            pass",
+    ),
+    Mutant(
+        "the old workspace is freed while others write into it",
+        RANKS + "device.py",
+        "        self._wait_until_idle()\n        handles",
+        "        self._links.forget_workspace()\n        handles",
+    ),
+    Mutant(
+        "who hosts what is the own affair of a program",
+        RANKS + "calls.py",
+        "processes = [list(ranks) for ranks in self.group._processes]",
+        "processes = [list(self.group.ranks)] * len(self.group._processes)",
+    ),
+]
