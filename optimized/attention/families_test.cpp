@@ -1,12 +1,15 @@
 // What the table of kernel families says, on the host: nothing here is launched.
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 #include "optimized/attention/kernel.h"
 
 namespace ringside {
 namespace {
 
 constexpr DeviceProperties kHopper{90, 132, 227 << 10}, kAmpere{80, 108, 163 << 10};
+constexpr DeviceProperties kDevices[] = {kHopper, kAmpere};
 constexpr ElementType kTypes[] = {ElementType::float32, ElementType::float16,
                                   ElementType::bfloat16};
 
@@ -20,12 +23,15 @@ TEST(KernelFamilies, HaveNamesAndSayWhatTheyTake) {
 }
 
 TEST(KernelFamilies, TensorCoresTakeSixteenBitsOnAnyDevice) {
-  for (const DeviceProperties& device : {kHopper, kAmpere})
+  for (const DeviceProperties& device : kDevices)
     for (const ElementType type : kTypes) {
       const AttentionShape shape{.head_dim_qk = 64, .head_dim_v = 128, .type = type};
       const KernelFamily* family = find_family(shape, device, false);
       ASSERT_NE(family, nullptr);
-      EXPECT_STREQ(family->name, type == ElementType::float32 ? "float32" : "mma");
+      const bool hopper = hopper_family().supports(shape, device);
+      EXPECT_STREQ(family->name, type == ElementType::float32 ? "float32"
+                                 : hopper                     ? "hopper"
+                                                              : "mma");
       EXPECT_EQ(find_family(shape, device, true) == nullptr, type != ElementType::float32);
     }
 }
@@ -44,9 +50,12 @@ TEST(KernelFamilies, AreAskedAboutTheDevice) {
   EXPECT_EQ(find_family({families, 1}, shape, kAmpere, false), nullptr);
 }
 
-TEST(KernelFamilies, AskForNoWorkspace) {
+TEST(KernelFamilies, AskForNoWorkspaceButHopperForItsQueue) {
   for (const KernelFamily& family : kernel_families()) {
-    EXPECT_EQ(family.forward_workspace_bytes, nullptr) << family.name;
+    if (family.name == std::string_view("hopper"))
+      EXPECT_EQ(family.forward_workspace_bytes({}), 4);
+    else
+      EXPECT_EQ(family.forward_workspace_bytes, nullptr) << family.name;
     EXPECT_EQ(family.backward_workspace_bytes, nullptr) << family.name;
   }
 }

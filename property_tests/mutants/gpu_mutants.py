@@ -25,6 +25,7 @@ from typing import NamedTuple
 from mutants import ROOT, Failure, ending, run
 from mutants import check_list as check
 from mutants_list import Mutant
+from mutants_of_hopper import MUTANTS_OF_HOPPER
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 
 SOURCES = ("reference", "optimized", "bindings")
@@ -81,7 +82,7 @@ class Healthy:
             if match := re.match(r"(\S+): #deps", line):
                 target = match[1]
             elif (name := line.strip()) and re.search(
-                r"ringside_(optimized|work_lists)\.dir", target
+                r"ringside_(optimized|hopper|work_lists)\.dir", target
             ):
                 path = (self.build / name).resolve()
                 if path.is_relative_to(ROOT):
@@ -285,7 +286,7 @@ def main(arguments: list[str] | None = None) -> int:
     options, begin = parse(arguments), time.monotonic()
     mutants = [
         m
-        for m in MUTANTS_OF_KERNELS
+        for m in MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER
         if not options.only or any(part in m.name for part in options.only)
     ]
     if not mutants:

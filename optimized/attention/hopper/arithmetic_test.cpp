@@ -1,0 +1,160 @@
+// The integers of the Hopper family, on the host: where boxes, slices and entries of the queue lie.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "optimized/attention/hopper/block_note.h"
+#include "optimized/attention/hopper/box.h"
+#include "optimized/attention/hopper/descriptor.h"
+#include "optimized/attention/hopper/queue.h"
+
+namespace ringside::hopper {
+namespace {
+
+int random_up_to(std::mt19937& generator, int most) {
+  return static_cast<int>(generator() % static_cast<unsigned>(most + 1));
+}
+
+// The copy engine's own arithmetic: modulo 2^64.
+uint64_t place(const BoxCoordinates& at, int row, int64_t stride) {
+  const uint64_t s = static_cast<uint64_t>(stride), wrap = static_cast<uint64_t>(kRaggedWrap);
+  return (uint64_t(at.z) + uint64_t(row)) * s + uint64_t(at.y) * s + uint64_t(at.x) * (wrap - s);
+}
+
+TEST(RaggedBox, LiesAtItsRowsAndEndsBehindTheLast) {
+  std::mt19937 generator(1);
+  for (int i = 0; i < 10'000; ++i) {
+    const int row = random_up_to(generator, 1 << 29), valid = 1 + random_up_to(generator, 1 << 29);
+    const int64_t stride = 16 * int64_t{1 + random_up_to(generator, 1 << 27)};
+    const BoxCoordinates at = ragged_box(0, 0, row, valid);
+    ASSERT_GE(at.z, 0);
+    ASSERT_LT(at.y, kRaggedPlaces);
+    ASSERT_LT(at.x, kRaggedPlaces);
+    for (const int r : {0, 1, valid - 1, valid, kBoxRows - 1}) {
+      ASSERT_EQ(at.z + int64_t{r} < kRaggedRows, r < valid);
+      if (r < valid) {
+        ASSERT_EQ(place(at, r, stride), static_cast<uint64_t>((int64_t{row} + r) * stride));
+      }
+    }
+  }
+}
+
+TEST(RaggedBox, HasNoRowWhereNoneIsLeft) {
+  EXPECT_EQ(rows_of_box(5, 70, 0), 65);
+  EXPECT_EQ(rows_of_box(5, 70, 1), 1);
+  EXPECT_LE(rows_of_box(6, 70, 1), 0);
+}
+
+TEST(Swizzle, GivesEachPartAPlaceOfItsOwnAndEightRowsAllBanks) {
+  std::set<uint32_t> places;
+  for (int row = 0; row < kBoxRows; ++row)
+    for (int part = 0; part < 8; ++part) places.insert(swizzled(row, part));
+  EXPECT_EQ(places.size(), kBoxRows * 8u);
+  EXPECT_EQ(*places.rbegin(), kBoxRows * 128u - 16);
+  for (int part = 0; part < 8; ++part) {
+    std::set<uint32_t> banks;
+    for (int row = 0; row < 8; ++row) banks.insert(swizzled(row, part) % 128);
+    EXPECT_EQ(banks.size(), 8u);
+  }
+}
+
+TEST(Descriptor, HoldsItsFieldsInSixteenBytes) {
+  const uint64_t d = tile_descriptor(0x12c00, 0x4000);
+  EXPECT_EQ(d & 0x3fff, 0x12c00u >> 4);
+  EXPECT_EQ(d >> 16 & 0x3fff, 0x4000u >> 4);
+  EXPECT_EQ(d >> 32 & 0x3fff, 1024u >> 4);
+  EXPECT_EQ(d >> 62, 1u);
+  EXPECT_EQ(moved(d, 0x400) - d, 0x400u >> 4);
+}
+
+TEST(Descriptor, StepsFromSliceToSlice) {
+  constexpr uint32_t kPanel = 0x4000;
+  EXPECT_EQ(slice_offset<Deep::along_rows>(3, kPanel), 96u);
+  EXPECT_EQ(slice_offset<Deep::along_rows>(4, kPanel), kPanel);
+  EXPECT_EQ(slice_offset<Deep::along_rows>(7, kPanel), kPanel + 96);
+  EXPECT_EQ(slice_offset<Deep::down_rows>(3, kPanel), 3u * 16 * 128);
+}
+
+TEST(Queue, HasEachItemOfEachHeadOnceAndSectionsOneBehindTheOther) {
+  for (const int heads : {1, 2, 5, 16})
+    for (const int of_section : {1, 2, 3, 16})
+      for (const int items : {1, 7, 40}) {
+        if (of_section > heads) continue;
+        const QueueOrder order{heads, of_section};
+        std::set<std::pair<int, int>> seen;
+        std::pair<int, int> before{-1, -1};  // section, item
+        for (int64_t i = 0; i < order.size(items); ++i) {
+          const QueueEntry entry = order.at(i, items);
+          ASSERT_TRUE(entry.item >= 0 && entry.item < items);
+          ASSERT_TRUE(entry.head >= 0 && entry.head < heads);
+          seen.insert({entry.item, entry.head});
+          const std::pair<int, int> here{entry.head / of_section, entry.item};
+          ASSERT_LE(before, here);
+          before = here;
+        }
+        ASSERT_EQ(seen.size(), static_cast<size_t>(items) * heads);
+      }
+}
+
+TEST(Queue, HasSectionsOfTwoKeyHeadsAtLeastAndOfMoreWhereTheyFit) {
+  EXPECT_EQ(heads_of_section(16, 1, int64_t{16} << 20), 2);
+  EXPECT_EQ(heads_of_section(16, 1, int64_t{1} << 30), 2);
+  EXPECT_EQ(heads_of_section(16, 1, int64_t{8} << 20), 4);
+  EXPECT_EQ(heads_of_section(64, 8, int64_t{16} << 20), 16);
+  EXPECT_EQ(heads_of_section(16, 1, 0), 16);
+  EXPECT_EQ(heads_of_section(1, 1, int64_t{1} << 30), 1);
+}
+
+// Flags of one group, asked of every pair of a row and a key.
+uint32_t flags_by_pairs(const std::vector<Interval>& rows, int begin) {
+  const auto sees = [&](int half, bool all) {
+    for (const Interval& row : rows)
+      for (int key = begin + half * kHalfKeys; key < begin + (half + 1) * kHalfKeys; ++key)
+        if (row.contains(key) != all) return !all;
+    return all;
+  };
+  uint32_t halves = 0;
+  bool clear = true;
+  for (int half = 0; half < 2; ++half)
+    if (sees(half, false)) halves |= 1u << half, clear &= sees(half, true);
+  return halves | (halves != 0 && !clear ? kMasked : 0);
+}
+
+TEST(GroupSight, LeavesOutNoKeyAndAsksRowsWhereTheyDiffer) {
+  std::mt19937 generator(2);
+  for (int i = 0; i < 3'000; ++i) {
+    const int window = random_up_to(generator, 300), shift = random_up_to(generator, 400);
+    const int end = random_up_to(generator, 600), rows = 1 + random_up_to(generator, 63);
+    std::vector<Interval> seen;
+    for (int row = 0; row < rows; ++row) {
+      const int to = std::min(end, shift + row + 1), from = std::min(to, std::max(0, to - window));
+      seen.push_back({from, to});
+    }
+    const GroupSight sight(seen.front(), seen.back());
+    for (int begin = 0; begin < 640; begin += 37) {
+      const uint32_t got = sight.flags_of(begin), want = flags_by_pairs(seen, begin);
+      ASSERT_EQ(got & want & kHalvesMask, want & kHalvesMask) << "a half is left out";
+      if (want & kMasked) {
+        ASSERT_TRUE(got & kMasked) << "a row is not asked";
+      }
+      if (!(got & kMasked)) {
+        ASSERT_EQ(got & kHalvesMask, want & kHalvesMask);
+      }
+    }
+  }
+}
+
+TEST(BlockNote, KeepsTheGroupsApart) {
+  BlockNote note;
+  note.flags = kFirstHalf | kMasked | kSecondHalf << kBitsOfGroup | kLastBlock;
+  EXPECT_EQ(note.halves(0), kFirstHalf);
+  EXPECT_EQ(note.halves(1), kSecondHalf);
+  EXPECT_TRUE(note.is_masked(0));
+  EXPECT_FALSE(note.is_masked(1));
+}
+
+}  // namespace
+}  // namespace ringside::hopper

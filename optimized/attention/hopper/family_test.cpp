@@ -1,0 +1,89 @@
+// What the Hopper family takes, on the host, and which family runs what it leaves.
+#include <gtest/gtest.h>
+
+#include "optimized/attention/hopper/kernels.h"
+#include "optimized/attention/hopper/tensor_map.h"
+
+namespace ringside {
+namespace {
+
+constexpr DeviceProperties kHopper{90, 132, 227 << 10}, kAmpere{80, 108, 163 << 10};
+
+// Where no driver makes tensor maps, as on a machine without a GPU, the family for all devices
+// runs.
+TEST(HopperFamily, TakesHeadDimensionsAboveSixtyFour) {
+  const auto name = [](int qk, int v, const DeviceProperties& device) {
+    const AttentionShape shape{.head_dim_qk = qk, .head_dim_v = v, .type = ElementType::bfloat16};
+    return find_family(shape, device, false)->name;
+  };
+  const char* const hopper = hopper::driver_makes_maps() ? "hopper" : "mma";
+  EXPECT_STREQ(name(128, 128, kHopper), hopper);
+  EXPECT_STREQ(name(8, 72, kHopper), hopper);
+  EXPECT_STREQ(name(128, 128, kAmpere), "mma");
+  EXPECT_STREQ(name(64, 64, kHopper), "mma");
+  EXPECT_STREQ(name(136, 64, kHopper), "mma");
+}
+
+// A launch that one of them does not take goes to the other.
+TEST(HopperFamily, CutsTheItemsThatTheMmaFamilyCuts) {
+  for (const int dim : {72, 96, 128}) {
+    const AttentionShape shape{.head_dim_qk = dim, .head_dim_v = dim, .type = ElementType::float16};
+    EXPECT_EQ(hopper_family().forward_rows(shape), mma_family().forward_rows(shape)) << dim;
+    EXPECT_EQ(hopper_family().backward_key_rows(shape), mma_family().backward_key_rows(shape));
+  }
+}
+
+// Arguments that the kernel takes; nothing of them is touched.
+ForwardArguments plain_arguments() {
+  alignas(16) static char anything[16];
+  const DeviceMatrix matrix{anything, 2 * 128, 128, 100};
+  ForwardArguments arguments;
+  arguments.shape = {.num_heads = 2,
+                     .num_kv_heads = 2,
+                     .head_dim_qk = 128,
+                     .head_dim_v = 128,
+                     .type = ElementType::bfloat16};
+  arguments.q = arguments.k = arguments.v = arguments.out = matrix;
+  arguments.accumulate = Accumulate::only;
+  return arguments;
+}
+
+TEST(HopperFamily, LeavesScalesThatAreNotPositiveAndTheLargestLogit) {
+  ForwardArguments arguments = plain_arguments();
+  EXPECT_TRUE(hopper::takes(arguments));
+  for (const float scale : {0.f, -1.f, 1e-38f}) {
+    arguments.shape.softmax_scale = scale;
+    EXPECT_FALSE(hopper::takes(arguments)) << scale;
+  }
+  arguments = plain_arguments();
+  int32_t key = 0;
+  arguments.max_logit = &key;
+  EXPECT_FALSE(hopper::takes(arguments));
+}
+
+TEST(HopperFamily, LeavesStridesThatNoMapTakes) {
+  const auto takes = [](auto change) {
+    ForwardArguments arguments = plain_arguments();
+    change(arguments);
+    return hopper::takes(arguments);
+  };
+  for (const int64_t stride : {int64_t{0}, int64_t{-256}, int64_t{257}, int64_t{1} << 34}) {
+    EXPECT_FALSE(takes([&](ForwardArguments& a) { a.k.row_stride = stride; })) << stride;
+    EXPECT_FALSE(takes([&](ForwardArguments& a) { a.out.row_stride = stride; })) << stride;
+  }
+  for (const int64_t stride : {int64_t{0}, int64_t{-128}, int64_t{4}, int64_t{1} << 39})
+    EXPECT_FALSE(takes([&](ForwardArguments& a) { a.v.head_stride = stride; })) << stride;
+  EXPECT_FALSE(takes([](ForwardArguments& a) { a.q.rows = (int64_t{1} << 30) + 1; }));
+  // Of one head, its stride means nothing; accumulators are not reached by maps.
+  EXPECT_TRUE(takes([](ForwardArguments& a) {
+    a.shape.num_heads = a.shape.num_kv_heads = 1;
+    a.q.head_stride = a.k.head_stride = a.v.head_stride = a.out.head_stride = 0;
+  }));
+  EXPECT_TRUE(takes([](ForwardArguments& a) {
+    a.accumulate = Accumulate::merge;
+    a.out.row_stride = 257;
+  }));
+}
+
+}  // namespace
+}  // namespace ringside
