@@ -37,6 +37,9 @@ MAY_INCLUDE = {
     "optimized/attention/mma": {
         *("reference", "optimized/device", "optimized/tables", "optimized/attention"),
     },
+    "optimized/attention/hopper": {
+        *("reference", "optimized/device", "optimized/tables", "optimized/attention"),
+    },
     "optimized/exchange": {"reference", "optimized/device", "optimized/tables"},
     "optimized/thd": {"reference", "optimized/device", "optimized/tables/thd"},
     "optimized/program": {
