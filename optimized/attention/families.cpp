@@ -5,6 +5,7 @@ namespace ringside {
 
 std::span<const KernelFamily> kernel_families() {
   static const KernelFamily kTable[] = {
+      hopper_family(),
       mma_family(),
       float32_family(),
   };

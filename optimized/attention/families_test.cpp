@@ -1,12 +1,16 @@
 // What the table of kernel families says, on the host: nothing here is launched.
 #include <gtest/gtest.h>
 
+#include <string_view>
+
+#include "optimized/attention/hopper/tensor_map.h"
 #include "optimized/attention/kernel.h"
 
 namespace ringside {
 namespace {
 
 constexpr DeviceProperties kHopper{90, 132, 227 << 10}, kAmpere{80, 108, 163 << 10};
+constexpr DeviceProperties kDevices[] = {kHopper, kAmpere};
 constexpr ElementType kTypes[] = {ElementType::float32, ElementType::float16,
                                   ElementType::bfloat16};
 
@@ -20,14 +24,41 @@ TEST(KernelFamilies, HaveNamesAndSayWhatTheyTake) {
 }
 
 TEST(KernelFamilies, TensorCoresTakeSixteenBitsOnAnyDevice) {
-  for (const DeviceProperties& device : {kHopper, kAmpere})
+  for (const DeviceProperties& device : kDevices)
     for (const ElementType type : kTypes) {
       const AttentionShape shape{.head_dim_qk = 64, .head_dim_v = 128, .type = type};
       const KernelFamily* family = find_family(shape, device, false);
       ASSERT_NE(family, nullptr);
-      EXPECT_STREQ(family->name, type == ElementType::float32 ? "float32" : "mma");
+      const bool hopper = device.compute_capability == 90 && hopper::driver_makes_maps();
+      EXPECT_STREQ(family->name, type == ElementType::float32 ? "float32"
+                                 : hopper                     ? "hopper"
+                                                              : "mma");
       EXPECT_EQ(find_family(shape, device, true) == nullptr, type != ElementType::float32);
     }
+}
+
+// Where no driver makes tensor maps, as on a machine without a GPU, the family for all devices
+// runs.
+TEST(KernelFamilies, HopperTakesHeadDimensionsAboveSixtyFour) {
+  const auto name = [](int qk, int v, const DeviceProperties& device) {
+    const AttentionShape shape{.head_dim_qk = qk, .head_dim_v = v, .type = ElementType::bfloat16};
+    return find_family(shape, device, false)->name;
+  };
+  const char* const hopper = hopper::driver_makes_maps() ? "hopper" : "mma";
+  EXPECT_STREQ(name(128, 128, kHopper), hopper);
+  EXPECT_STREQ(name(8, 72, kHopper), hopper);
+  EXPECT_STREQ(name(128, 128, kAmpere), "mma");
+  EXPECT_STREQ(name(64, 64, kHopper), "mma");
+  EXPECT_STREQ(name(136, 64, kHopper), "mma");
+}
+
+// A launch that one of them does not take goes to the other.
+TEST(KernelFamilies, HopperCutsTheItemsThatTheMmaFamilyCuts) {
+  for (const int dim : {72, 96, 128}) {
+    const AttentionShape shape{.head_dim_qk = dim, .head_dim_v = dim, .type = ElementType::float16};
+    EXPECT_EQ(hopper_family().forward_rows(shape), mma_family().forward_rows(shape)) << dim;
+    EXPECT_EQ(hopper_family().backward_key_rows(shape), mma_family().backward_key_rows(shape));
+  }
 }
 
 // A family for one kind of device, before one for all.
@@ -44,9 +75,12 @@ TEST(KernelFamilies, AreAskedAboutTheDevice) {
   EXPECT_EQ(find_family({families, 1}, shape, kAmpere, false), nullptr);
 }
 
-TEST(KernelFamilies, AskForNoWorkspace) {
+TEST(KernelFamilies, AskForNoWorkspaceButHopperForItsQueue) {
   for (const KernelFamily& family : kernel_families()) {
-    EXPECT_EQ(family.forward_workspace_bytes, nullptr) << family.name;
+    if (family.name == std::string_view("hopper"))
+      EXPECT_EQ(family.forward_workspace_bytes({}), 4);
+    else
+      EXPECT_EQ(family.forward_workspace_bytes, nullptr) << family.name;
     EXPECT_EQ(family.backward_workspace_bytes, nullptr) << family.name;
   }
 }

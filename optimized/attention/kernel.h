@@ -115,6 +115,7 @@ const KernelFamily* find_family(std::span<const KernelFamily> families, const At
 
 // The families, a folder each; families.cpp lists them.
 KernelFamily float32_family();
-KernelFamily mma_family();  // bfloat16 and float16 on the tensor cores
+KernelFamily mma_family();     // bfloat16 and float16 on the tensor cores
+KernelFamily hopper_family();  // the same on compute capability 9.0
 
 }  // namespace ringside

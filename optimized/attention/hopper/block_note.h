@@ -1,0 +1,61 @@
+// What a block of keys is to the two groups of rows that share it: the producer writes a note of it
+// beside the block's keys, and consumers ask nothing else about items, segments and masks.
+#pragma once
+
+#include <cstdint>
+
+#include "optimized/attention/hopper/box.h"
+#include "reference/mask.h"
+
+namespace ringside::hopper {
+
+inline constexpr int kGroups = 2;
+inline constexpr int kGroupRows = kBoxRows, kItemRows = kGroups * kGroupRows;
+inline constexpr int kHalfKeys = kBoxRows, kBlockKeys = 2 * kHalfKeys;
+
+// Which halves of a block a group sees.
+enum Halves : uint32_t { kNoHalf = 0, kFirstHalf = 1, kSecondHalf = 2, kBothHalves = 3 };
+
+// In `flags`; what is about group g is shifted by g * kBitsOfGroup.
+inline constexpr uint32_t kHalvesMask = 3, kMasked = 4;  // kMasked: ask each row
+inline constexpr int kBitsOfGroup = 3;
+inline constexpr uint32_t kLastBlock = 1 << 6;     // of the item
+inline constexpr uint32_t kStop = 1 << 7;          // there is no further item
+inline constexpr uint32_t kBothHaveRows = 1 << 8;  // the groups take turns
+
+struct alignas(16) BlockNote {
+  int32_t row = 0;   // of the buffer of queries: the item's first
+  int32_t rows = 0;  // of the item
+  int32_t head = 0;
+  uint32_t flags = 0;
+
+  RINGSIDE_HD uint32_t halves(int group) const {
+    return flags >> group * kBitsOfGroup & kHalvesMask;
+  }
+  RINGSIDE_HD bool is_masked(int group) const { return flags >> group * kBitsOfGroup & kMasked; }
+};
+
+// What some and all rows of a group see of a segment of keys.
+struct GroupSight {
+  Interval some, all;
+
+  // From what its first and last rows see; both ends never decrease from row to row.
+  RINGSIDE_HD GroupSight(Interval first, Interval last)
+      : some{first.begin, last.end > first.begin ? last.end : first.begin},
+        all{last.begin, first.end} {}
+
+  // The bits of one group for the block of keys that begins at `begin`.
+  RINGSIDE_HD uint32_t flags_of(int begin) const {
+    uint32_t halves = 0;
+    for (int half = 0; half < 2; ++half) {
+      const int from = begin + half * kHalfKeys;
+      if (from < some.end && some.begin < from + kHalfKeys) halves |= 1u << half;
+    }
+    if (halves == 0) return 0;
+    const int from = begin + (halves == kSecondHalf ? kHalfKeys : 0);
+    const int to = begin + (halves == kFirstHalf ? kHalfKeys : kBlockKeys);
+    return halves | (all.begin <= from && to <= all.end ? 0 : kMasked);
+  }
+};
+
+}  // namespace ringside::hopper

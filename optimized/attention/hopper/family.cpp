@@ -1,0 +1,37 @@
+// The Hopper family in the table: its own forward, and the backward of the mma family. Both cut
+// forward items of as many rows, so that a launch can go to either.
+#include "optimized/attention/hopper/kernels.h"
+#include "optimized/attention/hopper/tensor_map.h"
+
+namespace ringside {
+namespace hopper {
+
+bool supports(const AttentionShape& shape, const DeviceProperties& device) {
+  const int qk = shape.head_dim_qk, v = shape.head_dim_v, larger = qk > v ? qk : v;
+  const bool fits = qk > 0 && v > 0 && qk % 8 == 0 && v % 8 == 0 && larger > 64 && larger <= 128;
+  return device.compute_capability == 90 && fits && shape.type != ElementType::float32 &&
+         mma_family().forward_rows(shape) == forward_rows(shape) && driver_makes_maps();
+}
+
+}  // namespace hopper
+
+namespace {
+
+cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
+  if (!hopper::takes(arguments)) return mma_family().forward(arguments, stream);
+  return hopper::forward(arguments, stream);
+}
+
+}  // namespace
+
+KernelFamily hopper_family() {
+  KernelFamily family = mma_family();
+  family.name = "hopper";
+  family.supports = hopper::supports;
+  family.forward_rows = hopper::forward_rows;
+  family.forward = forward;
+  family.forward_workspace_bytes = hopper::forward_workspace_bytes;
+  return family;
+}
+
+}  // namespace ringside

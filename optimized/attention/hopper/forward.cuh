@@ -1,0 +1,57 @@
+// What the forward kernel is given, and what lies in its shared memory.
+#pragma once
+
+#include <cuda.h>
+
+#include "optimized/attention/heads.h"
+#include "optimized/attention/hopper/barrier.h"
+#include "optimized/attention/hopper/block_note.h"
+#include "optimized/attention/hopper/queue.h"
+#include "optimized/attention/hopper/softmax.cuh"
+#include "optimized/attention/kernel.h"
+
+namespace ringside::hopper {
+
+struct ForwardMaps {
+  CUtensorMap q, k, v, out;  // `out` of final results alone
+};
+
+struct ForwardParameters {
+  ForwardMaps maps;
+  AttentionShape shape;
+  WorkList work;
+  QueueOrder order;
+  int32_t* taken;    // of the queue, behind the first that each block of threads has; 0 at first
+  DeviceMatrix out;  // float32, where not final
+  float* lse;
+  bool out_in_tiles, is_final, resumes;
+};
+
+inline constexpr int kHeadDim = 128;  // compiled
+inline constexpr int kStages = 2;     // of K, and of V
+inline constexpr int kPanelColumns = kSwizzledBytes / 2;
+inline constexpr int kBoxBytes = kBoxRows * kSwizzledBytes;
+inline constexpr int kGroupBytes = kGroupRows * kHeadDim * 2;
+inline constexpr int kBlockBytes = kBlockKeys * kHeadDim * 2;
+inline constexpr int kKeyPanelBytes = kBlockKeys * kSwizzledBytes;
+inline constexpr int kHalfBytes = kHalfKeys * kSwizzledBytes;  // of one panel
+inline constexpr int kWarpsOfGroup = 4, kThreadsOfGroup = 128;
+inline constexpr int kThreads = kThreadsOfGroup * (1 + kGroups);
+inline constexpr int kProducerRegisters = 56, kConsumerRegisters = 224;
+
+// Named barriers: one a group to take turns, one a group for its output.
+inline constexpr int kTurnBarrier = 1, kOutputBarrier = 3;
+
+struct ForwardShared {
+  uint8_t q[kGroups][kGroupBytes];
+  uint8_t k[kStages][kBlockBytes], v[kStages][kBlockBytes];
+  uint8_t out[kGroups][kGroupBytes];  // apart: the next item's values need not wait for it
+  SeenTable seen[kStages];
+  BlockNote notes[kStages];
+  Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+  Barrier q_full[kGroups], q_empty[kGroups];
+};
+inline constexpr int kAlignment = 1024;  // of swizzled tiles
+inline constexpr int kForwardSharedBytes = sizeof(ForwardShared) + kAlignment;
+
+}  // namespace ringside::hopper

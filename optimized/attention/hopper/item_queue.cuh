@@ -1,0 +1,88 @@
+// The items that one block of threads takes, by one warp of it.
+#pragma once
+
+#include "optimized/attention/hopper/queue.h"
+#include "optimized/tables/work_list.h"
+
+namespace ringside::hopper {
+
+// Words of a struct in global memory, a lane each: fetched at once, and waited for when asked for.
+template <typename T>
+struct LaneWords {
+  static constexpr int kWords = sizeof(T) / sizeof(int);
+  static_assert(kWords <= 32 && sizeof(T) % sizeof(int) == 0);
+  int word = 0;
+
+  __device__ void fetch(const T* from) {
+    const int lane = threadIdx.x % 32;
+    if (lane < kWords) word = reinterpret_cast<const int*>(from)[lane];
+  }
+  __device__ T get() const {
+    union {
+      int words[kWords];
+      T value;
+    } all{};
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) all.words[i] = __shfl_sync(~0u, word, i);
+    return all.value;
+  }
+};
+
+// One item is under way; of the next one everything is being fetched, and the number of the one
+// after it is being asked for. The first two are not asked for: they are where they would be if all
+// blocks of threads ran alike.
+class ItemQueue {
+ public:
+  __device__ ItemQueue(const WorkList& work, const QueueOrder& order, int32_t* taken)
+      : work_(work), order_(order), taken_(taken), items_(*work.num_items) {
+    const int block = blockIdx.x, blocks = gridDim.x;
+    fetch(block);
+    fetch_partner();
+    take();
+    fetch(int64_t{blocks} + block);
+  }
+
+  __device__ bool valid() const { return valid_; }
+  __device__ WorkItem item() const { return item_.get(); }
+  __device__ Segment first_partner() const { return partner_.get(); }  // of the item
+  __device__ int head() const { return head_; }
+
+  // Behind the first block of an item, when there is time.
+  __device__ void fetch_partner() {
+    if (!next_valid_) return;
+    const WorkItem next = next_item_.get();
+    if (next.partner_begin < next.partner_end)
+      next_partner_.fetch(work_.partners + next.partner_begin);
+  }
+
+  __device__ void advance() {
+    const int number = __shfl_sync(~0u, number_, 0);
+    take();
+    fetch(2 * int64_t{gridDim.x} + number);
+  }
+
+ private:
+  __device__ void take() {  // what has been fetched, and asks for a number
+    valid_ = next_valid_, head_ = next_head_;
+    item_ = next_item_, partner_ = next_partner_;
+    if (valid_ && threadIdx.x % 32 == 0) number_ = atomicAdd(taken_, 1);
+  }
+
+  __device__ void fetch(int64_t index) {
+    next_valid_ = index < order_.size(items_);
+    if (!next_valid_) return;
+    const QueueEntry entry = order_.at(index, items_);
+    next_head_ = entry.head;
+    next_item_.fetch(work_.items + entry.item);
+  }
+
+  const WorkList& work_;
+  const QueueOrder& order_;
+  int32_t* taken_;
+  int items_, head_ = 0, next_head_ = 0, number_ = 0;
+  bool valid_ = false, next_valid_ = false;
+  LaneWords<WorkItem> item_, next_item_;
+  LaneWords<Segment> partner_, next_partner_;
+};
+
+}  // namespace ringside::hopper

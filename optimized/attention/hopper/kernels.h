@@ -1,0 +1,21 @@
+// The Hopper family: bfloat16 and float16 by wgmma and bulk tensor copies, compute capability 9.0
+// alone. So far it has a forward; the backward is the mma family's.
+#pragma once
+
+#include "optimized/attention/kernel.h"
+
+namespace ringside::hopper {
+
+// Head dimensions: multiples of 8, the larger one above 64 and up to 128; shorter rows are padded
+// with zeros in shared memory.
+bool supports(const AttentionShape& shape, const DeviceProperties& device);
+int forward_rows(const AttentionShape& shape);
+int64_t forward_workspace_bytes(const AttentionShape& shape);
+
+// Whether this kernel takes a launch. The others, which no one launches often, are the mma
+// family's: strides that no tensor map takes, scales that are not positive, and max_logit.
+bool takes(const ForwardArguments& arguments);
+// Of arguments that it takes.
+cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);
+
+}  // namespace ringside::hopper
