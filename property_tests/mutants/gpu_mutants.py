@@ -25,6 +25,7 @@ from typing import NamedTuple
 from mutants import ROOT, Failure, ending, run
 from mutants import check_list as check
 from mutants_list import Mutant
+from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 
 SOURCES = ("reference", "optimized", "bindings")
@@ -285,7 +286,7 @@ def main(arguments: list[str] | None = None) -> int:
     options, begin = parse(arguments), time.monotonic()
     mutants = [
         m
-        for m in MUTANTS_OF_KERNELS
+        for m in MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER_BACKWARD
         if not options.only or any(part in m.name for part in options.only)
     ]
     if not mutants:
