@@ -52,10 +52,11 @@ class Plan(_core.Plan):
     (True, 2, 2)
     """
 
-    __slots__ = ("_dropout_origin", "_fingerprint", "_number", "_programs")
+    __slots__ = ("_dropout_origin", "_fingerprint", "_number", "_programs", "_rows_owned")
     _dropout_origin: tuple[int, int]  # of a piece of a longer pack, see options.to_core
     _programs: dict[Any, Any]  # what was uploaded to a device for this plan, see _arrays/cuda.py
     _number: int  # see numbers.py
+    _rows_owned: dict[tuple[int, str], int]  # as far as somebody asked
     _fingerprint: str  # empty until somebody asks, see rank_calls.py
     _version = 0  # its lengths never change
 
@@ -73,7 +74,7 @@ class Plan(_core.Plan):
     def _start(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._dropout_origin, self._programs, self._fingerprint = (0, 0), {}, ""
-        self._number = number(self)
+        self._number, self._rows_owned = number(self), {}
 
     @classmethod
     def _make(cls, *args: Any, **kwargs: Any) -> Self:
@@ -99,6 +100,12 @@ class Plan(_core.Plan):
     def num_rows_q(self) -> int:
         """Rows of q, out and dq."""
         return self.layout_q.num_rows
+
+    def _num_rows_owned(self, rank: int, side: Side) -> int:
+        """Rows of a rank's shard; each call over a group asks, so it is counted once."""
+        if (rank, side) not in self._rows_owned:
+            self._rows_owned[rank, side] = len(self.row_indices(rank, side=side))
+        return self._rows_owned[rank, side]
 
     @answers_in_kind("x")
     def shard(self, x: Array, rank: int, *, side: Side = "q") -> Array:

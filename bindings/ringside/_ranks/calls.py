@@ -127,7 +127,8 @@ class RanksCall:
 
     def _check_rows(self, name: str, rank: int, x: Any) -> None:
         side = "k" if name in ("k_r", "v_r") else "q"
-        rows, owned = x.shape[1 if name == "lse_r" else 0], self._owned(rank, side)
+        rows = x.shape[1 if name == "lse_r" else 0]
+        owned = self.plan._num_rows_owned(rank, side)
         if rows != owned:
             raise InvalidArgument(
                 f"{name} has {rows} rows; rank {rank} owns {owned} of the plan's rows of {side}. "
@@ -152,9 +153,6 @@ class RanksCall:
                     raise InvalidArgument(
                         f"{name} has heads and dimension {found}; expected {expected[name]}"
                     )
-
-    def _owned(self, rank: int, side: str) -> int:
-        return len(self.plan.row_indices(rank, side=side))
 
     def _vector(self, x: Any) -> Any:
         return None if x is None else self.library.vector(x, self.like, self.plan.num_heads)
