@@ -11,6 +11,7 @@ CHOICES = "bindings/ringside/cli/choices.py"
 KINDS = "bindings/ringside/_arguments/kinds.py"
 POSITIONS = "bindings/ringside/_arguments/flash_positional.py"
 OPERATOR = "bindings/ringside/_torch_operator.py"
+STAND_IN = "bindings/ringside/testing/stand_ins/flash_attn.py"
 MUTANTS_OF_USERS = [
     Mutant(
         "several columns without a header are one list",
@@ -104,5 +105,17 @@ MUTANTS_OF_USERS = [
         OPERATOR,
         "return (dq, dk, dv, dsink[0] if dsink else None, *none)",
         "return (dq, dk, dv, None, *none)",
+    ),
+    Mutant(
+        "the stand-in's rows that see nothing have lse -inf",
+        STAND_IN,
+        "lse = torch.where(lse == -torch.inf, torch.inf, lse)",
+        "pass",
+    ),
+    Mutant(
+        "the stand-in aligns masks top left",
+        STAND_IN,
+        'align="bottom_right"',
+        'align="top_left"',
     ),
 ]
