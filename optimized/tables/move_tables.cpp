@@ -34,13 +34,43 @@ std::vector<std::pair<CellBlock, Transfer>> whole_blocks(const Plan& plan, int s
   return blocks;
 }
 
-bool overlap(const Transfer& a, const Transfer& b) {  // where they come from
-  const auto meet = [](int begin_a, int end_a, int begin_b, int end_b) {
-    return begin_a < end_b && begin_b < end_a;
-  };
-  return a.from == b.from && meet(a.sent.row, a.sent.row_end(), b.sent.row, b.sent.row_end()) &&
-         meet(a.sent.heads.begin, a.sent.heads.end, b.sent.heads.begin, b.sent.heads.end);
-}
+// Which round may write next where a rank's rows came from. Heads between which no block begins or
+// ends go together.
+class NextRounds {
+ public:
+  NextRounds(const Plan& plan, const std::vector<std::pair<CellBlock, Transfer>>& blocks)
+      : of_rank_(plan.cp_size()) {
+    std::vector<int> rows(plan.cp_size());
+    for (const auto& [block, t] : blocks) {
+      cuts_.insert(cuts_.end(), {t.sent.heads.begin, t.sent.heads.end});
+      rows[t.from] = std::max(rows[t.from], t.sent.row_end());
+    }
+    std::ranges::sort(cuts_);
+    cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
+    for (int rank = 0; rank < plan.cp_size(); ++rank)
+      of_rank_[rank].resize(cuts_.size(), std::vector<int>(rows[rank]));
+  }
+
+  // The first round behind all those of blocks before it that came from any of the same cells.
+  int take(const Transfer& t) {
+    int round = 0;
+    for_each_row(t, [&](int next) { round = std::max(round, next); });
+    for_each_row(t, [&](int& next) { next = round + 1; });
+    return round;
+  }
+
+ private:
+  template <typename Visit>
+  void for_each_row(const Transfer& t, Visit visit) {
+    auto& runs = of_rank_[t.from];
+    for (size_t run = run_of(t.sent.heads.begin); run < run_of(t.sent.heads.end); ++run)
+      for (int row = t.sent.row; row < t.sent.row_end(); ++row) visit(runs[run][row]);
+  }
+  size_t run_of(int head) const { return std::ranges::lower_bound(cuts_, head) - cuts_.begin(); }
+
+  std::vector<int> cuts_;
+  std::vector<std::vector<std::vector<int>>> of_rank_;  // run of heads, row
+};
 
 }  // namespace
 
@@ -85,15 +115,12 @@ std::vector<std::vector<CellBlock>> carry_back_rounds(const Plan& plan, int step
                                                       const RankStack& before,
                                                       const RankStack& after) {
   const auto blocks = whole_blocks(plan, step, operand, before, after);
-  std::vector<size_t> round_of;
+  NextRounds next(plan, blocks);
   std::vector<std::vector<CellBlock>> rounds;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    size_t round = 0;
-    for (size_t j = 0; j < i; ++j)
-      if (overlap(blocks[j].second, blocks[i].second)) round = std::max(round, round_of[j] + 1);
-    round_of.push_back(round);
+  for (const auto& [block, transfer] : blocks) {
+    const size_t round = next.take(transfer);
     if (round == rounds.size()) rounds.emplace_back();
-    CellBlock back = blocks[i].first;
+    CellBlock back = block;
     std::swap(back.from, back.to);
     std::swap(back.from_pitch, back.to_pitch);
     add_in_pieces(back, rounds[round]);

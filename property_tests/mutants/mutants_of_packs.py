@@ -65,4 +65,10 @@ MUTANTS_OF_PACKS = [
         "if (!last) keep_home(rank, step.before);",
         "if (!last && stage > 0) keep_home(rank, step.before);",
     ),
+    Mutant(
+        "two blocks that came from one cell are summed into it at once",
+        "optimized/tables/move_tables.cpp",
+        "{ next = round + 1; }",
+        "{ next = round; }",
+    ),
 ]

@@ -1,0 +1,89 @@
+// In which rounds what a step received is summed into what it came from.
+#include "optimized/tables/move_tables.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "reference/test_random_case.h"
+
+namespace ringside {
+namespace {
+
+using testing::Random;
+using Cells = std::multiset<int64_t>;
+
+Cells cells_written(const std::vector<CellBlock>& blocks) {
+  Cells cells;
+  for (const CellBlock& block : blocks)
+    for (int row = 0; row < block.rows; ++row)
+      for (int head = 0; head < block.heads; ++head)
+        cells.insert(block.to + int64_t{row} * block.to_pitch + head);
+  return cells;
+}
+
+std::map<int64_t, int64_t> times_sent(const std::vector<CellBlock>& blocks) {
+  std::map<int64_t, int64_t> times;
+  for (const CellBlock& block : blocks)
+    for (int row = 0; row < block.rows; ++row)
+      for (int head = 0; head < block.heads; ++head)
+        ++times[block.from + int64_t{row} * block.from_pitch + head];
+  return times;
+}
+
+// How many rounds it takes if each block waits for those before it that came from the same cells.
+size_t rounds_by_pairs(const Plan& plan, int step, Operand operand) {
+  std::vector<Transfer> all = transfers(plan, step, operand);
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const Buffer& buffer = resident_before(plan, rank, step, operand);
+    const Message whole{rank, operand, 0, plan.rows(buffer), buffer.heads};
+    if (!is_replaced(plan, rank, step, operand)) all.push_back({rank, rank, whole, whole});
+  }
+  std::erase_if(all, [](const Transfer& t) { return t.sent.rows * t.sent.heads.size() == 0; });
+  std::vector<size_t> round(all.size());
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      const Message &a = all[i].sent, &b = all[j].sent;
+      const bool rows = a.row < b.row_end() && b.row < a.row_end();
+      const bool heads = a.heads.begin < b.heads.end && b.heads.begin < a.heads.end;
+      if (all[i].from == all[j].from && rows && heads) round[i] = std::max(round[i], round[j] + 1);
+    }
+  return all.empty() ? 0 : *std::ranges::max_element(round) + 1;
+}
+
+class Rounds : public ::testing::TestWithParam<Operand> {
+ protected:
+  void check(const Plan& plan, int step) {
+    const RankStack before = stack_ranks(plan, step, GetParam(), 0);
+    const RankStack after = stack_ranks(plan, step + 1, GetParam(), 0);
+    const auto rounds = carry_back_rounds(plan, step, GetParam(), before, after);
+    const auto sent = times_sent(carry_blocks(plan, step, GetParam(), before, after));
+    std::map<int64_t, int64_t> written;
+    for (const auto& round : rounds) {
+      const Cells cells = cells_written(round);
+      for (const int64_t cell : std::set<int64_t>(cells.begin(), cells.end())) {
+        EXPECT_EQ(cells.count(cell), 1u) << "two sums into one cell in one round";
+        ++written[cell];
+      }
+    }
+    EXPECT_EQ(written, sent) << "whatever left a cell comes back to it";
+    EXPECT_EQ(rounds.size(), rounds_by_pairs(plan, step, GetParam())) << "and no round is wasted";
+  }
+};
+
+TEST_P(Rounds, SumEveryCellOnceARound) {
+  Random random(404);
+  int exchanges = 0;
+  for (int i = 0; i < 300 && !HasFailure(); ++i) {
+    const Plan plan = testing::random_plan(random, testing::random_problem(random));
+    for (int step = 0; step < plan.num_steps(); ++step, ++exchanges) check(plan, step);
+  }
+  EXPECT_GT(exchanges, 200);
+}
+
+INSTANTIATE_TEST_SUITE_P(MoveTables, Rounds, ::testing::Values(Operand::q, Operand::kv));
+
+}  // namespace
+}  // namespace ringside
