@@ -1,0 +1,213 @@
+"""A context-parallel function of torch tensors, one process a rank, for check_context_parallel.
+
+The processes meet once, over gloo, and then run case after case. One that raises, dies or is silent
+for too long is named; all of them are ended then, and the next case starts new ones. Needs torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import ringside as rs
+
+__all__ = ["ProcessPerRank", "RankError"]
+
+Array = npt.NDArray[Any]
+READY = "ready"
+START_S = 120.0  # Python and torch take seconds, on a busy machine many
+
+
+class RankError(RuntimeError):
+    """A rank raised, died or was silent.
+
+    Attributes:
+        ranks: which.
+    """
+
+    def __init__(self, ranks: list[int], what: str) -> None:
+        super().__init__(f"{_ranks(ranks)} {what}")
+        self.ranks = ranks
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+class ProcessPerRank:
+    """What check_context_parallel takes, made of a function that runs on every rank.
+
+    Args:
+        fn: "module:function", imported in every process: fn(q, k, v, *, plan, softmax_scale, ...)
+            of the rank's own rows, torch tensors on the CPU, after
+            torch.distributed.init_process_group("gloo"); returns out, or (out, lse), which torch
+            can differentiate with respect to q, k and v.
+        size: how many ranks; a case of another cp_size raises Unsupported.
+        setup: "module:function" that each process calls once, before anything else; None for none.
+        timeout_s: seconds that a case may take.
+
+    It is a context manager, which ends the processes.
+
+    >>> from ringside.testing.processes import ProcessPerRank
+    >>> with ProcessPerRank("mypackage.ring:attend", size=2) as ring:
+    ...     ring.size, ring.started  # processes start with the first case
+    (2, 0)
+    """
+
+    def __init__(
+        self, fn: str, size: int, *, setup: str | None = None, timeout_s: float = 60.0
+    ) -> None:
+        for name in (fn, *([] if setup is None else [setup])):
+            if name.count(":") != 1:
+                raise ValueError(f'{name!r} names no function; expected "module:function"')
+        self.fn, self.size, self.setup, self.timeout_s = fn, size, setup, timeout_s
+        self.started = 0
+        self._processes: list[Any] = []
+        self._pipes: list[Connection] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> ProcessPerRank:
+        """Starts nothing yet."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the processes."""
+        self.close()
+
+    def __call__(
+        self, qs: list[Array], ks: list[Array], vs: list[Array], *, plan: rs.Plan, **options: Any
+    ) -> list[Any]:
+        """(out, lse) or out of every rank."""
+        given = zip(qs, ks, vs, strict=True)
+        return self._run(plan, [("forward", x, options) for x in given])
+
+    def backward(
+        self, douts: list[Array], qs: list[Array], ks: list[Array], vs: list[Array], *_: Any,
+        plan: rs.Plan, **options: Any,
+    ) -> list[Any]:  # fmt: skip
+        """(dq, dk, dv) of every rank, of a forward pass of its own."""
+        given = zip(qs, ks, vs, douts, strict=True)
+        return self._run(plan, [("backward", x, options) for x in given])
+
+    def close(self) -> None:
+        """Ends the processes; the next case starts new ones."""
+        for process in self._processes:
+            process.kill()
+            process.join()
+        for pipe in self._pipes:
+            pipe.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._processes, self._pipes, self._folder = [], [], None
+
+    def _run(self, plan: rs.Plan, calls: list[Any]) -> list[Any]:
+        if plan.cp_size != self.size:
+            raise rs.Unsupported(
+                f"a case of {plan.cp_size} ranks by {self.size} processes. Nearest supported: "
+                f"cp_size={self.size}"
+            )
+        try:
+            if not self._processes:
+                self._start()
+            for pipe, call in zip(self._pipes, calls, strict=True):
+                pipe.send((plan, *call))
+            return self._answers(self.timeout_s)
+        except BaseException:
+            self.close()  # whoever waits for the one that failed waits for good
+            raise
+
+    def _start(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._folder = tempfile.TemporaryDirectory()
+        store = str(Path(self._folder.name) / "store")
+        for rank in range(self.size):
+            ours, theirs = spawn.Pipe()
+            arguments = (rank, self.size, store, self.setup, self.fn, theirs)
+            process = spawn.Process(target=_serve, args=arguments, daemon=True)
+            process.start()
+            theirs.close()
+            self._processes.append(process)
+            self._pipes.append(ours)
+        self.started += 1
+        self._answers(max(START_S, self.timeout_s))
+
+    def _answers(self, seconds: float) -> list[Any]:
+        """One of each rank; of those that failed, the first to say so counts."""
+        answers: dict[int, Any] = {}
+        end = time.monotonic() + seconds
+        while len(answers) < self.size:
+            silent = [rank for rank in range(self.size) if rank not in answers]
+            ready = wait([self._pipes[rank] for rank in silent], max(0.0, end - time.monotonic()))
+            if not ready:
+                raise RankError(silent, f"said nothing for {seconds:g} s")
+            for rank in (r for r in silent if self._pipes[r] in ready):
+                try:
+                    kind, answers[rank] = self._pipes[rank].recv()
+                except (EOFError, ConnectionResetError):
+                    self._processes[rank].join()
+                    code = self._processes[rank].exitcode
+                    raise RankError([rank], f"ended with exit code {code}") from None
+                if kind == "raised":
+                    raise RankError([rank], f"raised {answers[rank]}")
+        return [answers[rank] for rank in range(self.size)]
+
+
+def _named(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def _serve(rank: int, size: int, store: str, setup: str | None, fn: str, pipe: Connection) -> None:
+    """A process: meets the others, then answers until its pipe is closed."""
+    try:
+        import torch
+
+        torch.set_num_threads(1)
+        if setup is not None:
+            _named(setup)()
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{store}", rank=rank, world_size=size
+        )
+        call = _named(fn)
+        pipe.send((READY, None))
+        while True:
+            plan, *asked = pipe.recv()
+            pipe.send(("returned", _answer(call, plan, *asked)))
+    except EOFError:
+        return
+    except BaseException as error:
+        told = "".join(traceback.format_exception_only(error)).strip()
+        pipe.send(("raised", told))
+
+
+def _answer(
+    call: Callable[..., Any], plan: rs.Plan, kind: str, arrays: Any, options: dict[str, Any]
+) -> Any:
+    import torch
+
+    from ringside.testing.adapters import _from_tensor, _tensor
+
+    q, k, v, *dout = (_tensor(torch, x) for x in arrays)
+    for x in (q, k, v):
+        x.requires_grad_()
+    returned = call(q, k, v, plan=plan, **options)
+    if kind == "forward":
+        results = returned if isinstance(returned, tuple) else (returned,)
+        told = tuple(np.asarray(_from_tensor(torch, x.detach())) for x in results)
+        return told if isinstance(returned, tuple) else told[0]
+    out = returned[0] if isinstance(returned, tuple) else returned
+    gradients = torch.autograd.grad(out, (q, k, v), dout[0], allow_unused=True)
+    found = zip(gradients, (q, k, v), strict=True)
+    zeros = (torch.zeros_like(x) if g is None else g for g, x in found)
+    return tuple(np.asarray(_from_tensor(torch, x)) for x in zeros)

@@ -1,0 +1,78 @@
+"""Implementations of one process a rank: checked case after case; who fails is named."""
+
+import doctest
+
+import pytest
+import ringside as rs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ringside.testing import Case, Disagreement, check_context_parallel, processes
+from ringside.testing.processes import ProcessPerRank, RankError
+from ringside.testing.strategies import cases
+
+CASE = Case(rs.PackedLayout([0, 5, 9], [0, 6, 10]), cp_size=2, num_heads=2, num_kv_heads=1)
+DRAWN = cases(
+    cp_sizes=st.just(2),
+    dtypes=st.sampled_from(["float64", "float32"]),
+    options=lambda heads: st.just({}),
+)
+
+
+@pytest.fixture(scope="module")
+def ring():
+    with ProcessPerRank("rank_functions:gathered", 2) as made:
+        yield made
+
+
+@settings(max_examples=10)
+@given(DRAWN)
+def test_a_right_one_agrees_case_after_case(ring, case):
+    check_context_parallel(ring, case, backward=ring.backward)
+    assert ring.started == 1
+
+
+def test_a_wrong_one_is_found_and_its_rank_named():
+    with ProcessPerRank("rank_functions:forgetful", 2) as wrong:
+        with pytest.raises(Disagreement, match=r"rank \d") as found:
+            check_context_parallel(wrong, CASE, backward=wrong.backward)
+        assert "read" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("fn", "ranks", "text"),
+    [
+        ("raising", [1], "raised ValueError: no such window"),
+        ("leaving", [1], "ended with exit code 7"),
+        ("hanging", [0, 1], "said nothing for 4 s"),
+    ],
+)
+def test_who_fails_is_named_and_the_next_case_starts_anew(fn, ranks, text):
+    limit = 4 if fn == "hanging" else 60
+    with ProcessPerRank(f"rank_functions:{fn}", 2, timeout_s=limit) as failing:
+        arrays = CASE.arrays()
+        given = [[CASE.plan().shard(x, r) for r in range(2)] for x in arrays[:3]]
+        with pytest.raises(RankError, match=text) as error:
+            failing(*given, plan=CASE.plan(), softmax_scale=None)
+        assert error.value.ranks == ranks
+        if fn == "raising":
+            failing.fn = "rank_functions:gathered"
+            check_context_parallel(failing, CASE)
+            assert failing.started == 2
+
+
+def test_setup_runs_once_in_every_process():
+    with ProcessPerRank("rank_functions:set_up_once", 2, setup="rank_functions:set_up") as made:
+        for seed in range(2):
+            check_context_parallel(made, CASE.replace(seed=seed), backward=made.backward)
+
+
+def test_a_case_of_other_ranks_and_a_name_of_nothing_are_refused(ring):
+    with pytest.raises(rs.Unsupported, match=r"a case of 3 ranks by 2 processes.*cp_size=2"):
+        ring([], [], [], plan=CASE.replace(cp_size=3).plan())
+    with pytest.raises(ValueError, match=r"'nothing' names no function; expected \"module:"):
+        ProcessPerRank("nothing", 2)
+
+
+def test_its_example_runs():
+    ended = doctest.testmod(processes)
+    assert ended.attempted and not ended.failed
