@@ -1,7 +1,7 @@
 """ring-flash-attn 0.1.8 as published, flash_attn played on a CPU; run in one process a rank.
 
-It asks for sequences whose lengths are multiples of 2 * world size, in zigzag order, in 16 bits. Its
-functions take `window_size`.
+It asks for sequences whose lengths are multiples of 2 * world size, in zigzag order, in 16 bits.
+Its functions take `window_size`.
 """
 
 import os
