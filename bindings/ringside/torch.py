@@ -16,7 +16,6 @@ from ringside._attention.options import (
     options_of,
     takes_options,
 )
-from ringside._core import Unsupported
 from ringside._group.group import Group
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
@@ -100,11 +99,6 @@ class _OfRank:
 def _of_rank(q: Any, k: Any, v: Any, plan: Any, group: Group, asked: _OfRank) -> Any:
     if not isinstance(plan, Plan):
         raise TypeError(f"plan is a {type(plan).__name__}; expected a Plan beside a group")
-    if not q.is_cuda:
-        raise Unsupported(
-            "varlen_attention(group=...) of tensors on a CPU. Nearest supported: tensors on a GPU, "
-            "or plan.attention_rank and plan.attention_backward_rank"
-        )
     sink = asked.options.sink if isinstance(asked.options.sink, torch.Tensor) else None
     if sink is not None:  # goes where torch sees it
         asked = _OfRank(dataclasses.replace(asked.options, sink=None), asked.deterministic)

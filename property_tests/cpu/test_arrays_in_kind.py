@@ -225,3 +225,32 @@ def test_flash_attention_answers_in_kind(kind, dtype):
     agrees(out, wanted[0], kind, dtype)
     assert kind.name(lse) == statistic(dtype)
     np.testing.assert_allclose(kind.numbers(lse), wanted[1], rtol=1e-6)
+
+
+@EACH_KIND
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_of_a_process_answer_in_kind(kind, dtype, ranks):
+    plan = rs.plan(LAYOUT, cp_size=ranks, num_heads=4, num_kv_heads=2)
+    q, k, v, dout = arrays()
+    sides = {"q": (q, dout), "k": (k, v)}
+    (q_r, dout_r), (k_r, v_r) = (
+        [[plan.shard(x, r, side=side) for r in range(ranks)] for x in given]
+        for side, given in sides.items()
+    )
+
+    def own(parts):
+        theirs = [kind.of(x, dtype) for x in parts]
+        return theirs if ranks > 1 else theirs[0]
+
+    with rs.init(ranks_per_process=ranks) as group:
+        out, lse = plan.attention_rank(own(q_r), own(k_r), own(v_r), group=group)
+        gradients = plan.attention_backward_rank(
+            own(dout_r), own(q_r), own(k_r), own(v_r), out, lse, group=group
+        )
+    wanted, wanted_lse = plan.attention(q, k, v)
+    for r, (x, y) in enumerate(zip(*([z] if ranks == 1 else z for z in (out, lse)), strict=True)):
+        agrees(x, plan.shard(wanted, r), kind, dtype)
+        agrees(y, plan.shard(wanted_lse.T, r).T, kind, statistic(dtype))
+    for parts in gradients:
+        for x in [parts] if ranks == 1 else parts:
+            assert kind.name(x) == dtype

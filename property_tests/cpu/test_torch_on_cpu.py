@@ -109,3 +109,17 @@ def test_a_gradient_that_nobody_asked_for_is_none():
     out, lse = varlen_attention(q, k, v, plan_of(), return_lse=True)
     zero = torch.autograd.grad(out, q, torch.zeros_like(out))[0]
     assert zero.shape == q.shape and not zero.any() and lse.dtype == torch.float64
+
+
+def test_the_rank_of_a_process_differentiates_on_a_cpu():
+    plan = plan_of(cp_size=1)
+    dout = torch.randn(LAYOUT.num_rows, 4, 4, dtype=torch.float64)
+    found = []
+    with rs.init() as group:
+        for more in ({}, {"group": group}):
+            q, k, v, sink = tensors()
+            out, lse = varlen_attention(q, k, v, plan, sink=sink, return_lse=True, **more)
+            grads = torch.autograd.grad(out, (q, k, v, sink), plan.shard(dout, 0))
+            found.append([out.detach(), lse, *grads])
+    for got, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)

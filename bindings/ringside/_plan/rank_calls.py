@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._attention.options import (
     OptionKeywords,
     Options,
@@ -125,6 +126,7 @@ def _ready_on(
     return Ready(what, lambda links, gather: None, set_up)
 
 
+@answers_in_kind("q_r", STATISTIC)
 @takes_options
 def attention_rank(
     self: Plan,
@@ -200,6 +202,7 @@ def attention_rank(
     return _run(self, group, named, options, where, f"forward {asked}", Runs(run, launch))
 
 
+@answers_in_kind("q_r", "k_r", "v_r", STATISTIC)
 @takes_options
 def attention_backward_rank(
     self: Plan,
