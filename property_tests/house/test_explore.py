@@ -8,6 +8,7 @@ import pytest
 import ringside as rs
 from ringside.cli.choices import Comparison, Settings, cp_sizes_from
 from ringside.cli.commands import app
+from ringside.cli.explore_picture import best_of_partitions
 from ringside.cli.verify import Heads
 from ringside.testing._problems import a2a_size
 from typer.testing import CliRunner
@@ -113,3 +114,26 @@ def test_numbers_of_ranks(text, sizes):
 def test_what_cannot_be_compared_is_refused(flags, words):
     code, _, error = run("explore", *flags)
     assert code == 1 and isinstance(error, ValueError) and words in str(error)
+
+
+def test_the_picture_shows_pairs_beside_blocks(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    made = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, path: (made.append(self), save(self, path)))
+    picture = tmp_path / "new" / "balance.png"
+    flags = ("--cp", "2,4", "--lengths", LENGTHS, "--heads", 4, "--kv-heads", 2, "--head-dim", 64)
+    code, said, error = run("explore", *flags, "--draw", picture)
+    assert code == 0, error
+    assert picture.stat().st_size > 5_000 and f"drawn: {picture}" in said
+    pairs, blocks = made[0].axes
+    best = best_of_partitions(compared(2, 4).choices)
+    assert [line.get_label() for line in blocks.get_lines()] == list(best) == list(rs.PARTITIONS)
+    for line, choices in zip(pairs.get_lines(), best.values(), strict=True):
+        assert line.get_ydata().tolist() == [choice.imbalance for choice in choices]
+    for line, choices in zip(blocks.get_lines(), best.values(), strict=True):
+        assert line.get_xdata().tolist() == [2, 4]
+        assert line.get_ydata().tolist() == [choice.critical for choice in choices]
+    low, high = blocks.get_ylim()
+    assert all(low <= choice.critical <= high for choices in best.values() for choice in choices)

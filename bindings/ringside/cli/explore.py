@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Optional
 
-from ringside import _core
-from ringside._extras import extra
+from ringside import _core, _extras
 from ringside._plan.explain import mask_words
+from ringside.cli import explore_picture
 from ringside.cli import report as _report
 from ringside.cli.choices import Choice, Comparison, Settings, as_rows, cp_sizes_from
-from ringside.cli.files import write_csv, write_json
+from ringside.cli.files import make_room_for, write_csv, write_json
 from ringside.cli.pack import DEFAULT_LENGTHS, Pack
 from ringside.cli.verify import Heads
 from ringside.testing._problems import MASKS
 from ringside.testing._problems import mask_from as _mask_from
 
-with extra("cli", "the ringside command"):
+with _extras.extra("cli", "the ringside command"):
     import typer
     from rich.text import Text
 
@@ -87,6 +87,10 @@ def explore(
         Optional[Path],  # noqa: UP045
         typer.Option("--csv", help="Write the choices there."),
     ] = None,
+    draw: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Draw pairs beside blocks over the ranks there: png, pdf or svg."),
+    ] = None,
 ) -> None:
     """Compare partitions and transports on your documents, and say which to take and why.
 
@@ -94,6 +98,8 @@ def explore(
 
     Example: ringside explore --lengths man_pages --cp 8..32 --comm p2p --comm fetch
     """
+    if draw is not None:
+        _extras.require("plot", "--draw")
     pack = Pack(lengths, tokens, 0, 2**31 - 1, cu_seqlens)
     layout, taken = pack.taken()
     named = _mask_from(mask)
@@ -114,6 +120,10 @@ def explore(
     rows = as_rows(compared.choices)
     write_json(json_path, {"ringside": _core.__version__, "lengths": taken, "choices": rows})
     write_csv(csv_path, rows)
+    if draw is not None and compared.choices:
+        picture = f"{taken}, {mask_words(named.mask)}", make_room_for(draw)
+        explore_picture.draw(compared.choices, *picture)
+        print(f"drawn: {draw}")
 
 
 def _show(compared: Comparison, cp_size: int) -> None:
