@@ -10,12 +10,15 @@ import torch
 from ringside import _torch_operator as _operator
 from ringside._arrays.source import Source
 from ringside._attention.options import (
+    DEFAULTS,
     OptionKeywords,
     Options,
     Unpack,
+    is_set,
     options_of,
     takes_options,
 )
+from ringside._core import Unsupported
 from ringside._group.group import Group
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
@@ -110,6 +113,23 @@ def _with_sink(options: Options, sink: Any) -> Options:
 
 
 _PLAIN = {"softmax_scale": None, "softcap": 0.0, "dropout_p": 0.0, "dropout_seed": 0}
+
+
+def _traced(options: Options | None, keywords: Any) -> dict[str, Any]:
+    """What options_of would take, in words that torch can trace; what it refuses is never dropped.
+
+    Whoever compiles without fullgraph gets its own words instead, as torch then runs the call.
+    """
+    given = {} if options is None else {name: getattr(options, name) for name in DEFAULTS}
+    for name, value in keywords.items():
+        if name not in DEFAULTS:
+            raise TypeError(f"varlen_attention() got an unexpected keyword argument '{name}'")
+        if name in given and is_set(name, given[name]):
+            raise TypeError(f"varlen_attention() got {name} and options that may set it, too")
+        given[name] = value
+    if given.get("bias") is not None:
+        raise Unsupported("bias. Nearest supported: alibi_slopes")
+    return given
 
 
 def _as_operator(
@@ -208,8 +228,7 @@ def varlen_attention(
         out, lse = _of_rank(q, k, v, plan, group, _OfRank(given, deterministic))
         return (out, lse) if return_lse else out
     if torch.compiler.is_compiling():
-        given = {**(vars(options) if options is not None else {}), **keywords}
-        out, lse = _as_operator(q, k, v, plan, given, deterministic)
+        out, lse = _as_operator(q, k, v, plan, _traced(options, keywords), deterministic)
         return (out, lse) if return_lse else out
     options, sink = options_of(varlen_attention, options, keywords), None
     if isinstance(options.sink, torch.Tensor):  # goes where torch sees it

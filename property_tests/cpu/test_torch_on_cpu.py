@@ -68,7 +68,14 @@ def test_one_operator_compiles_and_differs_by_plan():
     assert not torch.equal(wanted[causal._number][0], wanted[full._number][0])
 
 
-@pytest.mark.parametrize("options", [{}, {"options": rs.Options(softcap=2.0, sink=0.5)}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"options": rs.Options(softcap=2.0, sink=0.5)},
+        {"options": rs.Options(sink=0.5), "softcap": 2.0},
+    ],
+)
 def test_options_of_either_spelling_compile(options):
     plan, (q, k, v, _) = plan_of(), tensors()
     compiled = torch.compile(
@@ -123,3 +130,24 @@ def test_the_rank_of_a_process_differentiates_on_a_cpu():
             found.append([out.detach(), lse, *grads])
     for got, wanted in zip(*found, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "text"),
+    [
+        ({"soft_cap": 2.0}, TypeError, "unexpected keyword argument 'soft_cap'.*Pass softcap"),
+        ({"bias": 1.0}, rs.Unsupported, "Nearest supported: alibi_slopes"),
+        ({"options": rs.Options(softcap=2.0), "softcap": 3.0}, TypeError, "options that set"),
+    ],
+)
+def test_nothing_is_dropped_while_torch_traces(more, kind, text):
+    plan, (q, k, v, _) = plan_of(), tensors()
+
+    def call(q, k, v):
+        return varlen_attention(q, k, v, plan, **more)
+
+    with pytest.raises(kind, match=text):
+        torch.compile(call, backend="aot_eager")(q, k, v)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"varlen_attention|bias|exception"):
+        torch.compile(call, backend="aot_eager", fullgraph=True)(q, k, v)
