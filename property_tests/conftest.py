@@ -63,6 +63,14 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """Keeps what a worker of pytest-xdist saw on the GPU; a worker that died says nothing."""
+    import cuda_cases
+
+    cuda_cases.add_seen(getattr(node, "workeroutput", {}).get("cuda_cases", {}))
+
+
 def pytest_sessionfinish(session, exitstatus):
     """Writes what the GPU tests saw, where ./dev gpu-test asks for it."""
     path = os.environ.get("RINGSIDE_GPU_RESULTS")
@@ -71,6 +79,9 @@ def pytest_sessionfinish(session, exitstatus):
     import cuda_cases
 
     if cuda_cases.REASON:
+        return
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["cuda_cases"] = cuda_cases.seen()
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     outcomes = ("passed", "failed", "skipped", "error")

@@ -207,6 +207,19 @@ def note_error(cell: str, got: np.ndarray, want: np.ndarray, allowed: np.ndarray
     worst[cell] = max(worst[cell], float(ratio.max(initial=0.0)))
 
 
+def seen() -> dict[str, dict[str, float]]:
+    """What this process compared: cases by cell, and the worst error of each."""
+    return {"cases": dict(cases_run), "worst": dict(worst)}
+
+
+def add_seen(other: dict[str, dict[str, float]]) -> None:
+    """Adds what another process compared (seen) to this one's."""
+    for cell, count in other.get("cases", {}).items():
+        cases_run[cell] += int(count)
+    for cell, error in other.get("worst", {}).items():
+        worst[cell] = max(worst[cell], error)
+
+
 def write_results(path: str, counts: dict[str, int]) -> None:
     """What ./dev gpu-test keeps: where it ran, what, and how close it came."""
     import torch
