@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kGap = 3;  // rows of NaN before, between and behind documents
 constexpr int kKeyRows = 128;
+constexpr double kBefore = 3;  // what sums begin with
 
 struct Lengths {
   int q, k;
@@ -186,11 +187,12 @@ DeviceMemory on_device(const std::vector<T>& x) {
 
 // Where the definition has zeros, a row may be one that nobody writes: it keeps what it had.
 void expect_close(const char* what, const std::vector<double>& want, const std::vector<double>& got,
-                  double allowed) {
+                  double allowed, double begun_with = 0) {
   double error = 0, size = 0;
   for (size_t i = 0; i < want.size(); ++i) {
     if (want[i] == 0) continue;
-    error += (want[i] - got[i]) * (want[i] - got[i]), size += want[i] * want[i];
+    const double difference = want[i] + begun_with - got[i];
+    error += difference * difference, size += want[i] * want[i];
   }
   EXPECT_LE(std::sqrt(error), allowed * std::sqrt(size)) << what;  // false for NaN
 }
@@ -204,7 +206,7 @@ void check(const Pack& p, ElementType type) {
   const Gradients want = by_definition(in, q, k, v, dout, lse, delta);
 
   const ElementType result = p.accumulate == Accumulate::only ? type : ElementType::float32;
-  const double before = p.accumulate == Accumulate::merge ? 0 : NAN;
+  const double before = p.accumulate == Accumulate::merge ? kBefore : NAN;
   const Rows empty_dk(p.kv_heads, p.dim_qk, in.rows_k, before);
   const Rows empty_dv(p.kv_heads, p.dim_v, in.rows_k, before);
   const Rows empty_dq(p.heads, p.dim_qk, in.rows_q, p.one_item_of_keys ? NAN : 0);
@@ -237,8 +239,9 @@ void check(const Pack& p, ElementType type) {
   // Operands of the products are rounded twice more than inputs are: weights and their gradients.
   const double allowed = type == ElementType::float16 ? 0x1p-10 : 0x1p-7;
   expect_close("dq", want.dq.of, dq.read(), allowed);
-  expect_close("dk", want.dk.of, dk.read(), allowed);
-  expect_close("dv", want.dv.of, dv.read(), allowed);
+  const double begun_with = p.accumulate == Accumulate::merge ? kBefore : 0;
+  expect_close("dk", want.dk.of, dk.read(), allowed, begun_with);
+  expect_close("dv", want.dv.of, dv.read(), allowed, begun_with);
 }
 
 std::vector<Pack> packs() {
@@ -267,7 +270,7 @@ std::vector<Pack> packs() {
        Accumulate::only,
        1 << 20,
        true},
-      {"more items than processors", std::vector<Lengths>(40, {150, 150}), causal, 8, 8},
+      {"more items than processors", std::vector<Lengths>(24, {70, 70}), causal, 8, 8},
   };
 }
 
