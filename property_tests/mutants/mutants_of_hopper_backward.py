@@ -35,8 +35,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: a block that not every row sees counts as clear",
         PRODUCE,
-        "if (__all_sync(kEveryLane, all)) flags |= kClearFor << group;",
-        "flags |= kClearFor << group;",
+        "clear = __reduce_and_sync(kEveryLane, clear);",
+        "clear = 3;",
     ),
     Mutant(
         "hopper: the queue of the backward goes on where the last one ended",

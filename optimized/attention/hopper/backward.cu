@@ -29,15 +29,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   const int role = threadIdx.x / kGroupThreads;
   if (role == 0) {
-    give_registers<40>();
+    give_registers<kProducerRegisters>();
     const int warp = threadIdx.x / 32;
     if (warp == 0) load_everything(parameters, shared);
+    if (warp == 3) load_rows(parameters, shared);
     if (kDq != Dq::none && (warp == 1 || warp == 2) && threadIdx.x % 32 == 0)
       send_dq<kDq>(parameters, shared, warp - 1);
   } else {
-    take_registers<232>();
-    // All lanes of a warp agree on the group, which the compiler must see: it serialises products
-    // behind a branch that might divide a warp.
+    take_registers<kConsumerRegisters>();
+    // All warps of a group agree on its number, which the compiler must see.
     const int group = static_cast<int>(__reduce_or_sync(~0u, role - 1));
     Consumer<T, kDq>{parameters, shared, group}.run();
   }
@@ -63,33 +63,29 @@ MapShape shape_of_dq(const BackwardArguments& a) {
   return {dq_of(a) == Dq::store ? s.type : ElementType::float32, s.head_dim_qk, s.num_heads};
 }
 
-bool make_maps(Parameters& to, const BackwardArguments& a) {
+bool make_maps(Maps& maps, const BackwardArguments& a) {
   const AttentionShape& s = a.shape;
-  return make_map(to.q, a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
-         make_map(to.dout, a.dout, {s.type, s.head_dim_v, s.num_heads}) &&
-         make_map(to.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
-         make_map(to.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
-         (dq_of(a) == Dq::none || make_map(to.dq, a.dq, shape_of_dq(a)));
+  return make_map(maps.q, a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
+         make_map(maps.dout, a.dout, {s.type, s.head_dim_v, s.num_heads}) &&
+         make_map(maps.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
+         make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
+         (dq_of(a) == Dq::none || make_map(maps.dq, a.dq, shape_of_dq(a)));
 }
 
 // Two heads at a time at least: with one, processors idle at the end of each.
 constexpr int kHeadsOfSection = 2;
 
-Parameters parameters_of(const BackwardArguments& a) {  // but for the maps
+Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
   const int heads = a.shape.num_kv_heads;
-  return {.q = {},
-          .k = {},
-          .v = {},
-          .dout = {},
-          .dq = {},
+  return {.maps = maps,
           .shape = a.shape,
           .lse = a.lse,
           .delta = a.delta,
           .work = a.keys,
           .order = {heads, std::min(kHeadsOfSection, heads)},
+          .taken = static_cast<unsigned*>(a.workspace),
           .dk = a.dk,
           .dv = a.dv,
-          .queue = static_cast<unsigned*>(a.workspace),
           .is_first = a.accumulate == Accumulate::start,
           .is_final = a.accumulate == Accumulate::only};
 }
@@ -97,11 +93,12 @@ Parameters parameters_of(const BackwardArguments& a) {  // but for the maps
 cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) {
   const int64_t items = int64_t{a.keys.max_items} * a.shape.num_kv_heads;
   if (items == 0) return cudaSuccess;
-  Parameters parameters = parameters_of(a);
-  if (!make_maps(parameters, a)) return cudaErrorInvalidValue;
+  Maps maps{};
+  if (!make_maps(maps, a)) return cudaErrorInvalidValue;
   const cudaError_t error = cudaMemsetAsync(a.workspace, 0, sizeof(unsigned), stream);
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(processors_of_device(), items)));
+  const Parameters parameters = parameters_of(a, maps);
   if (a.shape.type == ElementType::float16)
     return launch<__half>(parameters, dq_of(a), grid, stream);
   return launch<__nv_bfloat16>(parameters, dq_of(a), grid, stream);

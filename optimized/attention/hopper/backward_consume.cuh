@@ -3,8 +3,8 @@
 //
 // Scores are computed transposed, [keys][queries], so that weights and d(scores) are the left
 // operands of dv and dk as they lie in registers. d(scores) of both groups meet in shared memory
-// for dq, which is computed a block late, under the softmax of the next: the groups need not keep
-// step.
+// for dq, which is computed a block late and sent off under the products of dk and dv: the groups
+// need not keep step.
 #pragma once
 
 #include "optimized/attention/hopper/backward_tiles.cuh"
@@ -39,16 +39,25 @@ struct Consumer {
     return shared_address(shared.ds[of_block % 2]);
   }
 
+  __device__ __forceinline__ void start_scores(float (&scores)[32]) const {
+    begin_products();
+    multiply_rows<T>(scores, keys_of(shared.k[item % kKeyStages]), kKeyPanel,
+                     tile_descriptor(shared_address(shared.q[stage()])), kQueryPanel);
+    commit_products();
+  }
+
   // Starts dq of a block, of which both groups have written d(scores).
   __device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t of_block) const {
     wait(barriers().ds_full[of_block % 2], of_block / 2 % 2);
     begin_products();
-    multiply_keys<T>(dq, tile_descriptor(ds_tile(of_block)),
-                     tile_descriptor(shared_address(shared.k) + group * kKeyPanel));
+    multiply_keys<T>(
+        dq, tile_descriptor(ds_tile(of_block)),
+        tile_descriptor(shared_address(shared.k[item % kKeyStages]) + group * kKeyPanel));
     commit_products();
   }
   // The same block's, when the products have come.
   __device__ __forceinline__ void hand_over_dq(const float (&dq)[32], uint32_t of_block) const {
+    arrive_as_warp(barriers().ds_empty[of_block % 2]);
     wait(barriers().dq_empty[group], (of_block & 1) ^ 1);
     store_dq<T, kDq>(shared_address(shared.dq[group]), dq, scale());
     show_to_async();
@@ -56,103 +65,103 @@ struct Consumer {
   }
   __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[4][4]) const {
     if constexpr (!kHasDq) return;
+    wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);
     store_scores(ds_tile(block) + group * kGroupKeys * 128, ds);
     show_to_async();
     arrive_as_warp(barriers().ds_full[block % 2]);
   }
 
-  __device__ __forceinline__ void weigh_scores(float (&scores)[32], int flags) const {
+  __device__ __forceinline__ void weigh_scores(float (&scores)[32],
+                                               const float2 (&shifts)[8]) const {
     const QueryRows& rows = shared.rows[stage()];
     const int key = group * kGroupKeys + Place().row;
-    if (flags >> group & kClearFor)
-      weigh<true>(scores, rows, key, scale() * kLog2E);
+    if (__reduce_or_sync(~0u, rows.clear) >> group & 1)  // the compiler sees that warps agree
+      weigh<true>(scores, shifts, rows, key, scale() * kLog2E);
     else
-      weigh<false>(scores, rows, key, scale() * kLog2E);
+      weigh<false>(scores, shifts, rows, key, scale() * kLog2E);
   }
 
-  // kLate: with dq of the block before.
+  __device__ __forceinline__ void release(uint32_t of_block) const {
+    arrive_as_warp(barriers().dout_empty[of_block % kStages]);
+    arrive_as_warp(barriers().q_empty[of_block % kStages]);
+  }
+
+  // A block of which the scores are under way; leaves dk and dv under way. kLate: with dq of the
+  // block before, which is sent off under their products.
   template <bool kLate>
-  __device__ __forceinline__ void differentiate_block(int flags, float (&dk)[64],
-                                                      float (&dv)[64]) const {
+  __device__ __forceinline__ void take_block(float (&scores)[32], float (&dk)[64],
+                                             float (&dv)[64]) {
     const uint64_t q = tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel);
     const uint64_t dout = tile_descriptor(shared_address(shared.dout[stage()]), kQueryPanel);
-    float scores[32], grads[32];
-    begin_products();
-    multiply_rows<T>(scores, keys_of(shared.k), kKeyPanel, q, kQueryPanel);
-    commit_products();
-    if constexpr (kLate) {
-      float dq[32];
-      start_dq(dq, block - 1);
-      wait(barriers().dout_full[stage()], parity());
-      wait_for_products<1>();
-      hopper::pin(scores);
-      weigh_scores(scores, flags);
-      wait_for_products<0>();
-      hopper::pin(dq);
-      hand_over_dq(dq, block - 1);
-    } else {
-      wait(barriers().dout_full[stage()], parity());
-      wait_for_products<0>();
-      hopper::pin(scores);
-      weigh_scores(scores, flags);
-    }
+    float grads[32];
+    wait(barriers().dout_full[stage()], parity());
     begin_products();
     multiply_rows<T>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
     commit_products();
+    float2 of_rows[8];
+    load_of_queries(of_rows, shared.rows[stage()].shift);
+    wait_for_products<1>();
+    hopper::pin(scores);
+    weigh_scores(scores, of_rows);
     uint32_t p[4][4], ds[4][4];
-    as_left_operand<T>(p, scores);
+    load_of_queries(of_rows, shared.rows[stage()].delta);
     wait_for_products<0>();
     hopper::pin(grads);
-    differentiate(grads, scores, shared.rows[stage()]);
+    differentiate(grads, scores, of_rows);
+    as_left_operand<T>(p, scores);
     as_left_operand<T>(ds, grads);
     pin(p), pin(ds);
+    float dq[32];
+    if constexpr (kLate && kHasDq) start_dq(dq, block - 1);
     begin_products();
     multiply_queries<T>(dv, p, dout);
-    commit_products();
     multiply_queries<T>(dk, ds, q);
     commit_products();
     hand_over_ds(ds);
+    if constexpr (kLate && kHasDq) {
+      wait_for_products<1>();
+      hopper::pin(dq);
+      hand_over_dq(dq, block - 1);
+    }
     wait_for_products<0>();
-    hopper::pin(dv), hopper::pin(dk);
-  }
-  __device__ __forceinline__ void finish_dq(uint32_t of_block) const {
-    float dq[32];
-    start_dq(dq, of_block);
-    wait_for_products<0>();
-    hopper::pin(dq);
-    hand_over_dq(dq, of_block);
-  }
-
-  template <bool kLate>
-  __device__ __forceinline__ void take_block(int flags, float (&dk)[64], float (&dv)[64]) {
-    differentiate_block<kLate>(flags, dk, dv);
-    arrive_as_warp(barriers().dout_empty[stage()]);
-    arrive_as_warp(barriers().q_empty[stage()]);
+    hopper::pin(dk), hopper::pin(dv);
+    release(block);
     ++block;
   }
 
-  __device__ __forceinline__ void run() {
-    for (int flags; ((flags = wait_for_note()) & kStop) == 0; ++item) {
-      float dk[64], dv[64];
+  // One item; its first block's note is there.
+  __device__ __forceinline__ void take_item(int flags) {
+    float dk[64], dv[64], scores[32];
 #pragma unroll
-      for (int i = 0; i < 64; ++i) dk[i] = dv[i] = 0;
-      hopper::pin(dk), hopper::pin(dv);
-      wait(barriers().k_full, item & 1);
-      wait(barriers().v_full, item & 1);
-      take_block<false>(flags, dk, dv);
-      while ((flags & kLast) == 0) {
-        flags = wait_for_note();
-        take_block<kHasDq>(flags, dk, dv);
-      }
-      arrive_as_warp(barriers().v_empty);
-      const BlockNote note = shared.notes[(block - 1) % kNotes];
-      if constexpr (kHasDq) finish_dq(block - 1);
-      arrive_as_warp(barriers().k_empty);
-      const AttentionShape& shape = parameters.shape;
-      const int first_key = group * kGroupKeys;
-      put_keys<T>(parameters, parameters.dk, note, first_key, shape.head_dim_qk, scale(), dk);
-      put_keys<T>(parameters, parameters.dv, note, first_key, shape.head_dim_v, 1, dv);
+    for (int i = 0; i < 64; ++i) dk[i] = dv[i] = 0;
+    hopper::pin(dk), hopper::pin(dv);
+    wait(barriers().k_full[item % kKeyStages], item / kKeyStages & 1);
+    start_scores(scores);
+    wait(barriers().v_full, item & 1);
+    take_block<false>(scores, dk, dv);
+    while ((flags & kLast) == 0) {
+      flags = wait_for_note();
+      start_scores(scores);
+      take_block<true>(scores, dk, dv);
     }
+    arrive_as_warp(barriers().v_empty);
+    const BlockNote note = shared.notes[(block - 1) % kNotes];
+    if constexpr (kHasDq) {
+      float dq[32];
+      start_dq(dq, block - 1);
+      wait_for_products<0>();
+      hopper::pin(dq);
+      hand_over_dq(dq, block - 1);
+    }
+    arrive_as_warp(barriers().k_empty[item % kKeyStages]);
+    const AttentionShape& shape = parameters.shape;
+    const int first_key = group * kGroupKeys;
+    put_keys<T>(parameters, parameters.dk, note, first_key, shape.head_dim_qk, scale(), dk);
+    put_keys<T>(parameters, parameters.dv, note, first_key, shape.head_dim_v, 1, dv);
+  }
+
+  __device__ __forceinline__ void run() {
+    for (int flags; ((flags = wait_for_note()) & kStop) == 0; ++item) take_item(flags);
     if (kHasDq) arrive_as_warp(barriers().dq_full[group]);  // its sender finds the note to stop
   }
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "optimized/attention/hopper/backward_blocks.cuh"
+#include "optimized/attention/hopper/fresh_product.h"
 
 namespace ringside::hopper::backward_detail {
 
@@ -20,11 +21,7 @@ struct Place {
 template <typename T>
 __device__ __forceinline__ void multiply_rows(float (&d)[32], uint64_t a, int a_panel, uint64_t b,
                                               int b_panel) {
-#pragma unroll
-  for (int k = 0; k < kDim / 16; ++k)
-    Product<T, 64>::template multiply<Deep::along_rows, Deep::along_rows>(
-        d, moved(a, slice_offset<Deep::along_rows>(k, a_panel)),
-        moved(b, slice_offset<Deep::along_rows>(k, b_panel)), k > 0);
+  multiply_slices<T, Deep::along_rows, Deep::along_rows, kDim / 16>(d, a, a_panel, b, b_panel);
 }
 
 // d [64 keys][128] += a . b: a from registers, b a tile of queries.
@@ -40,25 +37,27 @@ __device__ __forceinline__ void multiply_queries(float (&d)[64], const uint32_t 
 // dq [64 queries][64 columns] = ds^T . k, over the keys of both groups.
 template <typename T>
 __device__ __forceinline__ void multiply_keys(float (&dq)[32], uint64_t ds, uint64_t k_panel) {
+  multiply_slices<T, Deep::down_rows, Deep::down_rows, kKeys / 16>(dq, ds, 0, k_panel, 0);
+}
+
+// A number of each of a thread's queries; asked for before it waits for products.
+__device__ __forceinline__ void load_of_queries(float2 (&to)[8], const float (&from)[kQueries]) {
 #pragma unroll
-  for (int k = 0; k < kKeys / 16; ++k) {
-    const uint32_t at = slice_offset<Deep::down_rows>(k, 0);
-    Product<T, 64>::template multiply<Deep::down_rows, Deep::down_rows>(dq, moved(ds, at),
-                                                                        moved(k_panel, at), k > 0);
-  }
+  for (int n = 0; n < 8; ++n)
+    to[n] = *reinterpret_cast<const float2*>(&from[8 * n + threadIdx.x % 4 * 2]);
 }
 
 // scores become weights, exp(score - lse).
 template <bool kClear>
-__device__ __forceinline__ void weigh(float (&scores)[32], const QueryRows& rows, int key,
-                                      float scale_log2) {
+__device__ __forceinline__ void weigh(float (&scores)[32], const float2 (&shifts)[8],
+                                      const QueryRows& rows, int key, float scale_log2) {
   const int column = threadIdx.x % 4 * 2;
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
-    const float2 shift = *reinterpret_cast<const float2*>(&rows.shift[8 * n + column]);
+    const float2 shift = shifts[n];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      int2 seen = {};
+      short2 seen = {};
       if constexpr (!kClear) seen = rows.seen[8 * n + column + i];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -74,10 +73,10 @@ __device__ __forceinline__ void weigh(float (&scores)[32], const QueryRows& rows
 
 // grads, d(weights), become d(scores) up to the softmax scale: weight * (grad - delta).
 __device__ __forceinline__ void differentiate(float (&grads)[32], const float (&weights)[32],
-                                              const QueryRows& rows) {
+                                              const float2 (&deltas)[8]) {
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
-    const float2 delta = *reinterpret_cast<const float2*>(&rows.delta[8 * n + threadIdx.x % 4 * 2]);
+    const float2 delta = deltas[n];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       grads[4 * n + i] = weights[4 * n + i] * (grads[4 * n + i] - (i % 2 == 0 ? delta.x : delta.y));
