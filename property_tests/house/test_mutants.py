@@ -8,11 +8,8 @@ from mutants import Failure, check_list
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS
 from mutants_of_groups import MUTANTS_OF_GROUPS
-<<<<<<< HEAD
 from mutants_of_hopper import MUTANTS_OF_HOPPER
-=======
 from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
->>>>>>> 88e0f99 (hopper: a backward kernel for head dimensions up to 128, not yet in the table)
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
@@ -25,12 +22,9 @@ from mutants_of_users import MUTANTS_OF_USERS
 def test_every_fault_has_exactly_one_place_and_its_own_name():
     check_list(MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS)
     check_list(MUTANTS_OF_COUNTS)
-<<<<<<< HEAD
     check_list(MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS)
     check_list(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD)
     check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS)
-=======
->>>>>>> 88e0f99 (hopper: a backward kernel for head dimensions up to 128, not yet in the table)
 
 
 def test_a_stale_fault_is_refused():

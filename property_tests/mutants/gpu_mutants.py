@@ -25,11 +25,8 @@ from typing import NamedTuple
 from mutants import ROOT, Failure, ending, run
 from mutants import check_list as check
 from mutants_list import Mutant
-<<<<<<< HEAD
 from mutants_of_hopper import MUTANTS_OF_HOPPER
-=======
 from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
->>>>>>> 88e0f99 (hopper: a backward kernel for head dimensions up to 128, not yet in the table)
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 
 SOURCES = ("reference", "optimized", "bindings")
@@ -290,11 +287,7 @@ def main(arguments: list[str] | None = None) -> int:
     options, begin = parse(arguments), time.monotonic()
     mutants = [
         m
-<<<<<<< HEAD
-        for m in MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER
-=======
-        for m in MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER_BACKWARD
->>>>>>> 88e0f99 (hopper: a backward kernel for head dimensions up to 128, not yet in the table)
+        for m in MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD
         if not options.only or any(part in m.name for part in options.only)
     ]
     if not mutants:
