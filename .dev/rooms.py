@@ -41,6 +41,7 @@ MAY_INCLUDE = {
     },
     "optimized/attention/hopper": {
         *("reference", "optimized/device", "optimized/tables", "optimized/attention"),
+        "optimized/attention/mma",
     },
     "optimized/exchange": {"reference", "optimized/device", "optimized/tables"},
     "optimized/thd": {"reference", "optimized/device", "optimized/tables/thd"},

@@ -52,11 +52,13 @@ TEST(KernelFamilies, AreAskedAboutTheDevice) {
 
 TEST(KernelFamilies, AskForNoWorkspaceButHopperForItsQueue) {
   for (const KernelFamily& family : kernel_families()) {
-    if (family.name == std::string_view("hopper"))
+    if (family.name == std::string_view("hopper")) {
       EXPECT_EQ(family.forward_workspace_bytes({}), 4);
-    else
+      EXPECT_EQ(family.backward_workspace_bytes({}), 4);
+    } else {
       EXPECT_EQ(family.forward_workspace_bytes, nullptr) << family.name;
-    EXPECT_EQ(family.backward_workspace_bytes, nullptr) << family.name;
+      EXPECT_EQ(family.backward_workspace_bytes, nullptr) << family.name;
+    }
   }
 }
 

@@ -26,6 +26,7 @@ from mutants import ROOT, Failure, ending, run
 from mutants import check_list as check
 from mutants_list import Mutant
 from mutants_of_hopper import MUTANTS_OF_HOPPER
+from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 
 SOURCES = ("reference", "optimized", "bindings")
@@ -286,7 +287,7 @@ def main(arguments: list[str] | None = None) -> int:
     options, begin = parse(arguments), time.monotonic()
     mutants = [
         m
-        for m in MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER
+        for m in MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD
         if not options.only or any(part in m.name for part in options.only)
     ]
     if not mutants:

@@ -64,7 +64,7 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: queries of the next item overwrite this one's",
         PRODUCER,
-        "wait(s_.q_empty[group], queries_loaded_[group] % 2 ^ 1);",
+        "wait(s_.q_empty[group], ~(queries_loaded_ >> group) & 1);",
         "",
     ),
     Mutant(
@@ -88,8 +88,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: the last section of heads is as wide as the others",
         QUEUE,
-        "const int here = left < heads_of_section ? left : heads_of_section;",
-        "const int here = heads_of_section;",
+        "const unsigned here = left < heads_of_section ? left : heads_of_section;",
+        "const unsigned here = heads_of_section;",
     ),
     Mutant(
         "hopper: sums go on without what earlier launches saw",
@@ -104,9 +104,21 @@ MUTANTS_OF_HOPPER = [
         "const unsigned size = static_cast<unsigned>(seen.y) + 1;",
     ),
     Mutant(
+        "hopper: the values of an item's last block are kept back",
+        PRODUCER,
+        "if (note_.flags & kLastBlock) load_values();",
+        "",
+    ),
+    Mutant(
+        "hopper: a row's table counts from the segment, not from the block",
+        WALK,
+        "table[row] = {table_[row].x - begin_, table_[row].y};",
+        "table[row] = {table_[row].x, table_[row].y};",
+    ),
+    Mutant(
         "hopper: an item stops at its first segment that has keys",
         WALK,
         "    if (begin_ >= end_) find();",
-        "    if (begin_ >= end_) partner_ = item_.partner_end;",
+        "    if (begin_ >= end_) partner_ = partner_end_;",
     ),
 ]

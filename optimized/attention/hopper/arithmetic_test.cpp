@@ -86,7 +86,7 @@ TEST(Queue, HasEachItemOfEachHeadOnceAndSectionsOneBehindTheOther) {
         const QueueOrder order{heads, of_section};
         std::set<std::pair<int, int>> seen;
         std::pair<int, int> before{-1, -1};  // section, item
-        for (int64_t i = 0; i < order.size(items); ++i) {
+        for (unsigned i = 0; i < order.size(items); ++i) {
           const QueueEntry entry = order.at(i, items);
           ASSERT_TRUE(entry.item >= 0 && entry.item < items);
           ASSERT_TRUE(entry.head >= 0 && entry.head < heads);
@@ -97,6 +97,14 @@ TEST(Queue, HasEachItemOfEachHeadOnceAndSectionsOneBehindTheOther) {
         }
         ASSERT_EQ(seen.size(), static_cast<size_t>(items) * heads);
       }
+}
+
+TEST(Queue, CountsUpToItsBound) {
+  const QueueOrder order{16, 2};
+  const int items = static_cast<int>(kMostEntries / 16 - 1);
+  const QueueEntry last = order.at(order.size(items) - 1, items);
+  EXPECT_EQ(last.item, items - 1);
+  EXPECT_EQ(last.head, 15);
 }
 
 TEST(Queue, HasSectionsOfTwoKeyHeadsAtLeastAndOfMoreWhereTheyFit) {
@@ -154,6 +162,10 @@ TEST(BlockNote, KeepsTheGroupsApart) {
   EXPECT_EQ(note.halves(1), kSecondHalf);
   EXPECT_TRUE(note.is_masked(0));
   EXPECT_FALSE(note.is_masked(1));
+  note.flags = kAllSeen;
+  EXPECT_EQ(note.halves(0), kBothHalves);
+  EXPECT_EQ(note.halves(1), kBothHalves);
+  EXPECT_FALSE(note.is_masked(0) || note.is_masked(1));
 }
 
 }  // namespace

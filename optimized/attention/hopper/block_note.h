@@ -23,6 +23,9 @@ inline constexpr uint32_t kLastBlock = 1 << 6;     // of the item
 inline constexpr uint32_t kStop = 1 << 7;          // there is no further item
 inline constexpr uint32_t kBothHaveRows = 1 << 8;  // the groups take turns
 
+// Both groups see all of the block.
+inline constexpr uint32_t kAllSeen = kBothHalves | kBothHalves << kBitsOfGroup;
+
 struct alignas(16) BlockNote {
   int32_t row = 0;   // of the buffer of queries: the item's first
   int32_t rows = 0;  // of the item

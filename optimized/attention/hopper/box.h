@@ -14,7 +14,7 @@
 
 namespace ringside::hopper {
 
-inline constexpr int kBoxRows = 64;         // of every map
+inline constexpr int kBoxRows = 64;         // where nothing else is said
 inline constexpr int kSwizzledBytes = 128;  // of a row of a box, at most
 inline constexpr int64_t kRaggedRows = int64_t{1} << 30;
 inline constexpr int64_t kRaggedPlaces = 0x7fff0000;  // sizes of y and x

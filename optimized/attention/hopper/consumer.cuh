@@ -127,6 +127,7 @@ class Consumer {
     pin(scores);
     const bool more = hide_and_free<kKeys>(note, scores, first_key);
     const bool raises = softmax_.update(scores, factor);
+    softmax_.settle();  // under the product
     wait_for_products<0>();
     pin(output);
     free_v();

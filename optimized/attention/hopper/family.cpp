@@ -1,5 +1,5 @@
-// The Hopper family in the table: its own forward, and the backward of the mma family. Both cut
-// forward items of as many rows, so that a launch can go to either.
+// The Hopper family in the table. What its kernels do not take goes to the mma family: both cut
+// items of as many rows.
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/tensor_map.h"
 
@@ -10,7 +10,8 @@ bool supports(const AttentionShape& shape, const DeviceProperties& device) {
   const int qk = shape.head_dim_qk, v = shape.head_dim_v, larger = qk > v ? qk : v;
   const bool fits = qk > 0 && v > 0 && qk % 8 == 0 && v % 8 == 0 && larger > 64 && larger <= 128;
   return device.compute_capability == 90 && fits && shape.type != ElementType::float32 &&
-         mma_family().forward_rows(shape) == forward_rows(shape) && driver_makes_maps();
+         mma_family().forward_rows(shape) == forward_rows(shape) &&
+         mma_family().backward_key_rows(shape) == backward_key_rows(shape) && driver_makes_maps();
 }
 
 }  // namespace hopper
@@ -22,6 +23,11 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
   return hopper::forward(arguments, stream);
 }
 
+cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
+  if (!hopper::takes(arguments)) return mma_family().backward(arguments, stream);
+  return hopper::backward(arguments, stream);
+}
+
 }  // namespace
 
 KernelFamily hopper_family() {
@@ -30,7 +36,9 @@ KernelFamily hopper_family() {
   family.supports = hopper::supports;
   family.forward_rows = hopper::forward_rows;
   family.forward = forward;
+  family.backward = backward;
   family.forward_workspace_bytes = hopper::forward_workspace_bytes;
+  family.backward_workspace_bytes = hopper::backward_workspace_bytes;
   return family;
 }
 

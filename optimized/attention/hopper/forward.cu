@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       *reinterpret_cast<ForwardShared*>(any_shared + (beyond == 0 ? 0 : kAlignment - beyond));
   if (threadIdx.x == 0) init_barriers(shared);
   __syncthreads();
-  const int role = threadIdx.x / kThreadsOfGroup;
+  // Of a whole warp, as the compiler is to know: descriptors then lie in its registers.
+  const int role = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / kThreadsOfGroup, 0);
   if (role == 0) {
     give_registers<kProducerRegisters>();
     if (threadIdx.x < 32) Producer(parameters, shared).run();
@@ -47,9 +48,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 bool make_maps(ForwardMaps& maps, const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
-  const bool made = make_map(maps.q, a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
-                    make_map(maps.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
-                    make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads});
+  const bool made =
+      make_map(maps.q, a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
+      make_map(maps.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
+      make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
+      make_map(maps.whole_k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}, kBlockKeys) &&
+      make_map(maps.whole_v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}, kBlockKeys);
   if (a.accumulate != Accumulate::only) return made;
   return made && make_map(maps.out, a.out, {s.type, s.head_dim_v, s.num_heads});
 }
@@ -78,7 +82,8 @@ bool takes(const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
   const int64_t most_rows = kRaggedRows;
   const bool rows_fit = a.q.rows <= most_rows && a.k.rows <= most_rows && a.v.rows <= most_rows;
-  return rows_fit && s.softmax_scale > 1e-30f && a.max_logit == nullptr &&
+  return rows_fit && int64_t{a.work.max_items} * s.num_heads < kMostEntries &&
+         s.softmax_scale > 1e-30f && a.max_logit == nullptr &&
          fits_a_map(a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
          fits_a_map(a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
          fits_a_map(a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&

@@ -13,7 +13,8 @@
 namespace ringside::hopper {
 
 struct ForwardMaps {
-  CUtensorMap q, k, v, out;  // `out` of final results alone
+  CUtensorMap q, k, v, out;      // `out` of final results alone
+  CUtensorMap whole_k, whole_v;  // with boxes of a whole block's rows
 };
 
 struct ForwardParameters {
@@ -37,7 +38,7 @@ inline constexpr int kKeyPanelBytes = kBlockKeys * kSwizzledBytes;
 inline constexpr int kHalfBytes = kHalfKeys * kSwizzledBytes;  // of one panel
 inline constexpr int kWarpsOfGroup = 4, kThreadsOfGroup = 128;
 inline constexpr int kThreads = kThreadsOfGroup * (1 + kGroups);
-inline constexpr int kProducerRegisters = 56, kConsumerRegisters = 224;
+inline constexpr int kProducerRegisters = 72, kConsumerRegisters = 216;
 
 // Named barriers: one a group to take turns, one a group for its output.
 inline constexpr int kTurnBarrier = 1, kOutputBarrier = 3;
@@ -45,8 +46,8 @@ inline constexpr int kTurnBarrier = 1, kOutputBarrier = 3;
 struct ForwardShared {
   uint8_t q[kGroups][kGroupBytes];
   uint8_t k[kStages][kBlockBytes], v[kStages][kBlockBytes];
-  uint8_t out[kGroups][kGroupBytes];  // apart: the next item's values need not wait for it
-  SeenTable seen[kStages];
+  uint8_t out[kGroups][kGroupBytes];         // apart: the next item's values need not wait for it
+  SeenTable seen[kStages], seen_of_segment;  // the latter is the producer's own
   BlockNote notes[kStages];
   Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
   Barrier q_full[kGroups], q_empty[kGroups];

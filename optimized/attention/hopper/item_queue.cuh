@@ -35,11 +35,11 @@ class ItemQueue {
  public:
   __device__ ItemQueue(const WorkList& work, const QueueOrder& order, int32_t* taken)
       : work_(work), order_(order), taken_(taken), items_(*work.num_items) {
-    const int block = blockIdx.x, blocks = gridDim.x;
+    const unsigned block = blockIdx.x, blocks = gridDim.x;
     fetch(block);
     fetch_partner();
     take();
-    fetch(int64_t{blocks} + block);
+    fetch(blocks + block);
   }
 
   __device__ bool valid() const { return valid_; }
@@ -56,9 +56,9 @@ class ItemQueue {
   }
 
   __device__ void advance() {
-    const int number = __shfl_sync(~0u, number_, 0);
+    const unsigned number = __shfl_sync(~0u, number_, 0);
     take();
-    fetch(2 * int64_t{gridDim.x} + number);
+    fetch(2 * gridDim.x + number);
   }
 
  private:
@@ -68,7 +68,7 @@ class ItemQueue {
     if (valid_ && threadIdx.x % 32 == 0) number_ = atomicAdd(taken_, 1);
   }
 
-  __device__ void fetch(int64_t index) {
+  __device__ void fetch(unsigned index) {
     next_valid_ = index < order_.size(items_);
     if (!next_valid_) return;
     const QueueEntry entry = order_.at(index, items_);

@@ -1,5 +1,6 @@
 // The Hopper family: bfloat16 and float16 by wgmma and bulk tensor copies, compute capability 9.0
-// alone. So far it has a forward; the backward is the mma family's.
+// alone. The backward in the table is still the mma family's: this one waits for its run through
+// the conformance test.
 #pragma once
 
 #include "optimized/attention/kernel.h"
@@ -17,5 +18,11 @@ int64_t forward_workspace_bytes(const AttentionShape& shape);
 bool takes(const ForwardArguments& arguments);
 // Of arguments that it takes.
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);
+
+int backward_key_rows(const AttentionShape& shape);
+int64_t backward_workspace_bytes(const AttentionShape& shape);
+// Likewise; dq of the deterministic mode is always the mma family's.
+bool takes(const BackwardArguments& arguments);
+cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream);
 
 }  // namespace ringside::hopper

@@ -1,25 +1,27 @@
-// The blocks of keys that an item meets, found by one warp: each lane asks the mask for four of the
+// The blocks of keys that an item meets, found by one warp: its lanes ask the mask for all of the
 // item's rows, and what whole groups see follows from their first and last ones.
 #pragma once
 
-#include "optimized/attention/hopper/forward.cuh"
+#include "optimized/attention/hopper/block_note.h"
+#include "optimized/attention/hopper/item_queue.cuh"
+#include "optimized/attention/hopper/softmax.cuh"
 #include "reference/seen_rows.h"
 
 namespace ringside::hopper {
 
 class KeyWalk {
  public:
-  // `first` is the item's first partner, fetched beforehand.
-  __device__ KeyWalk(const WorkList& work, const WorkItem& item, const Segment& first)
-      : work_(work),
-        item_(item),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        rows_(item.end - item.begin),
-        partner_(item.partner_begin - 1) {
-    if (!take_next(first)) find();
+  // Of the queue's item, which stays there: words that lanes share take few registers. `rows` is
+  // this walk's own, in shared memory.
+  __device__ KeyWalk(const WorkList& work, const ItemQueue& queue, SeenTable& rows)
+      : work_(work), queue_(queue), table_(rows) {
+    const WorkItem item = queue.item();
+    rows_ = item.end - item.begin;
+    partner_ = item.partner_begin, partner_end_ = item.partner_end;
+    if (partner_ < partner_end_ && !take(queue.first_partner())) find();
   }
 
-  __device__ bool valid() const { return partner_ < item_.partner_end; }
+  __device__ bool valid() const { return partner_ < partner_end_; }
   __device__ int row() const { return first_row_ + begin_; }  // of the buffer of keys
   __device__ int keys() const { return end_ - begin_; }       // from there on
   __device__ void advance() {
@@ -29,6 +31,7 @@ class KeyWalk {
 
   // What the note of this block says of the groups.
   __device__ uint32_t flags() const {
+    if (clear_.begin <= begin_ && begin_ + kBlockKeys <= clear_.end) return kAllSeen;
     const uint32_t first = sight(0, min(kGroupRows, rows_) - 1).flags_of(begin_);
     if (rows_ <= kGroupRows) return first;
     return first | sight(kGroupRows, rows_ - 1).flags_of(begin_) << kBitsOfGroup;
@@ -36,48 +39,46 @@ class KeyWalk {
 
   // What every row sees, counted from this block's first key.
   __device__ void write(SeenTable& table) const {
-#pragma unroll
-    for (int i = 0; i < kLaneRows; ++i)
-      table[lane_ + 32 * i] = {seen_[i].begin - begin_, seen_[i].size()};
+    for (int row = threadIdx.x % 32; row < kItemRows; row += 32)
+      table[row] = {table_[row].x - begin_, table_[row].y};
   }
 
  private:
-  static constexpr int kLaneRows = kItemRows / 32;
-
   __device__ void find() {  // the next partner's first block
-    while (partner_ + 1 < item_.partner_end)
-      if (take_next(work_.partners[partner_ + 1])) return;
-    partner_ = item_.partner_end;
+    while (++partner_ < partner_end_)
+      if (take(work_.partners[partner_])) return;
   }
 
-  // Of a list without any, there is none. False: the item sees none of the segment.
-  __device__ bool take_next(const Segment& k) {
-    if (++partner_ >= item_.partner_end) return false;
-    const SequenceMask mask{work_.mask, item_.len_q, item_.len_k};
-#pragma unroll
-    for (int i = 0; i < kLaneRows; ++i) {
-      const int row = item_.begin + min(lane_ + 32 * i, rows_ - 1);
-      seen_[i] = mask.visible_rows(k, item_.own.position(row));
+  // False: the item sees none of the segment.
+  __device__ bool take(const Segment& k) {
+    const WorkItem item = queue_.item();
+    const SequenceMask mask{work_.mask, item.len_q, item.len_k};
+    __syncwarp();  // nobody reads the table any more
+#pragma unroll 1
+    for (int row = threadIdx.x % 32; row < kItemRows; row += 32) {
+      const Interval seen =
+          mask.visible_rows(k, item.own.position(item.begin + min(row, rows_ - 1)));
+      table_[row] = {seen.begin, seen.size()};
     }
+    __syncwarp();
+    const GroupSight all = sight(0, rows_ - 1);
     first_row_ = k.row;
-    begin_ = row_sight(0).begin, end_ = max(row_sight(rows_ - 1).end, begin_);
+    begin_ = all.some.begin, end_ = all.some.end;
+    clear_ = rows_ > kGroupRows ? all.all : Interval{0, 0};
     return begin_ < end_;
   }
 
-  __device__ Interval row_sight(int row) const {
-    const int i = row / 32;
-    const Interval mine = i < 2 ? (i == 0 ? seen_[0] : seen_[1]) : (i == 2 ? seen_[2] : seen_[3]);
-    return {__shfl_sync(~0u, mine.begin, row % 32), __shfl_sync(~0u, mine.end, row % 32)};
-  }
   __device__ GroupSight sight(int first, int last) const {
-    return {row_sight(first), row_sight(last)};
+    const int2 a = table_[first], b = table_[last];
+    return {{a.x, a.x + a.y}, {b.x, b.x + b.y}};
   }
 
   const WorkList& work_;
-  const WorkItem& item_;
-  int lane_, rows_, partner_;
+  const ItemQueue& queue_;
+  SeenTable& table_;
+  int rows_, partner_, partner_end_;
   int first_row_ = 0, begin_ = 0, end_ = 0;
-  Interval seen_[kLaneRows];
+  Interval clear_;  // blocks in it are seen by all rows of both groups
 };
 
 }  // namespace ringside::hopper

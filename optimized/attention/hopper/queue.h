@@ -9,6 +9,9 @@
 
 namespace ringside::hopper {
 
+// Fewer entries than these: numbers of them, and what blocks ask for behind the last, are 32 bits.
+inline constexpr int64_t kMostEntries = int64_t{1} << 31;
+
 struct QueueEntry {
   int item = 0, head = 0;
 };
@@ -17,14 +20,14 @@ struct QueueOrder {
   int heads = 1;             // of the launch
   int heads_of_section = 1;  // the last section may have fewer
 
-  RINGSIDE_HD int64_t size(int items) const { return int64_t{items} * heads; }
-  RINGSIDE_HD QueueEntry at(int64_t index, int items) const {
-    const int section_size = items * heads_of_section;
-    const int section = static_cast<int>(index / section_size);
-    const int first = section * heads_of_section, left = heads - first;
-    const int here = left < heads_of_section ? left : heads_of_section;
-    const int within = static_cast<int>(index - int64_t{section} * section_size);
-    return {within / here, first + within % here};
+  RINGSIDE_HD unsigned size(int items) const { return static_cast<unsigned>(items) * heads; }
+  RINGSIDE_HD QueueEntry at(unsigned index, int items) const {
+    const unsigned section_size = static_cast<unsigned>(items) * heads_of_section;
+    const unsigned section = index / section_size, within = index - section * section_size;
+    const int first = static_cast<int>(section) * heads_of_section, left = heads - first;
+    const unsigned here = left < heads_of_section ? left : heads_of_section;
+    const unsigned item = within / here;
+    return {static_cast<int>(item), first + static_cast<int>(within - item * here)};
   }
 };
 

@@ -81,6 +81,17 @@ struct OnlineSoftmax {
     return raises;
   }
 
+  // All weights are there: no sum is negative, but the assembler must look, and so does not move
+  // them behind a wait that follows.
+  __device__ __forceinline__ void settle() const {
+    asm volatile(
+        "{\n"
+        ".reg .pred negative;\n"
+        "setp.lt.f32 negative, %0, 0f00000000;\n"
+        "@negative trap;\n"
+        "}\n" ::"f"(sum[0] + sum[1]));
+  }
+
  private:
   template <int kScores>
   __device__ __forceinline__ static float row_top(const float (&scores)[kScores], int half) {

@@ -53,7 +53,7 @@ bool fits_a_map(const DeviceMatrix& matrix, const MapShape& shape) {
          (shape.heads == 1 || fits(matrix.head_stride * bytes, kLargestStride));
 }
 
-bool make_map(CUtensorMap& map, const DeviceMatrix& matrix, const MapShape& shape) {
+bool make_map(CUtensorMap& map, const DeviceMatrix& matrix, const MapShape& shape, int box_rows) {
   if (!driver_makes_maps() || !fits_a_map(matrix, shape)) return false;
   const int64_t bytes = bytes_of(shape.type), row = matrix.row_stride * bytes;
   const int64_t head = shape.heads == 1 ? row : matrix.head_stride * bytes;
@@ -61,7 +61,8 @@ bool make_map(CUtensorMap& map, const DeviceMatrix& matrix, const MapShape& shap
   const cuuint64_t sizes[] = {wide(shape.dim), wide(shape.heads), wide(kRaggedRows),
                               wide(kRaggedPlaces), wide(kRaggedPlaces)};
   const cuuint64_t strides[] = {wide(head), wide(row), wide(row), wide(kRaggedWrap - row)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(kSwizzledBytes / bytes), 1, kBoxRows, 1, 1};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(kSwizzledBytes / bytes), 1,
+                            static_cast<cuuint32_t>(box_rows), 1, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1, 1};
   return encode()(&map, data_type(shape.type), 5, matrix.data, sizes, strides, box, steps,
                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,

@@ -21,7 +21,8 @@ bool driver_makes_maps();
 // within the bounds of box.h. A head's stride does not matter where there is one head.
 bool fits_a_map(const DeviceMatrix& matrix, const MapShape& shape);
 
-// With boxes of 128 bytes of columns of a head, kBoxRows rows, swizzled. False: it has none.
-bool make_map(CUtensorMap& map, const DeviceMatrix& matrix, const MapShape& shape);
+// With boxes of 128 bytes of columns of a head, swizzled, and so many rows. False: it has none.
+bool make_map(CUtensorMap& map, const DeviceMatrix& matrix, const MapShape& shape,
+              int box_rows = kBoxRows);
 
 }  // namespace ringside::hopper

@@ -205,7 +205,4 @@ cudaError_t with_turns(const WorkList& work, int heads, Launch launch) {
   return launch(grid, std::integral_constant<Turns, Turns::many>());
 }
 
-// dq alone, from scratch: what deterministic mode adds to the backward.
-cudaError_t backward_queries(const BackwardArguments& arguments, cudaStream_t stream);
-
 }  // namespace ringside::mma

@@ -35,5 +35,8 @@ struct BackwardParameters : BackwardArguments {
 // otherwise.
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream);
+// dq alone, from scratch: what deterministic mode adds to the backward. The Hopper family has it
+// from here.
+cudaError_t backward_queries(const BackwardArguments& arguments, cudaStream_t stream);
 
 }  // namespace ringside::mma
