@@ -7,13 +7,28 @@ from typing import Annotated
 
 from ringside import _extras
 from ringside._bench.gpu import ranks
+from ringside._core import InvalidArgument
 
 with _extras.extra("cli", "the ringside command"):
     import typer
 
 
+def sizes_of(text: str) -> list[int]:
+    """Numbers of processes, in order.
+
+    >>> sizes_of("2,4")
+    [2, 4]
+    """
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise InvalidArgument(f"--gpus {text}; expected numbers from 1 up, as in --gpus 2,4")
+    return [int(part) for part in parts]
+
+
 def cp(
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Processes, one a GPU.")] = 2,
+    gpus: Annotated[
+        str, typer.Option("--gpus", metavar="N[,N...]", help="Processes, one a GPU; one run each.")
+    ] = "2",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer heads and repeats.")] = False,
     csv_path: Annotated[
         Path | None, typer.Option("--csv", help="Write the results to this file.")
@@ -21,6 +36,6 @@ def cp(
 ) -> None:
     """Forward and backward over several GPUs beside one, results compared first.
 
-    Example: ringside bench cp --gpus 2 --csv build/bench_cp.csv
+    Example: ringside bench cp --gpus 2,4 --csv build/bench_cp.csv
     """
-    raise typer.Exit(ranks.start(gpus, quick=quick, path=csv_path))
+    raise typer.Exit(ranks.start(sizes_of(gpus), quick=quick, path=csv_path))

@@ -1,21 +1,26 @@
 """`ringside bench cp`: forward and backward over several GPUs beside one of them.
 
 A process a GPU runs this file; that of rank 0 prints. Nothing is timed before it is compared with
-what one GPU computes: a wrong result is a fault, not a number.
+what one GPU computes: a wrong result is a fault, not a number. PyTorch's context_parallel takes its
+turn where a pack is one sequence, and the links are measured beside.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import statistics
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import ringside as rs
 from ringside._arrays import cuda as _cuda
+from ringside._bench.gpu import links, torch_ranks
+from ringside._bench.gpu.busy import Busy, busy_of
 from ringside._bench.gpu.cases import long_tail
 from ringside._group import launcher
 
@@ -29,13 +34,24 @@ HEADS = ((16, 16), (32, 8))
 PLANS = (("zigzag", "p2p"), ("zigzag", "all_gather"), ("zigzag", "a2a"), ("balanced", "fetch"))
 DIM = 128
 REPEATS, QUICK_REPEATS = 9, 5
+QUEUED = 3  # calls one behind the other in each repeat, as in a model: the host is ahead
 # Both results are float32 sums of the same bfloat16 products, in another order and with other
 # roundings of the weights to bfloat16: some units in the last place of the largest element.
 ALLOWED = 4 * 2.0**-8
 
 
 class Line(NamedTuple):
-    """A result; milliseconds are the maximum over ranks, the median of repeats."""
+    """A result; milliseconds of a call are the maximum over ranks, the median of repeats.
+
+    Attributes:
+        milliseconds: of both passes, calls queued one behind the other.
+        one_gpu_milliseconds: of one GPU with all rows.
+        efficiency: one_gpu_milliseconds over milliseconds times gpus.
+        attention_ms: of the attention kernels of the busiest rank.
+        imbalance: of the busiest rank's attention kernels over the mean rank's.
+        attention_total: of all ranks' attention kernels together, over one GPU's.
+        exposed: share of the time in which the busiest rank runs no kernel of its own.
+    """
 
     pack: str
     heads: str
@@ -47,6 +63,10 @@ class Line(NamedTuple):
     one_gpu_milliseconds: float
     efficiency: float
     tflops_per_gpu: float
+    attention_ms: float
+    imbalance: float
+    attention_total: float
+    exposed: float
 
 
 class Data:
@@ -118,10 +138,11 @@ def milliseconds(run: Callable[[], Any], repeats: int) -> list[float]:
     for _ in range(repeats):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        run()
+        for _ in range(QUEUED):
+            run()
         end.record()
         end.synchronize()
-        times.append(begin.elapsed_time(end))
+        times.append(begin.elapsed_time(end) / QUEUED)
     return times
 
 
@@ -140,47 +161,127 @@ def pairs_of(lengths: Sequence[int]) -> int:
     return sum(n * (n + 1) // 2 for n in lengths)
 
 
-def lines(group: rs.Group, device: int, exchanges: Sequence[str], quick: bool) -> Iterator[Any]:
-    """Lines, and faults as text; every process yields the same ones."""
-    repeats = QUICK_REPEATS if quick else REPEATS
+class Cell(NamedTuple):
+    """What is measured: a pack and heads, on one GPU and in shards."""
+
+    pack: str
+    lengths: Sequence[int]
+    heads: tuple[int, int]
+    data: Data
+    one: float  # milliseconds
+    one_attention: float  # of its attention kernels
+
+    def line(
+        self, group: rs.Group, names: tuple[str, str, str], took: float, busy: Sequence[Busy]
+    ) -> Line:
+        """From the time of a call and what each rank's GPU was busy with."""
+        work = 7 * 2 * DIM * pairs_of(self.lengths) * self.heads[0] / 1e9  # of both passes
+        attention = [x.attention for x in busy]
+        total = sum(attention)
+        figures = (
+            *(round(took, 4), round(self.one, 4)),
+            *(round(self.one / took / group.size, 4), round(work / took / group.size, 1)),
+            *(round(max(attention), 4), round(max(attention) * group.size / total, 3)),
+            round(total / self.one_attention, 3),
+            round(max(0.0, 1 - max(x.kernels for x in busy) / took), 3),
+        )
+        heads = "/".join(map(str, self.heads))
+        return Line(self.pack, heads, *names, group.size, *figures)
+
+
+def cells(group: rs.Group, device: int, quick: bool, repeats: int) -> Iterator[Cell]:
+    """One GPU at a time runs alone: the others wait for its times."""
     for name, lengths in PACKS.items():
         layout = rs.PackedLayout.from_lengths(lengths, pad_to_multiple_of=2 * group.size)
         for heads in HEADS[:1] if quick else HEADS:
             data = Data(layout, heads, device)
-            want = data.on_one()
-            # One GPU at a time, as one that is alone: the others wait here.
-            alone = milliseconds(data.on_one, repeats) if group.rank == 0 else [0.0] * repeats
-            one = slowest(group, alone)
-            work = 7 * 2 * DIM * pairs_of(lengths) * heads[0] / 1e9  # of both passes
-            for partition, comm in PLANS:
-                plan = rs.plan(
-                    layout,
-                    cp_size=group.size,
-                    partition=partition,
-                    comm=comm,
-                    num_heads=heads[0],
-                    num_kv_heads=heads[1],
+            alone, attention = [0.0] * repeats, 0.0
+            if group.rank == 0:
+                alone, attention = (
+                    milliseconds(data.on_one, repeats),
+                    busy_of(data.on_one).attention,
                 )
-                for exchange in exchanges:
-                    shards = Shards(plan, group, data, exchange)
-                    faults = [(r, x) for r, x in group._tell_all(shards.fault(want)) if x]
-                    if faults:
-                        yield f"{name}, {partition} over {comm}, {exchange}: rank {faults[0]}"
-                        continue
-                    took = slowest(group, milliseconds(shards.run, repeats))
-                    yield Line(
-                        *(name, "/".join(map(str, heads)), partition, comm, exchange, group.size),
-                        *(round(took, 4), round(one, 4), round(one / took / group.size, 4)),
-                        round(work / took / group.size, 1),
-                    )
+            one, (_, first), *_ = slowest(group, alone), *group._tell_all(attention)
+            yield Cell(name, lengths, heads, data, one, first)
 
 
-def start(gpus: int, *, quick: bool, path: Path | None) -> int:
-    """Starts the processes; the exit code of the first that failed, else 0."""
+def lines(group: rs.Group, device: int, exchanges: Sequence[str], quick: bool) -> Iterator[Any]:
+    """Lines, and faults as text; every process yields the same ones."""
+    repeats = QUICK_REPEATS if quick else REPEATS
+    for cell in cells(group, device, quick, repeats):
+        want = cell.data.on_one()
+        for partition, comm in PLANS:
+            plan = rs.plan(
+                cell.data.one.layout_q,
+                cp_size=group.size,
+                partition=partition,
+                comm=comm,
+                num_heads=cell.heads[0],
+                num_kv_heads=cell.heads[1],
+            )
+            for exchange in exchanges:
+                shards = Shards(plan, group, cell.data, exchange)
+                faults = [(r, x) for r, x in group._tell_all(shards.fault(want)) if x]
+                if faults:
+                    yield f"{cell.pack}, {partition} over {comm}, {exchange}: rank {faults[0]}"
+                    continue
+                took = slowest(group, milliseconds(shards.run, repeats))
+                busy = [x for _, x in group._tell_all(busy_of(shards.run))]
+                names = (partition, comm, exchange)
+                yield cell.line(group, names, took, [Busy(*x) for x in busy])
+        if len(cell.lengths) == 1 and cell.heads[0] == cell.heads[1] and "nccl" in exchanges:
+            yield from torch_lines(group, cell, want, repeats)
+
+
+def torch_lines(group: rs.Group, cell: Cell, want: Any, repeats: int) -> Iterator[Any]:
+    """PyTorch's context_parallel on the same arrays; what it cannot do is said, and no fault."""
+    data = cell.data
+    for rotation in torch_ranks.ROTATIONS:
+        with contextlib.ExitStack() as opened:
+            try:
+                arrays = (data.q, data.k, data.v, data.dout)
+                peer = opened.enter_context(torch_ranks.Peer(group, arrays, rotation))
+                problem = peer.fault(want, ALLOWED)
+            except Exception as error:  # of whatever version of PyTorch there is
+                problem = f"{type(error).__name__}: {error}"
+            told = [x for _, x in group._tell_all(problem)]
+            if any(told):
+                yield Absent(f"{cell.pack}: torch context_parallel, {rotation}: {max(told)}")
+                continue
+            took = slowest(group, milliseconds(peer.run, repeats))
+            busy = [Busy(*x) for _, x in group._tell_all(busy_of(peer.run))]
+            yield cell.line(group, ("torch context_parallel", rotation, "nccl"), took, busy)
+
+
+class Absent(str):
+    """What could not be measured, in words."""
+
+    __slots__ = ()
+
+
+def start(sizes: Sequence[int], *, quick: bool, path: Path | None) -> int:
+    """Runs so many processes after each other; the exit code of the first that failed, else 0.
+
+    Args:
+        sizes: numbers of GPUs.
+        quick: fewer heads and repeats.
+        path: of the CSV file of all results; that of the links lies beside it.
+    """
     _cuda.require_cuda()
-    command = [sys.executable, "-m", "ringside._bench.gpu.ranks", str(gpus)]
-    command += ["quick" if quick else "all", *([str(path)] if path else [])]
-    return launcher.run(command, gpus)
+    worst, found = 0, [list(Line._fields)]
+    with tempfile.TemporaryDirectory() as folder:
+        for size in sizes:
+            part = Path(folder) / f"{size}.csv"
+            command = [sys.executable, "-m", "ringside._bench.gpu.ranks", str(size)]
+            command += ["quick" if quick else "all", str(part)]
+            worst = worst or launcher.run(command, size)
+            if part.exists():
+                with part.open(newline="") as file:
+                    found += list(csv.reader(file))[1:]
+    if path is not None:
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows(found)
+    return worst
 
 
 def main(gpus: int, quick: bool, path: Path | None) -> int:
@@ -197,10 +298,14 @@ def main(gpus: int, quick: bool, path: Path | None) -> int:
             if group.rank == 0:
                 text = line if isinstance(line, str) else "  ".join(f"{x!s:>10}" for x in line)
                 print(text, flush=True)
-            if isinstance(line, str):
-                exit_code = 1
-            else:
+            if isinstance(line, Line):
                 found.append(line)
+            elif not isinstance(line, Absent):
+                exit_code = 1
+        if "nccl" in exchanges:
+            for text in links.lines(group, device):
+                if group.rank == 0:
+                    print(text, flush=True)
         if group.rank == 0 and path is not None:
             with path.open("w", newline="") as file:
                 csv.writer(file).writerows([Line._fields, *found])
