@@ -16,16 +16,16 @@ from ringside.testing import Case
 pytestmark = pytest.mark.skipif(bool(REASON), reason=f"no GPU test: {REASON}")
 
 SOON, TIMEOUT = 2.0, 1.5  # seconds
-CASE = Case(rs.PackedLayout([0, 640, 1000]), cp_size=2, num_heads=2, head_dim=16)
+LAYOUT = rs.PackedLayout([0, 640, 1000])
 START = """
 import torch
 from group_cuda import Shards
 shards = Shards(case, group, "float32", device)
 def call():
-    return shards.forward("peer")
+    return shards.forward(exchange)
 def right():
     out, lse = call()
-    gradients = shards.backward(out, lse, "peer")
+    gradients = shards.backward(out, lse, exchange)
     group.synchronize()
     return not any(bool(torch.isnan(x).any()) for x in (out, *gradients))
 def spoiled():
@@ -43,70 +43,120 @@ def devices():
     return torch.cuda.device_count()
 
 
-def ready(workers, timeout_s):
-    workers.make_group([[0], [1]], timeout_s=timeout_s)
-    places = [{"device": i % devices()} for i in range(2)]
-    workers.all(START, places, case=CASE)
-    assert workers.all("answer = right()") == [True, True]
+def processes(exchange):
+    """Two over peer memory; over NCCL as many as there are GPUs, up to four."""
+    if exchange == "nccl" and devices() < 2:
+        pytest.skip("NCCL refuses two processes on one GPU, and there is one")
+    return min(4, devices()) if exchange == "nccl" else 2
 
 
-@pytest.fixture
-def pair():
+def ready(workers, timeout_s, exchange):
+    workers.make_group([[rank] for rank in range(len(workers))], timeout_s=timeout_s)
+    places = [{"device": i % devices()} for i in range(len(workers))]
+    case = Case(LAYOUT, cp_size=len(workers), num_heads=2, head_dim=16)
+    workers.all(START, places, case=case, exchange=exchange)
+    assert workers.all("answer = right()") == [True] * len(workers)
+
+
+@pytest.fixture(params=["peer", "nccl"])
+def start(request):
+    """Makes processes of a group, which exchange so; as many as are given, or as there can be."""
     every = []
 
-    def make(timeout_s=20.0):
-        workers = started(2)
+    def make(timeout_s=20.0, count=None):
+        workers = started(count or processes(request.param))
         every.append(workers)
-        ready(workers, timeout_s)
+        ready(workers, timeout_s, request.param)
         return workers
 
+    make.exchange = request.param
+    if request.param == "nccl":
+        processes("nccl")
     yield make
     for workers in every:
         workers.__exit__()
 
 
-def test_a_killed_rank_is_named_and_results_are_nan(pair):
-    workers = pair()
-    workers[0].tell("answer = spoiled()")
+def require_spoiled(workers, *pieces):
+    """All but the last know that it failed, why, and that their results are none."""
+    for worker in workers[:-1]:
+        all_nan, ranks, text = worker.answer()
+        assert all_nan, text
+        assert ranks == (len(workers) - 1,), text
+        for piece in pieces:
+            assert piece in text, text
+
+
+def tell_all_but_the_last(workers, snippet):
+    for worker in workers[:-1]:
+        worker.tell(snippet)
+
+
+def test_a_killed_rank_is_named_and_results_are_nan(start):
+    workers = start()
+    tell_all_but_the_last(workers, "answer = spoiled()")
     time.sleep(0.5)
-    workers[1].signal(signal.SIGKILL)
+    workers[-1].signal(signal.SIGKILL)
     with within(SOON):
-        all_nan, ranks, text = workers[0].answer()
-    assert all_nan and ranks == (1,) and "rank 1 ended" in text
-    assert "in step" in text
+        require_spoiled(workers, f"rank {len(workers) - 1} ended", "in step")
 
 
-def test_a_stopped_rank_is_named_after_the_timeout(pair):
-    workers = pair(TIMEOUT)
-    workers[1].signal(signal.SIGSTOP)
+def test_a_stopped_rank_is_named_after_the_timeout(start):
+    workers = start(TIMEOUT)
+    workers[-1].signal(signal.SIGSTOP)
     with within(TIMEOUT + SOON):
-        all_nan, ranks, text = workers[0].do("answer = spoiled()")
-    assert all_nan and ranks == (1,) and "no sign of life" in text
+        tell_all_but_the_last(workers, "answer = spoiled()")
+        require_spoiled(workers, "no sign of life")
 
 
-def test_a_rank_that_does_not_come_is_named_after_the_timeout(pair):
-    workers = pair(TIMEOUT)
+def test_a_rank_that_does_not_come_is_named_after_the_timeout(start):
+    workers = start(TIMEOUT)
     with within(TIMEOUT + SOON):
-        all_nan, ranks, text = workers[0].do("answer = spoiled()")
-    assert all_nan and ranks == (1,) and "nothing of this call" in text
+        tell_all_but_the_last(workers, "answer = spoiled()")
+        require_spoiled(workers, "nothing of this call")
 
 
-def test_an_exception_reaches_who_waits(pair):
-    workers = pair()
-    workers[0].tell("answer = spoiled()")
+def test_an_exception_reaches_who_waits(start):
+    workers = start()
+    tell_all_but_the_last(workers, "answer = spoiled()")
     time.sleep(0.3)
-    workers[1].tell("with group:\n    raise Spoken('out of luck')")
+    workers[-1].tell("with group:\n    raise Spoken('out of luck')")
     with within(SOON):
-        all_nan, ranks, text = workers[0].answer()
-    assert all_nan and ranks == (1,) and "out of luck" in text
-    assert workers[1].error().kind == "Spoken"
+        require_spoiled(workers, "out of luck")
+    assert workers[-1].error().kind == "Spoken"
 
 
-def test_other_calls_are_no_messages_of_this_one(pair):
-    workers = pair(TIMEOUT)
+def test_a_rank_killed_while_graphs_are_replayed_is_named(start):
+    workers = start()
+    workers.all(
+        """
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    out, lse = call()
+    captured = shards.backward(out, lse, exchange)
+graph.replay()
+group.synchronize()
+def replay_until_failure():
+    try:
+        while True:
+            graph.replay()
+            group.synchronize()
+    except rs.RankFailure as failure:
+        return bool(torch.isnan(captured[0]).all()), failure.ranks, str(failure)
+"""
+    )
+    workers.tell_all("answer = replay_until_failure()")
+    time.sleep(0.5)
+    workers[-1].signal(signal.SIGKILL)
+    with within(SOON):
+        require_spoiled(workers, f"rank {len(workers) - 1} ended")
+
+
+def test_other_calls_are_no_messages_of_this_one(start):
+    workers = start(TIMEOUT, 2)
     workers.all("out, lse = call()\ngroup.synchronize()")
     workers[0].tell("answer = spoiled()")
-    workers[1].tell("shards.backward(out, lse, 'peer')\ngroup.synchronize()")
+    workers[1].tell("shards.backward(out, lse, exchange)\ngroup.synchronize()")
     with within(TIMEOUT + SOON):
         all_nan, _, text = workers[0].answer()
         error = workers[1].error()
@@ -114,8 +164,8 @@ def test_other_calls_are_no_messages_of_this_one(pair):
     assert error.kind == "RankFailure" and "different calls" in error.text
 
 
-def test_a_rank_that_leaves_first_has_sent_what_others_need(pair):
-    workers = pair()
+def test_a_rank_that_leaves_first_has_sent_what_others_need(start):
+    workers = start(count=2)
     workers[0].tell("out, lse = call()\ngroup.close()")
     time.sleep(0.3)
     assert workers[1].do("answer = right_once = not torch.isnan(call()[0]).any().item()") is True
@@ -124,11 +174,13 @@ def test_a_rank_that_leaves_first_has_sent_what_others_need(pair):
     require_failure(workers[1].error(), [0], "left the group")
 
 
-def test_after_a_failure_another_group_is_right(pair):
-    workers = pair()
-    workers[0].tell("answer = spoiled()")
+def test_after_a_failure_another_group_is_right(start):
+    workers = start()
+    tell_all_but_the_last(workers, "answer = spoiled()")
     time.sleep(0.2)
-    workers[1].tell("with group:\n    raise Spoken")
-    workers[0].answer(), workers[1].error()
-    workers[0].do("group.close()")
-    ready(workers, 20.0)
+    workers[-1].tell("with group:\n    raise Spoken")
+    require_spoiled(workers)
+    assert workers[-1].error().kind == "Spoken"
+    for worker in workers[:-1]:
+        worker.do("group.close()")
+    ready(workers, 20.0, start.exchange)

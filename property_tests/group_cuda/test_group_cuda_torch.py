@@ -60,12 +60,15 @@ answer = [on_host(x) for x in (out, q.grad, k.grad, v.grad, sink.grad)]
     np.testing.assert_allclose(sum(x[4] for x in found), want["dsink"], rtol=0, atol=1e-5)
 
 
-def test_a_captured_graph_replays_with_other_values(pair):
+@pytest.mark.parametrize("exchange", ["peer", "nccl"])
+def test_a_captured_graph_replays_with_other_values(pair, exchange):
+    if exchange == "nccl" and devices() < 2:
+        pytest.skip("NCCL refuses two processes on one GPU, and there is one")
     found = pair.all(
         """
 def both():
-    out, lse = shards.forward("peer")
-    return (out, lse, *shards.backward(out, lse, "peer"))
+    out, lse = shards.forward(exchange)
+    return (out, lse, *shards.backward(out, lse, exchange))
 both()
 group.synchronize()
 kept = shards.q.clone()
@@ -79,7 +82,8 @@ for factor in (0.0, 1.0, 1.0):
 group.synchronize()
 torch.cuda.synchronize()
 answer = [on_host(x) for x in captured]
-"""
+""",
+        exchange=exchange,
     )
     want, _ = virtual(CASE, "float32")
     for i, name in enumerate(ARRAYS[:5]):
@@ -107,3 +111,55 @@ dist.destroy_process_group()
     np.testing.assert_array_equal(whole([x[0] for x in found], "out"), want["out"])
     assert [rank for _, rank, _ in found] == [0, 1]
     assert all("copy engines" in text for _, _, text in found)
+
+
+def test_arrays_of_cupy(pair):
+    pytest.importorskip("cupy")
+    found = pair.all(
+        """
+import cupy
+with cupy.cuda.Device(device):
+    q, k, v, dout = (cupy.from_dlpack(x) for x in (shards.q, shards.k, shards.v, shards.dout))
+    out, lse = shards.plan.attention_rank(q, k, v, group=group)
+    kinds = {type(x).__module__.split(".")[0] for x in (out, lse)}
+    gradients = shards.plan.attention_backward_rank(dout, q, k, v, out, lse, group=group)
+    group.synchronize()
+    cupy.cuda.Device(device).synchronize()
+    answer = [cupy.asnumpy(x) for x in (out, *gradients)], kinds
+"""
+    )
+    want, _ = virtual(CASE, "float32")
+    for i, name in enumerate(("out", "dq", "dk", "dv")):
+        np.testing.assert_array_equal(whole([x[i] for x, _ in found], name), want[name], name)
+    assert all(kinds == {"cupy"} for _, kinds in found)
+
+
+def test_prepare_leaves_nothing_to_agree_on(pair):
+    found = pair.all(
+        """
+fresh = rs.plan(rs.PackedLayout([0, 64]), cp_size=2, comm="all_gather")
+fresh.prepare(group, head_dim=16, dtype="float32", device=device)
+rounds = group._rounds
+x = torch.randn(32, 1, 16, device=f"cuda:{device}")
+out, lse = fresh.attention_rank(x, x, x, group=group)
+fresh.attention_backward_rank(x, x, x, x, out, lse, group=group)
+group.synchronize()
+answer = group._rounds - rounds, bool(torch.isfinite(out).all())
+"""
+    )
+    assert found == [(0, True)] * 2
+
+
+def test_arrays_that_do_not_fit_are_refused_in_all(pair):
+    wrong = "fresh = rs.plan(rs.PackedLayout([0, {}]), cp_size=2)\n"
+    wrong += "x = torch.randn({}, 1, 16, device=f'cuda:{{device}}')\n"
+    wrong += "fresh.attention_rank(x, x, {}, group=group)"
+    for rows, last, text in (
+        (31, "x", "q_r has 31 rows"),
+        (32, "x.cpu()", "v_r is not on the device of q_r"),
+        (32, "x[..., :8].expand(32, 2, 8)", "v_r has heads and dimension (2, 8)"),
+        (32, "x.half()", "v_r has dtype float16"),
+    ):
+        pair.tell_all(wrong.format(64, rows, last))
+        for error in pair.errors():
+            assert text in error.text, error

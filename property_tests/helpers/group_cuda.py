@@ -87,15 +87,45 @@ def passes(case, group, dtype, exchange, device, times=1):
     return dict(zip(ARRAYS, found, strict=False)), on_host(max_logit)
 
 
-def virtual(case, dtype):
-    """The same of all ranks on one GPU: global arrays."""
+def on_one_gpu(case, dtype, device=0):
+    """Arrays of all rows on one GPU, every rank of the plan there; and max_logit."""
     plan = case.plan()
-    q, k, v, dout = (on_gpu(x, dtype, 0) for x in rounded(case, dtype))
+    q, k, v, dout = (on_gpu(x, dtype, device) for x in rounded(case, dtype))
     out, lse, max_logit = plan.attention(
         q, k, v, backend="cuda", return_max_logit=True, **case.options
     )
     gradients = plan.attention_backward(
         dout, q, k, v, out, lse, backend="cuda", deterministic=True, **case.options
     )
-    found = dict(zip(ARRAYS, map(on_host, (out, lse, *gradients)), strict=False))
-    return found, on_host(max_logit)
+    return dict(zip(ARRAYS, (out, lse, *gradients), strict=False)), max_logit
+
+
+def virtual(case, dtype):
+    """The same on the host."""
+    found, max_logit = on_one_gpu(case, dtype)
+    return {name: on_host(x) for name, x in found.items()}, on_host(max_logit)
+
+
+def difference(case, group, dtype, exchange, device):
+    """Where a hosted rank's results are not, bit for bit, those of one GPU; or nothing.
+
+    Compared where they were computed: long packs need not travel.
+    """
+    import torch
+    from ringside._ranks import calls
+
+    calls.POISON.on = True
+    shards = Shards(case, group, dtype, device)
+    out, lse = shards.forward(exchange)
+    gradients = shards.backward(out, lse, exchange)
+    group.synchronize()
+    want, _ = on_one_gpu(case, dtype, device)
+    for name, parts in zip(ARRAYS[:5], (out, lse, *gradients[:3]), strict=True):
+        for rank, got in zip(group.ranks, listed(parts, group), strict=True):
+            side = "k" if name in ("dk", "dv") else "q"
+            rows = torch.from_numpy(shards.plan.row_indices(rank, side=side)).to(got.device)
+            own = want[name][:, rows] if name == "lse" else want[name][rows]
+            wrong = int((got != own).sum())
+            if wrong:
+                return f"{name} of rank {rank}: {wrong} of {own.numel()} numbers differ"
+    return ""

@@ -28,7 +28,9 @@ from mutants_list import Mutant
 from mutants_of_hopper import MUTANTS_OF_HOPPER
 from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from mutants_of_kernels import MUTANTS_OF_KERNELS
+from mutants_of_links import MUTANTS_OF_LINKS
 
+KERNELS = MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD
 SOURCES = ("reference", "optimized", "bindings")
 TEST = "optimized/ringside_optimized_test"
 # Quick ones first; the many cells of the last find little that the others do not.
@@ -48,6 +50,11 @@ PROPERTIES = (
     "test_cuda_arrays.py::test_results_are_the_same_bits_from_run_to_run",
     "test_cuda_device_plan.py::test_every_cell_of_documents_longer_than_a_block",
     "test_cuda_attention.py::test_every_cell_agrees_on_documents_longer_than_a_block",
+)
+PROPERTIES_OF_LINKS = (
+    "test_group_cuda_results.py::test_every_transport_over_every_way_to_host",
+    "test_group_cuda_torch.py",
+    "test_group_cuda_failures.py",
 )
 TIMEOUT = 300  # seconds for one suite; a kernel may hang
 TESTED_AT_ONCE = 1  # what shares a GPU waits for its turn at every launch
@@ -138,6 +145,12 @@ class Copy:
             command = self.healthy.command(target)
             self._shell(command.replace(f"-o {target}", f"-o {made} {named}"))
 
+    def red(self) -> str:
+        """The first test that notices the fault, or nothing."""
+        if self.mutant in MUTANTS_OF_LINKS:
+            return red_group(self.package)
+        return red_test(self.test, self.package)
+
     def _shell(self, command: str) -> None:
         code, output = run(["/bin/sh", "-c", command], self.healthy.build)
         if code:
@@ -146,7 +159,13 @@ class Copy:
 
 def red_test(test: Path, package: Path) -> str:
     """The first failing test of a build; empty if none fails."""
-    return red_conformance(test) or red_property(package) or red_race(test)
+    tests = [f"property_tests/cuda/{name}" for name in PROPERTIES]
+    return red_conformance(test) or red_property(package, tests) or red_race(test)
+
+
+def red_group(package: Path) -> str:
+    """Likewise, of those that several processes run: they notice faults of links."""
+    return red_property(package, [f"property_tests/group_cuda/{x}" for x in PROPERTIES_OF_LINKS])
 
 
 def red_conformance(test: Path) -> str:
@@ -160,9 +179,8 @@ def red_conformance(test: Path) -> str:
     return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
 
 
-def red_property(package: Path) -> str:
+def red_property(package: Path, tests: list[str]) -> str:
     options = ["-x", "-v", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
-    tests = [f"property_tests/cuda/{name}" for name in PROPERTIES]
     code, output = run(
         [sys.executable, "-m", "pytest", *options, *tests],
         ROOT,
@@ -220,9 +238,7 @@ class Trial:
                 begin = time.monotonic()
                 if begin > self.until:
                     return Verdict(built=built, tried=False)
-                killed_by = (
-                    "built, not tested" if self.stopped else red_test(copy.test, copy.package)
-                )
+                killed_by = "built, not tested" if self.stopped else copy.red()
             return Verdict(killed_by, built, time.monotonic() - begin)
         except Failure as failure:
             return Verdict(problem=str(failure))
@@ -238,7 +254,8 @@ class Trial:
 def prove_healthy(healthy: Healthy) -> None:
     """Without a fault everything is green, or no red would mean anything."""
     begin = time.monotonic()
-    if red := red_test(healthy.build / TEST, healthy.build / "python"):
+    package = healthy.build / "python"
+    if red := red_test(healthy.build / TEST, package) or red_group(package):
         raise Failure(f"{red} is red without any fault. Mend it first: ./dev gpu-test")
     print(f"healthy: all green without a fault in {time.monotonic() - begin:.0f} s", flush=True)
 
@@ -287,7 +304,7 @@ def main(arguments: list[str] | None = None) -> int:
     options, begin = parse(arguments), time.monotonic()
     mutants = [
         m
-        for m in MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD
+        for m in KERNELS + MUTANTS_OF_LINKS
         if not options.only or any(part in m.name for part in options.only)
     ]
     if not mutants:

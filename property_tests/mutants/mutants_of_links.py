@@ -1,0 +1,50 @@
+"""Faults in what runs on GPUs between processes: waits, joins, signals, aborts, spoiled results."""
+
+from mutants_list import Mutant
+
+WALK = "optimized/ranks/walk.cpp"
+PEER = "optimized/links/peer_communicator.cpp"
+MUTANTS_OF_LINKS = [
+    Mutant(
+        "tiles and messages do not wait for each other",
+        WALK,
+        "for (const int before : op.after) pass_.events[turn.member][before].hold(stream_of(op));",
+        "static_cast<void>(op);",
+    ),
+    Mutant(
+        "the stream of messages is not joined to the caller's",
+        WALK,
+        "  join_.hold(stream_);\n",
+        "",
+    ),
+    Mutant(
+        "tiles of later steps forget the sums of those before",
+        "optimized/ranks/parts.cpp",
+        "(forward ? before.query_sums : before.key_sums) == sums)\n      return false;",
+        "(forward ? before.query_sums : before.key_sums) == sums)\n      return true;",
+    ),
+    Mutant(
+        "a sender does not wait until the receiver's buffers are free",
+        PEER,
+        "  wait_for_word(ready, stream_);\n",
+        "",
+    ),
+    Mutant(
+        "a receiver does not wait until its rows have arrived",
+        PEER,
+        "wait_for_word(own.on_device(mailbox::arrived(process, round_)), stream_);",
+        "static_cast<void>(own);",
+    ),
+    Mutant(
+        "an abort frees no stream",
+        "optimized/links/links.cpp",
+        "std::this_thread::sleep_for(kReleaseEvery)) communicator()->abort();",
+        "std::this_thread::sleep_for(kReleaseEvery)) continue;",
+    ),
+    Mutant(
+        "results of a call that was given up look like results",
+        "optimized/links/call_words.cu",
+        "  if (*unfit == 0) return;",
+        "  if (*unfit != 2) return;",
+    ),
+]
