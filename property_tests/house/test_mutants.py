@@ -47,10 +47,12 @@ def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minut
         def link(self, objects):
             pass
 
+        def red(self):
+            return "a red test"
+
     monkeypatch.setattr(gpu_mutants, "Copy", Copy)
     monkeypatch.setattr(gpu_mutants, "Healthy", lambda build: None)
     monkeypatch.setattr(gpu_mutants, "prove_healthy", lambda healthy: None)
-    monkeypatch.setattr(gpu_mutants, "red_test", lambda test, package: "a red test")
     assert gpu_mutants.main(["--only", "float32: output is not", "--minutes", minutes]) == code
     assert said in capsys.readouterr().out
 
