@@ -33,7 +33,7 @@ PACKS = {
 HEADS = ((16, 16), (32, 8))
 PLANS = (("zigzag", "p2p"), ("zigzag", "all_gather"), ("zigzag", "a2a"), ("balanced", "fetch"))
 DIM = 128
-REPEATS, QUICK_REPEATS = 9, 5
+REPEATS, QUICK_REPEATS = 5, 3
 QUEUED = 3  # calls one behind the other in each repeat, as in a model: the host is ahead
 # Both results are float32 sums of the same bfloat16 products, in another order and with other
 # roundings of the weights to bfloat16: some units in the last place of the largest element.
