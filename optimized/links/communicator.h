@@ -5,6 +5,9 @@
 // the same order; between two processes, the n-th send of a round meets the n-th receive. What a
 // round reads and writes is ready when its turn on the stream comes. abort() comes from any thread
 // and frees streams that wait; nothing is right afterwards.
+//
+// With the rows of a round comes a token of the call and the round (mailbox.h), which the receiver
+// compares at the end of the call: so messages of another call are no results.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -32,6 +35,9 @@ void copy_rows(const DeviceRows& from, const DeviceRows& to, cudaStream_t stream
 class DeviceCommunicator {
  public:
   virtual ~DeviceCommunicator() = default;
+  virtual void set_call(uint32_t token) = 0;  // of the calls to come
+  // Where the token of another process's round arrives; null where none does.
+  virtual uint32_t* arrived(int process, int round) const = 0;
   virtual void begin(int round, cudaStream_t stream) = 0;
   virtual void send(int process, const DeviceRows& from, const Rows& to) = 0;  // in its workspace
   virtual void receive(int process, const DeviceRows& to) = 0;

@@ -106,7 +106,7 @@ DeviceCommunicator* Links::communicator() const {
 void Links::begin_call(uint32_t token, std::byte* staging, int64_t staging_bytes,
                        cudaStream_t stream) {
   if (!is_captured(stream)) last_.hold(stream);
-  if (peers_ != nullptr) peers_->set_call(token);
+  if (communicator() != nullptr) communicator()->set_call(token);
   if (nccl_ != nullptr) nccl_->set_staging(staging, staging_bytes);
   count_start(words_->on_device(0), stream);
 }

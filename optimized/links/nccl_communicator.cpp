@@ -1,6 +1,10 @@
 #include "optimized/links/nccl_communicator.h"
 
+#include <set>
+
 #include "optimized/device/error.h"
+#include "optimized/links/mailbox.h"
+#include "optimized/links/shared_words.h"
 
 namespace ringside {
 namespace {
@@ -11,7 +15,10 @@ constexpr int kBytes = 0;  // ncclInt8
 
 NcclCommunicator::NcclCommunicator(const NcclLibrary& library, const NcclUniqueId& id,
                                    int processes, int mine)
-    : library_(library), processes_(processes), mine_(mine) {
+    : library_(library),
+      processes_(processes),
+      mine_(mine),
+      words_(mailbox::size(processes) * int64_t{sizeof(uint32_t)}) {
   NcclConfig config;
   NcclComm comm = nullptr;
   library_.check(library_.comm_init_rank_config(&comm, processes, id, mine, &config),
@@ -23,7 +30,7 @@ NcclCommunicator::~NcclCommunicator() { abort(); }
 
 void NcclCommunicator::connect(std::byte* two_bytes, cudaStream_t stream) {
   for (int i = 1; i < processes_; ++i) {
-    begin(0, stream);
+    begin(mailbox::kRounds, stream);
     send((mine_ + i) % processes_, {two_bytes, 1, 1, 1}, {});
     receive((mine_ + processes_ - i) % processes_, {two_bytes + 1, 1, 1, 1});
     end();
@@ -31,8 +38,12 @@ void NcclCommunicator::connect(std::byte* two_bytes, cudaStream_t stream) {
   RINGSIDE_CUDA(cudaStreamSynchronize(stream));
 }
 
-void NcclCommunicator::begin(int, cudaStream_t stream) {
-  stream_ = stream, taken_ = 0;
+uint32_t* NcclCommunicator::arrived(int process, int round) const {
+  return round < mailbox::kRounds ? word(mailbox::arrived(process, round)) : nullptr;
+}
+
+void NcclCommunicator::begin(int round, cudaStream_t stream) {
+  round_ = round, stream_ = stream, taken_ = 0;
   sent_.clear(), received_.clear();
 }
 
@@ -57,8 +68,10 @@ void NcclCommunicator::end() {
   };
   for (const Message& m : sent_)
     if (m.dense != m.given.data) copy_rows(m.given, in_rows(m), stream_);
+  if (round_ < mailbox::kRounds)
+    write_word(word(mailbox::ready(mine_, round_)), mailbox::token(call_, round_), stream_);
   library_.check(library_.group_start(), "ncclGroupStart");
-  int result = 0;
+  int result = exchange_tokens();
   for (const Message& m : sent_)
     if (result == 0)
       result = library_.send(m.dense, m.given.bytes(), kBytes, m.process, comm(), stream_);
@@ -70,6 +83,23 @@ void NcclCommunicator::end() {
   library_.check(ended, "ncclGroupEnd");
   for (const Message& m : received_)
     if (m.dense != m.given.data) copy_rows(in_rows(m), m.given, stream_);
+}
+
+// Ahead of the rows, so that tokens meet tokens whatever the calls are.
+int NcclCommunicator::exchange_tokens() const {
+  if (round_ >= mailbox::kRounds) return 0;
+  std::set<int> to, from;
+  for (const Message& m : sent_) to.insert(m.process);
+  for (const Message& m : received_) from.insert(m.process);
+  const uint32_t* own = word(mailbox::ready(mine_, round_));
+  int result = 0;
+  for (const int process : to)
+    if (result == 0) result = library_.send(own, sizeof(*own), kBytes, process, comm(), stream_);
+  for (const int process : from)
+    if (result == 0)
+      result = library_.receive(arrived(process, round_), sizeof(*own), kBytes, process, comm(),
+                                stream_);
+  return result;
 }
 
 NcclComm NcclCommunicator::comm() const {

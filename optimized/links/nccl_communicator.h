@@ -1,11 +1,13 @@
 // Between processes with a GPU each, over NCCL: grouped sends and receives. What is not dense is
-// packed into a staging area, and unpacked from there.
+// packed into a staging area, and unpacked from there. Words as in mailbox.h lie in memory of its
+// own: `ready` of this process holds the token that it sends.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <vector>
 
+#include "optimized/device/memory.h"
 #include "optimized/links/communicator.h"
 #include "optimized/links/nccl_library.h"
 
@@ -21,6 +23,8 @@ class NcclCommunicator : public DeviceCommunicator {
   // A byte to and from each, so that what connects does it now. On memory of two bytes.
   void connect(std::byte* two_bytes, cudaStream_t stream);
 
+  void set_call(uint32_t token) override { call_ = token; }
+  uint32_t* arrived(int process, int round) const override;
   void begin(int round, cudaStream_t stream) override;
   void send(int process, const DeviceRows& from, const Rows& to) override;
   void receive(int process, const DeviceRows& to) override;
@@ -34,10 +38,14 @@ class NcclCommunicator : public DeviceCommunicator {
     std::byte* dense;  // there, or in the staging area
   };
   std::byte* dense_place(const DeviceRows& rows);
+  int exchange_tokens() const;
+  uint32_t* word(int64_t index) const { return reinterpret_cast<uint32_t*>(words_.data()) + index; }
   NcclComm comm() const;
 
   NcclLibrary library_;
-  int processes_, mine_;
+  int processes_, mine_, round_ = 0;
+  uint32_t call_ = 0;
+  DeviceMemory words_;
   std::atomic<NcclComm> comm_ = nullptr;
   std::byte* staging_ = nullptr;
   int64_t room_ = 0, taken_ = 0;

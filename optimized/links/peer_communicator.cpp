@@ -10,6 +10,10 @@ namespace ringside {
 PeerCommunicator::PeerCommunicator(int mine, std::vector<Peer> peers)
     : mine_(mine), peers_(std::move(peers)), sent_(peers_.size()), receives_(peers_.size()) {}
 
+uint32_t* PeerCommunicator::arrived(int process, int round) const {
+  return peers_[mine_].words->on_device(mailbox::arrived(process, round));
+}
+
 void PeerCommunicator::begin(int round, cudaStream_t stream) {
   require(round < mailbox::kRounds, "round ", round, " of ", mailbox::kRounds);
   round_ = round, stream_ = stream;
@@ -26,14 +30,12 @@ void PeerCommunicator::receive(int process, const DeviceRows&) { receives_[proce
 void PeerCommunicator::end() {
   const int count = static_cast<int>(peers_.size());
   const uint32_t token = mailbox::token(call_, round_);
-  const SharedWords& own = *peers_[mine_].words;
   for (int process = 0; process < count; ++process)
     if (receives_[process])
       write_word(peers_[process].words->on_device(mailbox::ready(mine_, round_)), token, stream_);
   for (int i = 1; i < count; ++i) send_all((mine_ + i) % count);
   for (int process = 0; process < count; ++process)
-    if (receives_[process])
-      wait_for_word(own.on_device(mailbox::arrived(process, round_)), stream_);
+    if (receives_[process]) wait_for_word(arrived(process, round_), stream_);
 }
 
 // The word is put back before the receiver can write it again: it waits for these rows first.

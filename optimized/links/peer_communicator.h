@@ -19,8 +19,8 @@ class PeerCommunicator : public DeviceCommunicator {
   PeerCommunicator(int mine, std::vector<Peer> peers);
 
   void set_workspace(int process, std::byte* workspace) { peers_[process].workspace = workspace; }
-  void set_call(uint32_t call) { call_ = call; }  // of the rounds to come
-
+  void set_call(uint32_t token) override { call_ = token; }
+  uint32_t* arrived(int process, int round) const override;
   void begin(int round, cudaStream_t stream) override;
   void send(int process, const DeviceRows& from, const Rows& to) override;
   void receive(int process, const DeviceRows& to) override;

@@ -10,7 +10,7 @@ namespace ringside {
 namespace {
 
 // What should have come by the end of a pass: in every round, of every process that sends.
-std::vector<ExpectedWord> expected_words(const PassParts& parts, const SharedWords& words) {
+std::vector<ExpectedWord> expected_words(const PassParts& parts, const DeviceCommunicator& from) {
   std::vector<ExpectedWord> expected;
   const auto& acts = parts.pass.acts();
   for (size_t act = 0; act < acts.size(); ++act) {
@@ -18,19 +18,19 @@ std::vector<ExpectedWord> expected_words(const PassParts& parts, const SharedWor
     for (const Parcel& parcel : parts.pass.round(static_cast<int>(act)).receives)
       senders.insert(parcel.process);
     for (const int process : senders)
-      expected.push_back({words.on_device(mailbox::arrived(process, acts[act].round)),
-                          mailbox::token(parts.token, acts[act].round)});
+      if (uint32_t* word = from.arrived(process, acts[act].round))
+        expected.push_back({word, mailbox::token(parts.token, acts[act].round)});
   }
   return expected;
 }
 
 void attach(PassParts& parts, const Links& links) {
-  if (!links.uses_words()) return;
+  if (links.communicator() == nullptr) return;
   for (const Act& act : parts.pass.acts())
-    if (act.round >= mailbox::kRounds)
+    if (links.uses_words() && act.round >= mailbox::kRounds)
       throw Unsupported(concat("exchange=\"peer\" of a plan of more than ", mailbox::kRounds,
                                " exchanges a pass. Nearest supported: exchange=\"nccl\""));
-  const auto expected = expected_words(parts, links.words());
+  const auto expected = expected_words(parts, *links.communicator());
   const auto bytes = expected.size() * sizeof(ExpectedWord);
   parts.num_expected = static_cast<int>(expected.size());
   parts.expected = DeviceMemory(static_cast<int64_t>(bytes));

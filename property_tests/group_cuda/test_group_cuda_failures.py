@@ -19,6 +19,7 @@ SOON, TIMEOUT = 2.0, 1.5  # seconds
 LAYOUT = rs.PackedLayout([0, 640, 1000])
 START = """
 import torch
+torch.cuda.set_device(device)
 from group_cuda import Shards
 shards = Shards(case, group, "float32", device)
 def call():

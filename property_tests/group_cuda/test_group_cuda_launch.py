@@ -59,7 +59,7 @@ def test_every_launcher_starts_ranks_that_are_right(tmp_path, launcher):
     helpers = os.path.dirname(__import__("group_cuda").__file__)
     done = subprocess.run(
         commands(str(script), count)[launcher],
-        env=environment(HELPERS=helpers),
+        env={**environment(HELPERS=helpers), "OMPI_MCA_plm_rsh_agent": "false"},
         capture_output=True,
         text=True,
         timeout=120,

@@ -117,8 +117,8 @@ MUTANTS_OF_EXCHANGE = [
     Mutant(
         "messages of another call are taken for this one's",
         RANKS + "device.py",
-        "            if mismatch:",
-        "            if False:",
+        "if self._links.progress()[3] and control.failure is None:",
+        "if False:",
     ),
     Mutant(
         "a failure leaves streams waiting",

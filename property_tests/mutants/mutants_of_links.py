@@ -32,8 +32,8 @@ MUTANTS_OF_LINKS = [
     Mutant(
         "a receiver does not wait until its rows have arrived",
         PEER,
-        "wait_for_word(own.on_device(mailbox::arrived(process, round_)), stream_);",
-        "static_cast<void>(own);",
+        "      wait_for_word(arrived(process, round_), stream_);",
+        "      continue;",
     ),
     Mutant(
         "an abort frees no stream",
@@ -46,5 +46,11 @@ MUTANTS_OF_LINKS = [
         "optimized/links/call_words.cu",
         "  if (*unfit == 0) return;",
         "  if (*unfit != 2) return;",
+    ),
+    Mutant(
+        "tokens that came are taken for those that should have",
+        "optimized/links/call_words.cu",
+        "    differs |= *word != expected[i].token;\n",
+        "",
     ),
 ]

@@ -163,6 +163,7 @@ class DeviceGroup:
         """Until its calls have ended or the group has failed and they have been given up."""
         if self._links is not None:
             self._wait_until_idle()
+            self._refuse_other_calls()
 
     def _wait_until_idle(self) -> None:
         pause, failed_at = 2e-5, 0.0
@@ -195,16 +196,22 @@ class DeviceGroup:
         """Fails the group where a call stands still for too long, or is another than theirs."""
         control = self.group._control
         while not self._asleep.wait(WATCH_S) and control.failure is None:
-            started, completed, step, mismatch = self._links.progress()
-            if mismatch:
-                ranks = [r for other in self.group._processes for r in other]
-                control.fail(control.here("messages of another call came", ranks))
+            self._refuse_other_calls()
+            started, completed, step, _ = self._links.progress()
             now, progress = time.monotonic(), (started, completed, step)
             if progress != self._seen[0] or started == completed:
                 self._seen = (progress, now)
             elif now - self._seen[1] > self.group.timeout_s:
                 others = [r for p in self.group._processes for r in p if r not in self.group.ranks]
                 control.fail(control.silence(others, self.group.timeout_s, True))
+
+    def _refuse_other_calls(self) -> None:
+        """Fails the group where messages came that were none of this process's calls."""
+        control = self.group._control
+        if self._links.progress()[3] and control.failure is None:
+            ranks = [r for other in self.group._processes for r in other]
+            why = "messages of another call came, as ranks make different calls"
+            control.fail(control.here(why, ranks))
 
     def close(self) -> None:
         """Frees what it has."""
