@@ -32,8 +32,8 @@ MUTANTS_OF_LINKS = [
     Mutant(
         "a receiver does not wait until its rows have arrived",
         PEER,
-        "      wait_for_word(arrived(process, round_), stream_);",
-        "      continue;",
+        "if (receives_[process]) wait_for_word(arrived(process, round_), stream_);",
+        "static_cast<void>(process);",
     ),
     Mutant(
         "an abort frees no stream",
