@@ -9,24 +9,45 @@ int bytes_of(ElementType type) { return type == ElementType::float32 ? 4 : 2; }
 
 namespace {
 
-// Cells are `size` units long; a unit is as wide as size and alignment allow.
-template <typename Unit>
-__global__ void copy_kernel(const CellBlock* blocks, const Unit* from, Unit* to, int size) {
-  const CellBlock b = blocks[blockIdx.x];
+constexpr int kAtOnce = 4;  // loads that a thread has under way
+
+// to = combine(from, to) for every unit of a block; a cell is `size` units long.
+template <typename Unit, typename Combine>
+__device__ void for_each_unit(const CellBlock& b, const Unit* from, Unit* to, int size,
+                              Combine combine) {
   const unsigned of_row = static_cast<unsigned>(b.heads) * size, count = of_row * b.rows;
-  for (unsigned e = threadIdx.x; e < count; e += kThreads) {
-    const int64_t row = e / of_row, unit = e % of_row;
-    to[(b.to + row * b.to_pitch) * size + unit] = from[(b.from + row * b.from_pitch) * size + unit];
+  for (unsigned first = threadIdx.x; first < count; first += kThreads * kAtOnce) {
+    Unit* places[kAtOnce];
+    Unit values[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const unsigned e = first + i * kThreads;
+      if (e >= count) continue;
+      const int64_t row = e / of_row, unit = e % of_row;
+      places[i] = &to[(b.to + row * b.to_pitch) * size + unit];
+      values[i] = combine(from[(b.from + row * b.from_pitch) * size + unit], places[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (first + i * kThreads < count) *places[i] = values[i];
   }
 }
 
-__global__ void add_kernel(const CellBlock* blocks, const float* from, float* to, int dim) {
-  const CellBlock b = blocks[blockIdx.x];
-  const unsigned of_row = static_cast<unsigned>(b.heads) * dim, count = of_row * b.rows;
-  for (unsigned e = threadIdx.x; e < count; e += kThreads) {
-    const int64_t row = e / of_row, at = e % of_row;
-    to[(b.to + row * b.to_pitch) * dim + at] += from[(b.from + row * b.from_pitch) * dim + at];
-  }
+// A unit is as wide as size and alignment allow.
+template <typename Unit>
+__global__ void copy_kernel(const CellBlock* blocks, const Unit* from, Unit* to, int size) {
+  for_each_unit(blocks[blockIdx.x], from, to, size, [](const Unit& x, const Unit*) { return x; });
+}
+
+__device__ inline float sum_of(float x, float y) { return x + y; }
+__device__ inline float4 sum_of(float4 x, float4 y) {
+  return {x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w};
+}
+
+template <typename Unit>
+__global__ void add_kernel(const CellBlock* blocks, const Unit* from, Unit* to, int size) {
+  for_each_unit(blocks[blockIdx.x], from, to, size,
+                [](const Unit& x, const Unit* y) { return sum_of(*y, x); });
 }
 
 __global__ void merge_kernel(const CellBlock* blocks, Results from, Results to, int dim) {
@@ -81,7 +102,11 @@ void copy(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
 
 void add(Span<CellBlock> blocks, const float* from, float* to, int dim, cudaStream_t stream) {
   if (blocks.size == 0) return;
-  add_kernel<<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, to, dim);
+  if (dim % 4 == 0)
+    add_kernel<<<blocks.size, kThreads, 0, stream>>>(
+        blocks.rows, reinterpret_cast<const float4*>(from), reinterpret_cast<float4*>(to), dim / 4);
+  else
+    add_kernel<<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, to, dim);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
