@@ -6,14 +6,14 @@ whether it is in step (./dev style does). Standard library only.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+import marked
+
 BEGIN = "<!-- gpu support: written by .dev/support_table.py -->"
 END = "<!-- gpu support: end -->"
 COMMS = ("p2p", "all_gather", "a2a", "a2a+p2p", "fetch")
@@ -77,29 +77,13 @@ def section(files: list[Path]) -> str:
 
 def updated(readme: str, files: list[Path]) -> str:
     """The README with the section of today."""
-    if readme.count(BEGIN) != 1 or readme.count(END) != 1:
-        raise SystemExit(f"README.md: expected one line {BEGIN} and one line {END}")
-    before, rest = readme.split(BEGIN)
-    return before + section(files) + rest.split(END)[1]
+    return marked.replaced(readme, BEGIN, END, section(files))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if it would")
-    options = parser.parse_args(arguments)
-    path = ROOT / "README.md"
-    readme = path.read_text(encoding="utf-8")
-    wanted = updated(readme, sorted((ROOT / "data" / "results").glob("gpu_*.json")))
-    if wanted == readme:
-        return 0
-    if options.check:
-        print(
-            "README.md: the table of GPU support is not that of data/results/gpu_*.json", end="; "
-        )
-        print("run python3 .dev/support_table.py")
-        return 1
-    path.write_text(wanted, encoding="utf-8")
-    return 0
+    files = sorted((marked.ROOT / "data" / "results").glob("gpu_*.json"))
+    what = "the table of GPU support is not that of data/results/gpu_*.json"
+    return marked.main(__doc__, what, lambda readme: updated(readme, files), arguments)
 
 
 if __name__ == "__main__":

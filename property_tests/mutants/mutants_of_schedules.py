@@ -41,6 +41,18 @@ MUTANTS_OF_SCHEDULES = [
         "if (late_.size() > 1) add_arrivals(0);",
     ),
     Mutant(
+        "sums are taken for what has arrived, and their area for free",
+        SCHEDULE + "backward.cpp",
+        "std::ranges::all_of(late_, has_arrived) &&",
+        "",
+    ),
+    Mutant(
+        "what arrives waits although others are sent its sum",
+        SCHEDULE + "backward.cpp",
+        "std::ranges::all_of(group.receives, is_own);",
+        "true;",
+    ),
+    Mutant(
         "keys come from the row after",
         SCHEDULE + "home_rows.cpp",
         "home_row_of_row_[row] = s.row + i;",

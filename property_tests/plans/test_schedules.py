@@ -7,6 +7,7 @@ import pytest
 import ringside as rs
 from hypothesis import given
 from hypothesis import strategies as st
+from ringside._bench.gpu.ranks import PACKS
 from ringside.testing import strategies
 
 SIZES = {"head_dim": 5, "head_dim_v": 3, "bytes_per_element": 2}
@@ -107,3 +108,17 @@ def test_a_rank_that_the_plan_does_not_have_is_refused(rank):
     plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)
     with pytest.raises(rs.InvalidArgument, match="the plan has ranks 0 to 1"):
         plan.schedule(rank)
+
+
+def test_an_owner_of_what_all_others_fetch_computes_while_their_gradients_travel():
+    """The rank with the first rows of the one long document, to which nobody's rows are needed."""
+    layout = rs.PackedLayout.from_lengths(PACKS["long tail"], pad_to_multiple_of=8)
+    plan = rs.plan(layout, cp_size=4, partition="balanced", comm="fetch")
+    plan.verify()
+    cost = plan.cost()
+    rank = int(np.argmin(cost.bytes_received.sum(axis=1)))
+    operations = plan.schedule(rank, backward=True)
+    computed = [i for i, o in enumerate(operations) if o.kind == "compute"]
+    waits = [i for i, o in enumerate(operations) if o.kind == "combine" and o.after]
+    assert cost.bytes_received[rank].sum() == 0 < cost.bytes_sent[rank].sum()
+    assert computed and waits and min(waits) > max(computed)

@@ -26,7 +26,7 @@ class Backward : Lowering {
     for (int step = steps - 1; step >= 0; --step) {
       const int keys_before = step > 0 ? fetch_keys(step - 1, now.keys) : now.keys;
       compute(step, now);
-      add_arrivals(step);
+      if (!can_wait(step)) add_arrivals(step);
       exchange_back(step, now);
       now.keys = keys_before;
     }
@@ -142,7 +142,23 @@ class Backward : Lowering {
   }
   void add_arrivals(int step) {
     for (const Arrival& arrival : late_) b_.combine(step, arrival.from, arrival.to);
-    late_.clear();
+    late_.clear(), has_waited_ = false;
+  }
+  // Whether they may travel under the tiles of the step before, too: those are added up elsewhere,
+  // nobody else is sent what they are added to, nothing else arrives where they lie, and none lies
+  // in sums whose area is taken again. Once only: then that of their target is.
+  bool can_wait(int index) {
+    const auto is_own = [&](const Message& m) { return m.peer == rank_; };
+    const auto has_arrived = [&](const Arrival& arrival) {
+      return b_.schedule().buffers[arrival.from.buffer].area == key_arrivals_;
+    };
+    const Exchange& group = step(index).before;
+    const bool waits =
+        !late_.empty() && !has_waited_ && index > 0 && replaced(index, Operand::kv) &&
+        !replaced(index, Operand::q) && std::ranges::all_of(late_, has_arrived) &&
+        std::ranges::all_of(group.sends, is_own) && std::ranges::all_of(group.receives, is_own);
+    has_waited_ |= waits;
+    return waits;
   }
 
   HomeRows& home_rows_;
@@ -150,6 +166,7 @@ class Backward : Lowering {
   int key_arrivals_ = kCaller;       // area
   std::vector<int> queries_before_;  // of each step: buffer
   std::vector<Arrival> late_;
+  bool has_waited_ = false;
 };
 
 }  // namespace
