@@ -165,7 +165,7 @@ def run_command(monkeypatch, lines, *arguments, stopped=None):
     monkeypatch.setattr(_bench_gpu, "machine", lambda: machine)
     tasks = [_bench_gpu.Task("all", lambda: iter([*lines, "a note"]))]
     tasks += [_bench_gpu.Task("stopped", stopped)] if stopped else []
-    monkeypatch.setattr(_bench_gpu, "tasks", lambda sections, quick: tasks)
+    monkeypatch.setattr(_bench_gpu, "tasks", lambda sections, quick, peer: tasks)
     return CliRunner().invoke(cli.app, ["bench", "gpu", *map(str, arguments)])
 
 

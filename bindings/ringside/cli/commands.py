@@ -253,6 +253,9 @@ def gpu(
         Names, typer.Option(help=f"{', '.join(_bench_gpu.SECTIONS)}; all by default.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A few cases, fewer repeats.")] = False,
+    peer: Annotated[
+        str, typer.Option(metavar="fa3", help="Beside FlashAttention 3, by flash-attn3-jax.")
+    ] = "",
     csv_path: Annotated[
         Path | None,
         typer.Option("--csv", help="Write the results there; a folder gets bench_gpu_<gpu>.csv."),
@@ -263,9 +266,10 @@ def gpu(
 
     Example: ringside bench gpu --section attention --quick --csv build/bench_gpu.csv
     """
-    tasks, machine = _bench_gpu.tasks(section or (), quick=quick), _bench_gpu.machine()
+    tasks = _bench_gpu.tasks(section or (), quick=quick, peer=peer)
+    machine = _bench_gpu.machine()
     if csv_path is not None and csv_path.is_dir():
-        csv_path /= _bench_gpu.file_name(machine["gpu"])
+        csv_path /= _bench_gpu.file_name(machine["gpu"], peer)
     comment = "; ".join(f"{name} {value}" for name, value in machine.items())
     lines: list[_bench_gpu.Line] = []
     notes: list[str] = []

@@ -47,10 +47,29 @@ def short_documents(sequences: int, tokens: int = 65_536) -> list[int]:
     return (1 + more).tolist()
 
 
+def ragged(mean: int, seed: int, tokens: int = 32_768) -> list[int]:
+    """Lengths between half and one and a half of the mean.
+
+    >>> lengths = ragged(1_024, 1)
+    >>> sum(lengths), 512 <= min(lengths[:-1]), max(lengths) <= 1_536
+    (32768, True, True)
+    """
+    rng, lengths = np.random.default_rng(seed), []
+    while sum(lengths) < tokens:
+        drawn = int(rng.integers(mean // 2, mean * 3 // 2))
+        lengths.append(min(drawn, tokens - sum(lengths)))
+    return lengths
+
+
 PACKS = {
     "long tail 32k": long_tail(),
     "2k x16": [2_048] * 16,
     "16k x2": [16_384] * 2,
+    "32k x1": [32_768],
+    "1k x32": [1_024] * 32,
+    "256 x128": [256] * 128,
+    "ragged, mean 1k": ragged(1_024, 1),
+    "ragged, mean 256": ragged(256, 2),
     "4k x16": [4_096] * 16,
     "1k x4": [1_024] * 4,
     "128 x256": [128] * 256,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ringside import _core
 from ringside._arrays import cuda as _cuda
 from ringside._bench import cpu as _bench
-from ringside._bench.gpu import cases
+from ringside._bench.gpu import cases, fa3
 from ringside._bench.gpu.cases import SECTIONS, Case, Line, Times, WrongResult
 from ringside._bench.gpu.clock import Clock
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ringside._bench.gpu.runners import Runner
 
 REPEATS, QUICK_REPEATS = 15, 5
+PEERS = ("fa3",)
 ROWS = "ringside._bench.gpu.rows"
 _CAPTION = (
     "Random normal data; rows of sampled documents and heads checked against float64 first, "
@@ -72,18 +73,40 @@ def check_sections(sections: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in SECTIONS if not sections or name in sections)
 
 
-def tasks(sections: Sequence[str] = (), *, quick: bool = False) -> list[Task]:
-    """What to run, in order.
+def check_peer(peer: str) -> str:
+    """The peer asked for, if any.
 
     Raises:
-        ValueError: an unknown section.
-        Unsupported: no GPU, no CUDA in this build, or no torch.
+        ValueError: an unknown name.
+        Unsupported: it is not installed.
     """
-    chosen = check_sections(sections)
+    if peer not in ("", *PEERS):
+        raise ValueError(f"--peer {peer}; expected {', '.join(PEERS)}, or nothing")
+    if peer:
+        fa3.require()
+    return peer
+
+
+def tasks(sections: Sequence[str] = (), *, quick: bool = False, peer: str = "") -> list[Task]:
+    """What to run, in order.
+
+    Args:
+        sections: of SECTIONS; all by default, and none by default where a peer is named.
+        quick: a few cases.
+        peer: of PEERS: also its cases.
+
+    Raises:
+        ValueError: an unknown section or peer.
+        Unsupported: no GPU, no CUDA in this build, no torch, or no peer.
+    """
+    chosen = check_sections(sections) if sections or not peer else ()
     _require_gpu()
+    check_peer(peer)
     runners = importlib.import_module("ringside._bench.gpu.runners")
     clock = Clock(repeats(quick))
     attention, made = Attention(clock), []
+    for case in fa3.the_cases()[: 2 if quick else None] if peer else ():
+        made.append(Task(f"{case}, beside FlashAttention 3", functools.partial(fa3.run, case)))
     for case in cases.attention_cases(quick) if "attention" in chosen else ():
         for family in runners.families(case.dtype):
             made.append(Task(str(case), functools.partial(attention.run, case, family)))
@@ -323,10 +346,10 @@ def machine() -> dict[str, Any]:
     }
 
 
-def file_name(gpu: str) -> str:
+def file_name(gpu: str, peer: str = "") -> str:
     """Of the results of one kind of GPU.
 
-    >>> file_name("NVIDIA H200")
-    'bench_gpu_nvidia_h200.csv'
+    >>> file_name("NVIDIA H200"), file_name("NVIDIA H200", "fa3")
+    ('bench_gpu_nvidia_h200.csv', 'bench_fa3_nvidia_h200.csv')
     """
-    return "bench_gpu_" + "".join(c if c.isalnum() else "_" for c in gpu.lower()) + ".csv"
+    return f"bench_{peer or 'gpu'}_{''.join(c if c.isalnum() else '_' for c in gpu.lower())}.csv"

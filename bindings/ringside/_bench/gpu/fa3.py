@@ -1,0 +1,231 @@
+"""`ringside bench gpu --peer fa3`: attention on Hopper beside FlashAttention 3, in one process.
+
+FlashAttention 3 comes as the package flash-attn3-jax and runs through JAX, on the same memory as
+torch's tensors. What is compared is the GPU time of all kernels that a call launches, helpers
+included, and the wall clock of calls queued one behind the other. Its backward pass is one call of
+JAX with the forward pass, whose kernel is left out of the time.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ringside import _core
+from ringside._bench.gpu import cases
+from ringside._bench.gpu.cases import Case, Goal, Line
+
+if TYPE_CHECKING:
+    from ringside._bench.gpu.problem import Problem
+
+SECTION = "fa3"
+NEEDED = ("flash_attn3_jax", "einops", "jax")
+CALLS, QUEUED, REPEATS = 6, 12, 5
+FORWARD_KERNEL = "FlashAttnFwd"
+LONG = ("16k x2", "32k x1")  # sequences, not packs: as fast; packs: faster by a twentieth
+
+
+def the_cases() -> list[Case]:
+    """Head dimension 128, packs of 32k tokens."""
+    causal = [*LONG, "2k x16", "1k x32", "256 x128"]
+    causal += ["ragged, mean 1k", "ragged, mean 256", "long tail 32k"]
+    made = [Case(pack, "causal", 16, 16, (128, 128)) for pack in causal]
+    made.insert(1, Case("16k x2", "full", 16, 16, (128, 128)))
+    made.append(Case("long tail 32k", "causal", 64, 8, (128, 128)))
+    made.append(Case("32k x1", "window 1,024", 16, 16, (128, 128)))
+    return made
+
+
+def require() -> None:
+    """Raises Unsupported where FlashAttention 3 is not installed, and says how to get it."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise _core.Unsupported(
+            f"--peer fa3 without {', '.join(missing)}: pip install flash-attn3-jax einops "
+            '"jax[cuda13]". Nearest supported: no --peer, beside FlashAttention 2'
+        )
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Milliseconds of both passes: all kernels of each, and wall clocks of queued calls."""
+
+    forward: float
+    backward: float
+    forward_wall: float
+    step_wall: float  # forward and backward
+
+
+class Side(NamedTuple):
+    """What can be run of an implementation; sync waits for what a call returns."""
+
+    forward: Callable[[], Any]
+    backward: Callable[[], Any]
+    step: Callable[[], Any]
+    sync: Callable[[Any], Any]
+    left_out: str = ""  # kernels of `backward` that are none of its
+
+
+def line_of(case: Case, work: str, family: str, ours: Timed, theirs: Timed) -> Line:
+    """GPU time and wall clock of a pass beside FlashAttention 3's; wall of backward: of a step."""
+    backward = work == "backward"
+    flops = case.flops(backward) / 1e9
+    gpu, peer = (x.backward if backward else x.forward for x in (ours, theirs))
+    wall, peer_wall = (x.step_wall if backward else x.forward_wall for x in (ours, theirs))
+    numbers = {
+        "gpu_ms": gpu,
+        "gpu_tflops": flops / gpu,
+        "fa3_gpu_ms": peer,
+        "fa3_gpu_tflops": flops / peer,
+        "gpu_over_fa3": peer / gpu,
+        "wall_ms": wall,
+        "fa3_wall_ms": peer_wall,
+        "wall_over_fa3": peer_wall / wall,
+    }
+    least = 1.0 if case.pack in LONG and case.mask_name != "window 1,024" else 1.05
+    goal = Goal("GPU time / FA3", peer / gpu, at_least=least)
+    return Line(SECTION, str(case), work, family, numbers, (goal,))
+
+
+def run(case: Case) -> Iterator[Line | str]:
+    """Lines of a case, both implementations checked against float64 first."""
+    runners = importlib.import_module("ringside._bench.gpu.runners")
+    problem = importlib.import_module("ringside._bench.gpu.problem").Problem(case)
+    ours = runners.Ours(problem, len(case.lengths))
+    peer = FlashAttention3(problem)
+    try:
+        ours.check()
+    except cases.WrongResult as error:
+        yield Line(SECTION, str(case), family=ours.family, fault=str(error))
+        return
+    try:
+        problem.check(peer.results())
+    except cases.WrongResult as error:
+        yield f"{case}: no FlashAttention 3, its {error}"
+        return
+    mine, theirs = timed([side_of(ours), peer.side()])
+    for work in ("forward", "backward"):
+        yield line_of(case, work, ours.family, mine, theirs)
+
+
+def side_of(ours: Any) -> Side:
+    """Ours: a plan that exists, its backward not deterministic, as theirs is not."""
+    import torch
+
+    forward, leaves = ours.forwards["backward"], ours.problem.leaves
+
+    def step() -> Any:
+        return torch.autograd.grad(forward(), leaves, ours.problem.dout)
+
+    def inference() -> Any:
+        with torch.no_grad():
+            return forward()
+
+    backward = functools.partial(ours.backward, "backward")
+    return Side(inference, backward, step, lambda _: torch.cuda.synchronize())
+
+
+class FlashAttention3:
+    """flash_mha_varlen of flash_attn3_jax on a problem's tensors."""
+
+    def __init__(self, problem: Problem) -> None:
+        import jax
+        import jax.numpy as jnp
+        from flash_attn3_jax import flash_mha_varlen
+
+        case = problem.case
+        self.jax, longest = jax, max(case.lengths)
+        left, right = case.mask.window_size
+        keywords = {
+            "max_seqlen_q": longest,
+            "max_seqlen_k": longest,
+            "is_causal": case.mask_name != "full",
+            "window_size": (left, right) if left >= 0 else (-1, -1),
+        }
+        tensors = (*problem.leaves, problem.dout)
+        self.arrays = [jax.dlpack.from_dlpack(x.detach().contiguous()) for x in tensors]
+        self.cu_seqlens = jnp.asarray(problem.cu_seqlens)
+
+        def attention(q: Any, k: Any, v: Any, cu_seqlens: Any) -> Any:
+            return flash_mha_varlen(q, k, v, cu_seqlens, cu_seqlens, **keywords)
+
+        def both(q: Any, k: Any, v: Any, cu_seqlens: Any, dout: Any) -> Any:
+            out, back = jax.vjp(lambda *x: attention(*x, cu_seqlens), q, k, v)
+            return out, *back(dout)
+
+        self._forward, self._both = jax.jit(attention), jax.jit(both)
+
+    def forward(self) -> Any:
+        """out."""
+        return self._forward(*self.arrays[:3], self.cu_seqlens)
+
+    def both(self) -> Any:
+        """(out, dq, dk, dv)."""
+        return self._both(*self.arrays[:3], self.cu_seqlens, self.arrays[3])
+
+    def results(self) -> dict[str, Any]:
+        """As torch's tensors, by name."""
+        import torch
+
+        found = self.jax.block_until_ready(self.both())
+        return dict(zip(("out", "dq", "dk", "dv"), map(torch.from_dlpack, found), strict=True))
+
+    def side(self) -> Side:
+        """To be timed."""
+        wait = self.jax.block_until_ready
+        return Side(self.forward, self.both, self.both, wait, FORWARD_KERNEL)
+
+
+def timed(sides: list[Side]) -> list[Timed]:
+    """Of each; they take turns."""
+    gpu: list[dict[str, list[float]]] = [{"forward": [], "backward": []} for _ in sides]
+    wall: list[dict[str, list[float]]] = [{"forward": [], "step": []} for _ in sides]
+    for _ in range(REPEATS):
+        for of_gpu, of_wall, side in zip(gpu, wall, sides, strict=True):
+            of_gpu["forward"].append(gpu_milliseconds(side.forward, side.sync))
+            of_gpu["backward"].append(gpu_milliseconds(side.backward, side.sync, side.left_out))
+            of_wall["forward"].append(wall_milliseconds(side.forward, side.sync))
+            of_wall["step"].append(wall_milliseconds(side.step, side.sync))
+    return [
+        Timed(
+            *(statistics.median(of_gpu[name]) for name in ("forward", "backward")),
+            *(statistics.median(of_wall[name]) for name in ("forward", "step")),
+        )
+        for of_gpu, of_wall in zip(gpu, wall, strict=True)
+    ]
+
+
+def gpu_milliseconds(
+    call: Callable[[], Any], sync: Callable[[Any], Any], left_out: str = ""
+) -> float:
+    """All kernels, copies and fills of a call; not those whose name has `left_out`."""
+    import torch
+
+    sync(call())
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(CALLS):
+            last = call()
+        sync(last)
+    on_device = torch.autograd.DeviceType.CUDA
+    spent = [
+        e.time_range.elapsed_us()
+        for e in profile.events()
+        if e.device_type == on_device and not (left_out and left_out in e.name)
+    ]
+    return sum(spent) / CALLS / 1e3
+
+
+def wall_milliseconds(call: Callable[[], Any], sync: Callable[[Any], Any]) -> float:
+    """Of a call among queued ones."""
+    sync(call())
+    begin = time.perf_counter()
+    for _ in range(QUEUED):
+        last = call()
+    sync(last)
+    return (time.perf_counter() - begin) / QUEUED * 1e3

@@ -1,0 +1,70 @@
+"""`ringside bench gpu --peer fa3` without a GPU: cases, lines, turns, and what is refused."""
+
+import importlib.util
+
+import pytest
+import ringside as rs
+from ringside import cli
+from ringside._bench.gpu import cases, fa3, run
+from ringside._bench.gpu.cases import Case
+from typer.testing import CliRunner
+
+LONG = Case("16k x2", "causal", 16, 16, (128, 128))
+SHORT = Case("1k x32", "causal", 16, 16, (128, 128))
+
+
+def test_cases_are_packs_of_32k_tokens():
+    made = fa3.the_cases()
+    assert len(set(made)) == len(made) == 11
+    assert {sum(case.lengths) for case in made} == {32_768}
+    assert {case.dims for case in made} == {(128, 128)}
+
+
+@pytest.mark.parametrize(("case", "least"), [(LONG, 1.0), (SHORT, 1.05)])
+def test_packs_are_to_be_faster_and_long_sequences_as_fast(case, least):
+    ours, theirs = fa3.Timed(2.0, 5.0, 2.5, 8.0), fa3.Timed(2.0, 6.0, 2.0, 10.0)
+    forward, backward = (
+        fa3.line_of(case, work, "f", ours, theirs) for work in ("forward", "backward")
+    )
+    assert forward.numbers["gpu_over_fa3"] == 1.0 and forward.numbers["wall_over_fa3"] == 0.8
+    assert backward.numbers["gpu_over_fa3"] == 1.2 and backward.numbers["wall_over_fa3"] == 1.25
+    assert bool(forward.missed) == (least > 1) and not backward.missed
+    assert forward.numbers["gpu_tflops"] == pytest.approx(cases.pairs(case) * 512 / 2e9)
+
+
+def test_sides_take_turns_and_medians_count(monkeypatch):
+    told = []
+
+    def gpu(call, sync, left_out=""):
+        told.append((call(), left_out))
+        return float(len(told))
+
+    monkeypatch.setattr(fa3, "gpu_milliseconds", gpu)
+    monkeypatch.setattr(fa3, "wall_milliseconds", lambda call, sync: 7.0)
+    sides = [
+        fa3.Side(lambda i=i: f"forward {i}", lambda i=i: f"back {i}", lambda: "", id, out)
+        for i, out in enumerate(("", "FlashAttnFwd"))
+    ]
+    first, second = fa3.timed(sides)
+    turn = [("forward 0", ""), ("back 0", ""), ("forward 1", ""), ("back 1", "FlashAttnFwd")]
+    assert told == turn * fa3.REPEATS
+    assert (first.forward, second.backward, first.step_wall) == (9.0, 12.0, 7.0)
+
+
+def test_an_unknown_peer_lists_the_known_and_an_absent_one_says_how_to_get_it(monkeypatch):
+    with pytest.raises(ValueError, match="--peer fa2; expected fa3"):
+        run.check_peer("fa2")
+    found = importlib.util.find_spec
+    absent = "flash_attn3_jax"
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == absent else found(name)
+    )
+    with pytest.raises(
+        rs.Unsupported, match=r"without .*flash_attn3_jax.* pip install flash-attn3"
+    ):
+        run.check_peer("fa3")
+
+
+def test_without_a_gpu_the_command_says_so():
+    result = CliRunner().invoke(cli.app, ["bench", "gpu", "--peer", "fa3"])
+    assert result.exit_code != 0
