@@ -12,6 +12,13 @@ from hypothesis import Phase, is_hypothesis_test, settings
 # Else JAX, where a test imports it, takes three quarters of a GPU that all tests share.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
+# Workers of pytest-xdist take GPUs in turn, of those named here ("0,1,2"); before CUDA starts.
+if os.environ.get("RINGSIDE_TEST_GPUS") and os.environ.get("PYTEST_XDIST_WORKER"):
+    gpus = os.environ["RINGSIDE_TEST_GPUS"].split(",")
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpus[
+        int(os.environ["PYTEST_XDIST_WORKER"][2:]) % len(gpus)
+    ]
+
 # Where CI is set, Hypothesis's own defaults are derandomised, and a profile inherits them.
 ANEW = settings(deadline=None, derandomize=False)
 settings.register_profile("dev", ANEW, max_examples=50)
