@@ -162,6 +162,7 @@ CALLS = {
         "exchange_transposed", step=0, operand="q", buffers=[np.ones((3, 4, 2))] * 2
     ),
     "Plan.explain": plan("explain"),
+    "Plan.first_steps": plan("first_steps", steps=1),
     "Plan.from_json": (rs.Plan.from_json, {"text": PLAN.to_json()}),
     "Plan.position_ids": plan("position_ids", rank=1, side="q"),
     "Plan.roll": plan("roll", x=np.arange(6), shift=1, fill_value=7),
@@ -175,11 +176,13 @@ CALLS = {
     "Plan.shards_k": plan("shards_k", rank=1),
     "Plan.shards_q": plan("shards_q", rank=1),
     "Plan.steps": plan("steps", rank=1),
+    "Plan.story": plan("story", row=0, q=Q, k=K, head=0),
     "Plan.tables": plan("tables"),
     "Plan.to_json": plan("to_json"),
     "Plan.unshard": plan("unshard", parts=[np.arange(3), np.arange(3)], side="q"),
     "Plan.schedule": plan("schedule", rank=0, backward=True),
     "Plan.verify": plan("verify"),
+    "Plan.who": plan("who", row=0, key=0),
     "Segment": (rs.Segment, {"seq": 0, "pos": 0, "len": 2, "stride": 1, "row": 0}),
     "attention": (
         rs.attention,

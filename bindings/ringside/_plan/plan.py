@@ -28,6 +28,7 @@ from ringside._plan import diff as _diff
 from ringside._plan import explain as _explain
 from ringside._plan import json_format as _plan_json
 from ringside._plan import pickling as _plan_pickle
+from ringside._plan import questions as _questions
 from ringside._plan import rank_calls as _rank_calls
 from ringside._plan.numbers import number
 
@@ -456,6 +457,71 @@ class Plan(_core.Plan):
         if not isinstance(other, _core.Plan):
             raise TypeError(f"other is a {type(other).__name__}; expected a Plan")
         return _diff.differences(self, other)
+
+    def first_steps(self, steps: int) -> Plan:
+        """A plan of the first steps only: it runs, and verify() refuses it as a whole.
+
+        Args:
+            steps: how many, 0 to num_steps.
+
+        Raises:
+            InvalidArgument: more than the plan has.
+
+        >>> import ringside as rs
+        >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)
+        >>> plan.first_steps(1).num_steps
+        1
+        """
+        steps = arguments.integer(steps, "steps")
+        if not 0 <= steps <= self.num_steps:
+            raise _core.InvalidArgument(
+                f"steps {steps}; expected 0 to {self.num_steps}, which it has"
+            )
+        return self._part(steps)
+
+    def who(self, row: int, key: int) -> _questions.Who:
+        """Who computes a pair, when and from which rows; or why nobody does.
+
+        Args:
+            row: of the pack's queries, 0 to num_rows_q - 1.
+            key: row of the pack's keys.
+
+        Raises:
+            InvalidArgument: no such row.
+
+        >>> import ringside as rs
+        >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)
+        >>> print(plan.who(5, 1))
+        Row 5 with key 1: rank 1 in step 1, tile 0, from rows 3 and 1.
+        >>> print(plan.who(1, 5))
+        Nobody computes row 1 with key 5: position 1 of document 0 sees keys 0 to 1, not 5.
+        """
+        return _questions.who(self, row, key)
+
+    def story(
+        self, row: int, q: Any = None, k: Any = None, *, head: int = 0
+    ) -> list[_questions.Part]:
+        """How the answer of a row comes together, step by step.
+
+        Args:
+            row: of the pack's queries.
+            q: [rows, num_heads, dim] of the pack; default: all keys weigh alike.
+            k: [rows, num_kv_heads, dim] likewise; scores are q . k / sqrt(dim).
+            head: query head.
+
+        Returns:
+            What each step adds: who, whose keys, how many, their lse and share. Nothing for padding
+            and for a row that sees nothing.
+
+        Raises:
+            InvalidArgument: no such row or head, arrays of other shapes, or one of the two.
+
+        >>> import ringside as rs
+        >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)
+        >>> [(part.step, part.owners, part.keys, round(part.share, 3)) for part in plan.story(7)]
+        [(0, (0,), 4, 0.5), (1, (1,), 4, 0.5)]
+        """
+        return _questions.story(self, row, q, k, head)
 
     def draw(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """A picture: who computes which pair, whose rows they are, and when each rank works.
