@@ -64,7 +64,7 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: queries of the next item overwrite this one's",
         PRODUCER,
-        "wait(s_.q_empty[group], ~(queries_loaded_ >> group) & 1);",
+        "wait(s_.q_empty[stage][group], before / kItemStages % 2 ^ 1);",
         "",
     ),
     Mutant(
@@ -106,14 +106,14 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: the values of an item's last block are kept back",
         PRODUCER,
-        "if (note_.flags & kLastBlock) load_values();",
+        "if (note_.flags & kLastBlock) load_values(blocks_);",
         "",
     ),
     Mutant(
         "hopper: a row's table counts from the segment, not from the block",
         WALK,
-        "table[row] = {table_[row].x - begin_, table_[row].y};",
-        "table[row] = {table_[row].x, table_[row].y};",
+        "const int first = max(seen.x - begin_, 0), last = min(seen.x + seen.y - begin_, kBlockKeys);",
+        "const int first = max(seen.x, 0), last = min(seen.x + seen.y, kBlockKeys);",
     ),
     Mutant(
         "hopper: an item stops at its first segment that has keys",

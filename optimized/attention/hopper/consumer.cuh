@@ -13,13 +13,7 @@ template <typename T>
 class Consumer {
  public:
   __device__ Consumer(const ForwardParameters& parameters, ForwardShared& shared, int group)
-      : p_(parameters),
-        s_(shared),
-        group_(group),
-        softmax_(folded_scale(parameters.shape)),
-        q_tile_(tile_descriptor(shared_address(shared.q[group]))),
-        k_tile_(tile_descriptor(shared_address(shared.k))),
-        v_tile_(tile_descriptor(shared_address(shared.v), kKeyPanelBytes)) {}
+      : p_(parameters), s_(shared), group_(group), softmax_(folded_scale(parameters.shape)) {}
 
   __device__ __forceinline__ void run() {
     if (group_ == 1) let_pass(kTurnBarrier, 2 * kThreadsOfGroup);  // the other group begins
@@ -54,13 +48,13 @@ class Consumer {
       resume<T>(p_, LaneRows(note, group_), note.head, softmax_, output);
     else
       softmax_.start();
-    wait(s_.q_full[group_], items_ % 2);
-    ++items_;
+    wait(s_.q_full[items_.stage][group_], items_.parity);
     bool more = true;
     while (more) {  // once or twice, as a rule
       while (more && note.halves(group_) == kNoHalf) more = skip(note);
       if (more) more = attend_run(note, output);
     }
+    items_.advance();
     finish<T>(p_, s_, note, group_, softmax_, output);
   }
 
@@ -127,7 +121,6 @@ class Consumer {
     pin(scores);
     const bool more = hide_and_free<kKeys>(note, scores, first_key);
     const bool raises = softmax_.update(scores, factor);
-    softmax_.settle();  // under the product
     wait_for_products<0>();
     pin(output);
     free_v();
@@ -169,14 +162,28 @@ class Consumer {
     }
   }
 
+  // A number that all lanes agree on, as the compiler is to know: what follows from it lies in
+  // registers of the whole warp, as descriptors must.
+  __device__ __forceinline__ static uint32_t of_warp(uint32_t number) {
+    return __reduce_or_sync(~0u, number);
+  }
+  // From the beginning of a ring to a key, in units of descriptors.
+  __device__ __forceinline__ static uint32_t words_of_keys(const RingPlace<kStages>& ring,
+                                                           int first_key) {
+    return (ring.stage * kBlockBytes + first_key * kSwizzledBytes) / 16;
+  }
+
   // scores = Q K^T, of the keys from first_key on
   template <int kKeys>
   __device__ __forceinline__ void score(Scores<kKeys>& scores, int first_key) {
-    const uint64_t k = moved(k_tile_, k_.stage * kBlockBytes + first_key * kSwizzledBytes);
+    const uint32_t where = of_warp(words_of_keys(k_, first_key) |
+                                   (items_.stage * kGroups + group_) * (kGroupBytes / 16) << 16);
+    const uint64_t q = tile_descriptor(shared_address(s_.q)) + (where >> 16);
+    const uint64_t k = tile_descriptor(shared_address(s_.k)) + (where & 0xffff);
 #pragma unroll
     for (int i = 0; i < kHeadDim / 16; ++i)
       Product<T, kKeys>::template multiply<Deep::along_rows, Deep::along_rows>(
-          scores, moved(q_tile_, slice_offset<Deep::along_rows>(i, kBoxBytes)),
+          scores, moved(q, slice_offset<Deep::along_rows>(i, kBoxBytes)),
           moved(k, slice_offset<Deep::along_rows>(i, kKeyPanelBytes)), i > 0);
   }
 
@@ -186,7 +193,8 @@ class Consumer {
                                         int first_key) {
     wait(s_.v_full[v_.stage], v_.parity);
     begin_products();
-    const uint64_t v = moved(v_tile_, v_.stage * kBlockBytes + first_key * kSwizzledBytes);
+    const uint64_t v = tile_descriptor(shared_address(s_.v), kKeyPanelBytes) +
+                       of_warp(words_of_keys(v_, first_key));
 #pragma unroll
     for (int i = 0; i < kKeys / 16; ++i)
       Product<T, kHeadDim>::template multiply<Deep::down_rows>(
@@ -240,7 +248,7 @@ class Consumer {
     release(s_.k_empty[k_.stage]);
     k_.advance();
     const bool more = !(note.flags & kLastBlock);
-    if (!more && threadIdx.x % 32 == 0) arrive(s_.q_empty[group_]);
+    if (!more && threadIdx.x % 32 == 0) arrive(s_.q_empty[items_.stage][group_]);
     return more;
   }
   __device__ __forceinline__ void free_v() {
@@ -256,10 +264,9 @@ class Consumer {
   ForwardShared& s_;
   int group_;
   OnlineSoftmax softmax_;
-  uint64_t q_tile_, k_tile_, v_tile_;
   RingPlace<kStages> k_, v_;
-  int first_key_ = 0;   // of the block whose weights wait for their values
-  uint32_t items_ = 0;  // whose queries this group has had
+  RingPlace<kItemStages> items_;
+  int first_key_ = 0;  // of the block whose weights wait for their values
 };
 
 }  // namespace ringside::hopper

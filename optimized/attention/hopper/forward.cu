@@ -1,10 +1,10 @@
 // Attention forward for Hopper: bfloat16 and float16, head dimensions up to 128.
 //
 // A block of threads stays on its multiprocessor and takes items (128 query rows of a segment, one
-// head) from a queue. One warp produces: it walks over the blocks of 128 keys that an item sees,
-// across all segments, and has the copy engine bring them. Two groups of four warps consume, 64
-// rows each: scores = Q K^T, online softmax in powers of two, output += P V with P from registers.
-// LADDER.md says what each idea brought.
+// head) from a queue. Two warps produce, by turns: they walk over the blocks of 128 keys that an
+// item sees, across all segments, and have the copy engine bring them. Two groups of four warps
+// consume, 64 rows each: scores = Q K^T, online softmax in powers of two, output += P V with P from
+// registers. LADDER.md says what each idea brought.
 #include "optimized/attention/hopper/consumer.cuh"
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/producer.cuh"
@@ -21,25 +21,26 @@ __device__ void init_barriers(ForwardShared& s) {
     init(s.k_empty[stage], kGroups * kWarpsOfGroup);
     init(s.v_empty[stage], kGroups * kWarpsOfGroup);
   }
-  for (int group = 0; group < kGroups; ++group)
-    init(s.q_full[group], 1), init(s.q_empty[group], kWarpsOfGroup);
+  for (int stage = 0; stage < kItemStages; ++stage)
+    for (int group = 0; group < kGroups; ++group)
+      init(s.q_full[stage][group], 1), init(s.q_empty[stage][group], kWarpsOfGroup);
+  for (Barrier& barrier : s.turn_full) init(barrier, 1);
+  s.turn = {};
   publish_barriers();
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_forward(const __grid_constant__ ForwardParameters parameters) {
-  extern __shared__ uint8_t any_shared[];
-  const uint32_t beyond = shared_address(any_shared) % kAlignment;
-  ForwardShared& shared =
-      *reinterpret_cast<ForwardShared*>(any_shared + (beyond == 0 ? 0 : kAlignment - beyond));
+  extern __shared__ __align__(1024) uint8_t any_shared[];  // as swizzled tiles must lie
+  ForwardShared& shared = *reinterpret_cast<ForwardShared*>(any_shared);
   if (threadIdx.x == 0) init_barriers(shared);
   __syncthreads();
   // Of a whole warp, as the compiler is to know: descriptors then lie in its registers.
-  const int role = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / kThreadsOfGroup, 0);
+  const int role = static_cast<int>(__reduce_or_sync(~0u, threadIdx.x / kThreadsOfGroup));
   if (role == 0) {
     give_registers<kProducerRegisters>();
-    if (threadIdx.x < 32) Producer(parameters, shared).run();
+    if (threadIdx.x < 32 * kProducers) Producer(parameters, shared).run();
   } else {
     take_registers<kConsumerRegisters>();
     Consumer<T>(parameters, shared, role - 1).run();
@@ -104,7 +105,7 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
   return launch_with_shared(arguments.shape.type == ElementType::float16
                                 ? attention_forward<__half>
                                 : attention_forward<__nv_bfloat16>,
-                            grid, kThreads, kForwardSharedBytes, stream, parameters);
+                            grid, kThreads, sizeof(ForwardShared), stream, parameters);
 }
 
 }  // namespace ringside::hopper

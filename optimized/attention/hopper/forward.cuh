@@ -6,6 +6,7 @@
 #include "optimized/attention/heads.h"
 #include "optimized/attention/hopper/barrier.h"
 #include "optimized/attention/hopper/block_note.h"
+#include "optimized/attention/hopper/item_queue.cuh"
 #include "optimized/attention/hopper/queue.h"
 #include "optimized/attention/hopper/softmax.cuh"
 #include "optimized/attention/kernel.h"
@@ -28,8 +29,9 @@ struct ForwardParameters {
   bool out_in_tiles, is_final, resumes;
 };
 
-inline constexpr int kHeadDim = 128;  // compiled
-inline constexpr int kStages = 2;     // of K, and of V
+inline constexpr int kHeadDim = 128;   // compiled
+inline constexpr int kStages = 2;      // of K, and of V
+inline constexpr int kItemStages = 2;  // of Q: the next item's comes early
 inline constexpr int kPanelColumns = kSwizzledBytes / 2;
 inline constexpr int kBoxBytes = kBoxRows * kSwizzledBytes;
 inline constexpr int kGroupBytes = kGroupRows * kHeadDim * 2;
@@ -38,21 +40,29 @@ inline constexpr int kKeyPanelBytes = kBlockKeys * kSwizzledBytes;
 inline constexpr int kHalfBytes = kHalfKeys * kSwizzledBytes;  // of one panel
 inline constexpr int kWarpsOfGroup = 4, kThreadsOfGroup = 128;
 inline constexpr int kThreads = kThreadsOfGroup * (1 + kGroups);
-inline constexpr int kProducerRegisters = 72, kConsumerRegisters = 216;
+inline constexpr int kProducerRegisters = 80, kConsumerRegisters = 208;
+
+// What the producer whose turn it is finds, and leaves.
+struct ProducerTurn {
+  uint32_t blocks = 0, queries[kGroups] = {};  // how many have been loaded
+  int idle = 0;  // so many turns, up to the last, were of producers that have no items left
+};
 
 // Named barriers: one a group to take turns, one a group for its output.
 inline constexpr int kTurnBarrier = 1, kOutputBarrier = 3;
 
 struct ForwardShared {
-  uint8_t q[kGroups][kGroupBytes];
+  uint8_t q[kItemStages][kGroups][kGroupBytes];
   uint8_t k[kStages][kBlockBytes], v[kStages][kBlockBytes];
-  uint8_t out[kGroups][kGroupBytes];         // apart: the next item's values need not wait for it
-  SeenTable seen[kStages], seen_of_segment;  // the latter is the producer's own
+  uint8_t out[kGroups][kGroupBytes];  // apart: the next item's values need not wait for it
+  SeenTable seen[kStages];
+  SeenSegment seen_of_segment[kProducers];  // a producer's own
   BlockNote notes[kStages];
+  ProducerTurn turn;
+  Barrier turn_full[kProducers];  // it is this one's turn
   Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
-  Barrier q_full[kGroups], q_empty[kGroups];
+  Barrier q_full[kItemStages][kGroups], q_empty[kItemStages][kGroups];
 };
-inline constexpr int kAlignment = 1024;  // of swizzled tiles
-inline constexpr int kForwardSharedBytes = sizeof(ForwardShared) + kAlignment;
+static_assert(sizeof(ForwardShared) <= 227 << 10);
 
 }  // namespace ringside::hopper

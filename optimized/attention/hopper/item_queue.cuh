@@ -1,4 +1,4 @@
-// The items that one block of threads takes, by one warp of it.
+// The items that one warp of a block of threads takes.
 #pragma once
 
 #include "optimized/attention/hopper/queue.h"
@@ -28,18 +28,20 @@ struct LaneWords {
   }
 };
 
+inline constexpr int kProducers = 2;  // such warps of a block of threads
+
 // One item is under way; of the next one everything is being fetched, and the number of the one
 // after it is being asked for. The first two are not asked for: they are where they would be if all
-// blocks of threads ran alike.
+// takers, so many warps of every block of threads, ran alike.
 class ItemQueue {
  public:
-  __device__ ItemQueue(const WorkList& work, const QueueOrder& order, int32_t* taken)
+  __device__ ItemQueue(const WorkList& work, const QueueOrder& order, int32_t* taken, int warp)
       : work_(work), order_(order), taken_(taken), items_(*work.num_items) {
-    const unsigned block = blockIdx.x, blocks = gridDim.x;
-    fetch(block);
+    const unsigned taker = gridDim.x * warp + blockIdx.x;
+    fetch(taker);
     fetch_partner();
     take();
-    fetch(blocks + block);
+    fetch(takers() + taker);
   }
 
   __device__ bool valid() const { return valid_; }
@@ -58,10 +60,12 @@ class ItemQueue {
   __device__ void advance() {
     const unsigned number = __shfl_sync(~0u, number_, 0);
     take();
-    fetch(2 * gridDim.x + number);
+    fetch(2 * takers() + number);
   }
 
  private:
+  __device__ static unsigned takers() { return kProducers * gridDim.x; }
+
   __device__ void take() {  // what has been fetched, and asks for a number
     valid_ = next_valid_, head_ = next_head_;
     item_ = next_item_, partner_ = next_partner_;

@@ -13,7 +13,7 @@ class KeyWalk {
  public:
   // Of the queue's item, which stays there: words that lanes share take few registers. `rows` is
   // this walk's own, in shared memory.
-  __device__ KeyWalk(const WorkList& work, const ItemQueue& queue, SeenTable& rows)
+  __device__ KeyWalk(const WorkList& work, const ItemQueue& queue, SeenSegment& rows)
       : work_(work), queue_(queue), table_(rows) {
     const WorkItem item = queue.item();
     rows_ = item.end - item.begin;
@@ -37,10 +37,15 @@ class KeyWalk {
     return first | sight(kGroupRows, rows_ - 1).flags_of(begin_) << kBitsOfGroup;
   }
 
-  // What every row sees, counted from this block's first key.
+  // What every row sees of this block.
   __device__ void write(SeenTable& table) const {
-    for (int row = threadIdx.x % 32; row < kItemRows; row += 32)
-      table[row] = {table_[row].x - begin_, table_[row].y};
+    for (int row = threadIdx.x % 32; row < kItemRows; row += 32) {
+      const int2 seen = table_[row];
+      const int first = max(seen.x - begin_, 0), last = min(seen.x + seen.y - begin_, kBlockKeys);
+      const bool sees = first < last;
+      table[row] = {static_cast<uint8_t>(sees ? first : 0),
+                    static_cast<uint8_t>(sees ? last - first : 0)};
+    }
   }
 
  private:
@@ -75,7 +80,7 @@ class KeyWalk {
 
   const WorkList& work_;
   const ItemQueue& queue_;
-  SeenTable& table_;
+  SeenSegment& table_;
   int rows_, partner_, partner_end_;
   int first_row_ = 0, begin_ = 0, end_ = 0;
   Interval clear_;  // blocks in it are seen by all rows of both groups

@@ -1,5 +1,6 @@
-// The producer of the forward kernel, one warp: it takes items from the queue, walks over the
-// blocks of keys that each meets, and keeps the copy engine busy, across the ends of items too.
+// The producers of the forward kernel, two warps: each takes items from the queue, walks over the
+// blocks of keys that they meet, and keeps the copy engine busy, across the ends of items too. They
+// take turns, an item each: while one waits for room, the other finds out what its item sees.
 #pragma once
 
 #include "optimized/attention/hopper/bulk_tensor.h"
@@ -14,40 +15,81 @@ class Producer {
       : p_(parameters), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ void run() {
-    for (ItemQueue queue(p_.work, p_.order, p_.taken); queue.valid(); queue.advance())
-      produce(queue);
-    wait(s_.k_empty[ring_.stage], ring_.parity ^ 1);
-    if (lane_ == 0) {
-      s_.notes[ring_.stage].flags = kStop;
-      arrive(s_.k_full[ring_.stage]);
+    ItemQueue queue(p_.work, p_.order, p_.taken, warp());
+    for (; queue.valid(); queue.advance()) produce(queue);
+    int idle = 0;
+    while (idle < kProducers) {
+      idle = take_turn() + 1;
+      if (idle > kProducers) return;
+      if (idle == kProducers) stop_consumers();
+      pass_turn(idle);
     }
   }
 
  private:
+  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+
+  // Returns how many turns before this one were idle.
+  __device__ int take_turn() {
+    wait(s_.turn_full[warp()], (turns_ & 1) ^ (warp() == 0 ? 1 : 0));  // it begins with the first
+    ++turns_;
+    const int idle = s_.turn.idle;
+    blocks_ = s_.turn.blocks, holds_ = false;
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) queries_[group] = s_.turn.queries[group];
+    __syncwarp();
+    return idle;
+  }
+  __device__ void pass_turn(int idle) {
+    if (lane_ == 0) {
+      s_.turn.blocks = blocks_, s_.turn.idle = idle;
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) s_.turn.queries[group] = queries_[group];
+      arrive(s_.turn_full[(warp() + 1) % kProducers]);
+    }
+    __syncwarp();
+  }
+
+  __device__ void stop_consumers() {
+    wait_for_room(s_.k_empty);
+    if (lane_ == 0) {
+      s_.notes[blocks_ % kStages].flags = kStop;
+      arrive(s_.k_full[blocks_ % kStages]);
+    }
+    __syncwarp();
+  }
+
+  // For the coming block.
+  __device__ void wait_for_room(Barrier (&empty)[kStages]) const {
+    wait(empty[blocks_ % kStages], blocks_ / kStages % 2 ^ 1);
+  }
+
   __device__ void produce(ItemQueue& queue) {
     const WorkItem item = queue.item();
     if (item.begin >= item.end || !is_sound(item)) return queue.fetch_partner();
     const int rows = item.end - item.begin;
     const uint32_t flags = rows > kGroupRows ? kBothHaveRows : 0;
     note_ = {item.own.row + item.begin, rows, queue.head(), flags};
-    kv_head_ = kv_head_of(p_.shape, note_.head);
-    load_queries();
-    KeyWalk walk(p_.work, queue, s_.seen_of_segment);
+    KeyWalk walk(p_.work, queue, s_.seen_of_segment[warp()]);
     queue.fetch_partner();
+    kv_head_ = kv_head_of(p_.shape, note_.head);
+    take_turn();
+    load_queries();
     if (!walk.valid()) {  // a block that nobody sees, so that its rows are written
-      wait(s_.k_empty[ring_.stage], ring_.parity ^ 1);
+      wait_for_room(s_.k_empty);
       note_.flags |= kLastBlock;
       publish(0, 0);
     }
     while (walk.valid()) {
       note_.flags = flags | walk.flags();
-      wait(s_.k_empty[ring_.stage], ring_.parity ^ 1);
-      if (note_.is_masked(0) || note_.is_masked(1)) walk.write(s_.seen[ring_.stage]);
+      wait_for_room(s_.k_empty);
+      if (note_.is_masked(0) || note_.is_masked(1)) walk.write(s_.seen[blocks_ % kStages]);
       const int row = walk.row(), keys = walk.keys();
       walk.advance();
       if (!walk.valid()) note_.flags |= kLastBlock;
       publish(row, keys);
     }
+    pass_turn(0);
   }
 
   struct Block {
@@ -60,35 +102,34 @@ class Producer {
     for (int group = 0; group < kGroups; ++group) {
       const int valid = rows_of_box(0, note_.rows, group);
       if (valid <= 0) return;
-      wait(s_.q_empty[group], ~(queries_loaded_ >> group) & 1);
-      queries_loaded_ ^= 1u << group;
+      const uint32_t before = queries_[group]++, stage = before % kItemStages;
+      wait(s_.q_empty[stage][group], before / kItemStages % 2 ^ 1);
       if (lane_ != 0) continue;
-      arrive_and_expect(s_.q_full[group], kGroupBytes);
-      load_tile(s_.q[group], kBoxBytes, p_.maps.q, note_.head, note_.row + group * kGroupRows,
-                valid, s_.q_full[group]);
+      arrive_and_expect(s_.q_full[stage][group], kGroupBytes);
+      load_tile(s_.q[stage][group], kBoxBytes, p_.maps.q, note_.head,
+                note_.row + group * kGroupRows, valid, s_.q_full[stage][group]);
     }
   }
 
   // The note, the table of rows and, on their way, the keys and values of a block whose stage of
   // keys is empty.
   __device__ void publish(int row, int keys) {
-    const int stage = ring_.stage;
+    const int stage = blocks_ % kStages;
     if (lane_ == 0) s_.notes[stage] = note_;
     __syncwarp();  // all of the table is written
     const Block block{note_.halves(0) | note_.halves(1), row, keys};
     if (lane_ == 0) load_block(s_.k[stage], p_.maps.whole_k, p_.maps.k, block, s_.k_full[stage]);
-    if (holds_) load_values();
+    if (holds_) load_values(blocks_ - 1);
     held_ = block, holds_ = true;
-    if (note_.flags & kLastBlock) load_values();
-    ring_.advance();
+    if (note_.flags & kLastBlock) load_values(blocks_);
+    ++blocks_;
   }
 
   // Of the block before: they are needed behind the next one's keys.
-  __device__ void load_values() {
-    const int stage = values_.stage;
-    wait(s_.v_empty[stage], values_.parity ^ 1);
+  __device__ void load_values(uint32_t number) {
+    const int stage = number % kStages;
+    wait(s_.v_empty[stage], number / kStages % 2 ^ 1);
     if (lane_ == 0) load_block(s_.v[stage], p_.maps.whole_v, p_.maps.v, held_, s_.v_full[stage]);
-    values_.advance();
     holds_ = false;
   }
 
@@ -123,11 +164,11 @@ class Producer {
   const ForwardParameters& p_;
   ForwardShared& s_;
   int lane_, kv_head_ = 0;
+  uint32_t turns_ = 0;  // of this one
   BlockNote note_;
-  RingPlace<kStages> ring_, values_;
-  Block held_{};  // whose keys are on their way
+  uint32_t blocks_ = 0, queries_[kGroups] = {};  // as the turn has them
+  Block held_{};                                 // whose keys are on their way
   bool holds_ = false;
-  uint32_t queries_loaded_ = 0;  // a bit a group: whether an odd number of times
 };
 
 }  // namespace ringside::hopper

@@ -10,17 +10,19 @@ namespace ringside::hopper {
 template <int kKeys>
 using Scores = float[kKeys / 2];
 
-// What the rows of an item see of a block of keys, counted from its first: begin and size.
-using SeenTable = int2[kItemRows];
+// What the rows of an item see: begin and size. Of a block of keys, counted from its first and
+// clipped to it; of a segment.
+using SeenTable = uchar2[kItemRows];
+using SeenSegment = int2[kItemRows];
 
 // Hides keys that a lane's rows, 8 apart, do not see. first_key: of the block, the first that has
 // scores here.
 template <int kKeys>
-__device__ __forceinline__ void hide_unseen(float (&scores)[kKeys / 2], const int2* of_first_row,
+__device__ __forceinline__ void hide_unseen(float (&scores)[kKeys / 2], const uchar2* of_first_row,
                                             int first_key) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int2 seen = of_first_row[8 * half];
+    const uchar2 seen = of_first_row[8 * half];
     const int begin = seen.x - first_key - static_cast<int>(threadIdx.x) % 4 * 2;
     const unsigned size = static_cast<unsigned>(seen.y);
 #pragma unroll
@@ -79,17 +81,6 @@ struct OnlineSoftmax {
       sum[half] += odd;
     }
     return raises;
-  }
-
-  // All weights are there: no sum is negative, but the assembler must look, and so does not move
-  // them behind a wait that follows.
-  __device__ __forceinline__ void settle() const {
-    asm volatile(
-        "{\n"
-        ".reg .pred negative;\n"
-        "setp.lt.f32 negative, %0, 0f00000000;\n"
-        "@negative trap;\n"
-        "}\n" ::"f"(sum[0] + sum[1]));
   }
 
  private:
