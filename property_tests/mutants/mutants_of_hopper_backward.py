@@ -29,8 +29,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: all query heads of a group are the first",
         PRODUCE,
-        "note.head = at.head;",
-        "note.head = at.head_begin;",
+        "note.head = at.head();",
+        "note.head = query_heads_of(p.shape, entry.head).begin;",
     ),
     Mutant(
         "hopper: a block that not every row sees counts as clear",
@@ -71,7 +71,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: dk goes without the scale",
         CONSUME,
-        "shape.head_dim_qk, scale(), dk);",
-        "shape.head_dim_qk, 1, dk);",
+        "shape.head_dim_qk, scale(), dk, thread);",
+        "shape.head_dim_qk, 1, dk, thread);",
     ),
 ]

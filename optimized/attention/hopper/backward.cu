@@ -1,11 +1,11 @@
 // Attention backward for Hopper: bfloat16 and float16, head dimensions up to 128.
 //
 // Key blocks of 128 rows outside, query blocks of 64 inside. A block of threads stays on its
-// multiprocessor and takes items (a key block, one key head) from a queue. One warp produces: it
-// walks over the query blocks that see the item, across segments and the query heads of the group,
-// and has the copy engine bring them. Two groups of four warps consume, 64 keys each: dk and dv
-// stay in their registers. dq = dS K is added up in global memory by the copy engine, in float32;
-// where the item is all that its queries meet, it is final at once.
+// multiprocessor and takes items (a key block, one key head) from a queue. One warp walks over the
+// query blocks that see the item, across segments and the query heads of the group, and leaves
+// notes of them, by which others have the copy engine bring them. Two groups of four warps consume,
+// 64 keys each: dk and dv stay in their registers. dq = dS K is added up in global memory by the
+// copy engine, in float32; where the item is all that its queries meet, it is final at once.
 #include <algorithm>
 
 #include "optimized/attention/hopper/backward_consume.cuh"
@@ -31,10 +31,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (role == 0) {
     give_registers<kProducerRegisters>();
     const int warp = threadIdx.x / 32;
-    if (warp == 0) load_everything(parameters, shared);
-    if (warp == 3) load_rows(parameters, shared);
-    if (kDq != Dq::none && (warp == 1 || warp == 2) && threadIdx.x % 32 == 0)
-      send_dq<kDq>(parameters, shared, warp - 1);
+    if (warp == 0) write_notes(parameters, shared);
+    if (warp == 1) load_rows(parameters, shared);
+    if (warp == 2 && threadIdx.x % 32 == 0) load_tiles(parameters, shared);
+    if (kDq != Dq::none && warp == 3 && threadIdx.x % 32 == 0) send_dq<kDq>(parameters, shared);
   } else {
     take_registers<kConsumerRegisters>();
     // All warps of a group agree on its number, which the compiler must see.

@@ -17,7 +17,9 @@ inline constexpr int kQueries = 64, kKeys = 128, kDim = 128;  // rows of blocks,
 inline constexpr int kGroups = 2, kGroupKeys = kKeys / kGroups, kGroupThreads = 128;
 inline constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
 inline constexpr int kThreads = kGroupThreads * (1 + kGroups);
-inline constexpr int kStages = 2, kKeyStages = 2, kNotes = 8;
+inline constexpr int kStages = 2, kKeyStages = 2;
+inline constexpr int kSeenStages = 4;               // written while two blocks may still be in use
+inline constexpr int kNotes = 16, kNotesAhead = 8;  // of the block that is being loaded, at most
 
 enum class Dq : uint8_t {
   none,   // another kernel's
@@ -43,9 +45,12 @@ struct Parameters {
 // What the scores of a query block need of its rows.
 struct QueryRows {
   float shift[kQueries], delta[kQueries];  // of the exponent to base 2; +inf for rows that are not
-  short2 seen[kQueries];                   // first and number of the item's keys
-  int clear;                               // bit of a group: every row sees all of its keys
-  int unused;
+};
+
+// What they see of the item's keys.
+struct alignas(4) SeenKeysOfRows {
+  uchar2 of[kQueries];  // first and number
+  int clear;            // bit of a group: every row sees all of its keys
 };
 
 // What others must know of a query block, and of the item that it belongs to.
@@ -68,9 +73,9 @@ inline constexpr int kDqTile = 2 * kQueryPanel;  // [queries][64 float32] of a g
 
 // "Full": what a group waits for before it reads; "empty": before it is written again.
 struct Barriers {
-  Barrier note_full[kNotes];
-  Barrier q_full[kStages], q_empty[kStages];
-  Barrier dout_full[kStages], dout_empty[kStages];  // and rows
+  Barrier note_full[kNotes], note_empty[kNotesAhead];
+  Barrier q_full[kStages], dout_full[kStages];  // the latter with rows
+  Barrier empty[kStages];                       // Q, dO and rows
   Barrier k_full[kKeyStages], k_empty[kKeyStages], v_full, v_empty;
   Barrier ds_full[2], ds_empty[2];
   Barrier dq_full[kGroups], dq_empty[kGroups];
@@ -78,10 +83,9 @@ struct Barriers {
   __device__ void init_all() {  // by one thread
     constexpr int kWarps = 4 * kGroups;
     for (Barrier& barrier : note_full) init(barrier, 1);
-    for (int stage = 0; stage < kStages; ++stage) {
-      init(q_full[stage], 1), init(q_empty[stage], kWarps);
-      init(dout_full[stage], 2), init(dout_empty[stage], kWarps);
-    }
+    for (Barrier& barrier : note_empty) init(barrier, 1);
+    for (int stage = 0; stage < kStages; ++stage)
+      init(q_full[stage], 1), init(dout_full[stage], 2), init(empty[stage], kWarps);
     for (Barrier& barrier : k_full) init(barrier, 1);
     for (Barrier& barrier : k_empty) init(barrier, kWarps);
     init(v_full, 1), init(v_empty, kWarps);
@@ -99,6 +103,7 @@ struct Shared {
   uint8_t ds[2][kDsTile];
   uint8_t dq[kGroups][kDqTile];
   QueryRows rows[kStages];
+  SeenKeysOfRows seen[kSeenStages];
   BlockNote notes[kNotes];
   Barriers barriers;
 };

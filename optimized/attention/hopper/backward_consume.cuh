@@ -19,21 +19,31 @@ struct Consumer {
   const Parameters& parameters;
   Shared& shared;
   const int group;
+  int thread = threadIdx.x % kGroupThreads;
   uint32_t block = 0, item = 0;  // how many are done
+  uint32_t nothing = 0;  // which the compiler takes for new in every block: see wait_for_note()
 
   __device__ __forceinline__ Barriers& barriers() const { return shared.barriers; }
   __device__ __forceinline__ int stage() const { return block % kStages; }
   __device__ __forceinline__ uint32_t parity() const { return block / kStages % 2; }
   __device__ __forceinline__ float scale() const { return parameters.shape.softmax_scale; }
 
-  // What the note of the coming block says; there is Q then, too.
-  __device__ __forceinline__ int wait_for_note() const {
+  // What the note of the coming block says; there is Q then, too. Descriptors are made anew from
+  // here on: those that the compiler holds for all blocks of an item do not fit its registers.
+  __device__ __forceinline__ int wait_for_note() {
     wait(barriers().q_full[stage()], parity());
-    return __reduce_or_sync(~0u, shared.notes[block % kNotes].flags);
+    const int flags = __reduce_or_sync(~0u, shared.notes[block % kNotes].flags);
+    nothing = static_cast<uint32_t>(flags) >> 16;
+    forget_places();
+    return flags;
   }
 
+  // What follows from the thread's number is found again in every block: it would not fit, and
+  // asking the processor for the number takes long.
+  __device__ __forceinline__ void forget_places() { asm volatile("" : "+r"(thread)); }
+
   __device__ __forceinline__ uint64_t keys_of(const uint8_t* tile) const {
-    return tile_descriptor(shared_address(tile) + group * kGroupKeys * 128);
+    return tile_descriptor(shared_address(tile) + group * kGroupKeys * 128 + nothing);
   }
   __device__ __forceinline__ uint32_t ds_tile(uint32_t of_block) const {
     return shared_address(shared.ds[of_block % 2]);
@@ -59,31 +69,31 @@ struct Consumer {
   __device__ __forceinline__ void hand_over_dq(const float (&dq)[32], uint32_t of_block) const {
     arrive_as_warp(barriers().ds_empty[of_block % 2]);
     wait(barriers().dq_empty[group], (of_block & 1) ^ 1);
-    store_dq<T, kDq>(shared_address(shared.dq[group]), dq, scale());
+    store_dq<T, kDq>(shared_address(shared.dq[group]), dq, scale(), thread);
     show_to_async();
     arrive_as_warp(barriers().dq_full[group]);
   }
   __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[4][4]) const {
     if constexpr (!kHasDq) return;
     wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);
-    store_scores(ds_tile(block) + group * kGroupKeys * 128, ds);
+    store_scores(ds_tile(block) + group * kGroupKeys * 128, ds, thread);
     show_to_async();
     arrive_as_warp(barriers().ds_full[block % 2]);
   }
 
   __device__ __forceinline__ void weigh_scores(float (&scores)[32],
                                                const float2 (&shifts)[8]) const {
-    const QueryRows& rows = shared.rows[stage()];
-    const int key = group * kGroupKeys + Place().row;
-    if (__reduce_or_sync(~0u, rows.clear) >> group & 1)  // the compiler sees that warps agree
-      weigh<true>(scores, shifts, rows, key, scale() * kLog2E);
+    const SeenKeysOfRows& seen = shared.seen[block % kSeenStages];
+    const Place place(thread);
+    const int key = group * kGroupKeys + place.row;
+    if (__reduce_or_sync(~0u, seen.clear) >> group & 1)  // the compiler sees that warps agree
+      weigh<true>(scores, shifts, seen, key, place.column, scale() * kLog2E);
     else
-      weigh<false>(scores, shifts, rows, key, scale() * kLog2E);
+      weigh<false>(scores, shifts, seen, key, place.column, scale() * kLog2E);
   }
 
   __device__ __forceinline__ void release(uint32_t of_block) const {
-    arrive_as_warp(barriers().dout_empty[of_block % kStages]);
-    arrive_as_warp(barriers().q_empty[of_block % kStages]);
+    arrive_as_warp(barriers().empty[of_block % kStages]);
   }
 
   // A block of which the scores are under way; leaves dk and dv under way. kLate: with dq of the
@@ -99,14 +109,16 @@ struct Consumer {
     multiply_rows<T>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
     commit_products();
     float2 of_rows[8];
-    load_of_queries(of_rows, shared.rows[stage()].shift);
+    load_of_queries<0>(of_rows, shared.rows[stage()].shift, thread);
     wait_for_products<1>();
     hopper::pin(scores);
+    load_of_queries<1>(of_rows, shared.rows[stage()].shift, thread);
     weigh_scores(scores, of_rows);
     uint32_t p[4][4], ds[4][4];
-    load_of_queries(of_rows, shared.rows[stage()].delta);
+    load_of_queries<0>(of_rows, shared.rows[stage()].delta, thread);
     wait_for_products<0>();
     hopper::pin(grads);
+    load_of_queries<1>(of_rows, shared.rows[stage()].delta, thread);
     differentiate(grads, scores, of_rows);
     as_left_operand<T>(p, scores);
     as_left_operand<T>(ds, grads);
@@ -156,13 +168,17 @@ struct Consumer {
     arrive_as_warp(barriers().k_empty[item % kKeyStages]);
     const AttentionShape& shape = parameters.shape;
     const int first_key = group * kGroupKeys;
-    put_keys<T>(parameters, parameters.dk, note, first_key, shape.head_dim_qk, scale(), dk);
-    put_keys<T>(parameters, parameters.dv, note, first_key, shape.head_dim_v, 1, dv);
+    put_keys<T>(parameters, parameters.dk, note, first_key, shape.head_dim_qk, scale(), dk, thread);
+    put_keys<T>(parameters, parameters.dv, note, first_key, shape.head_dim_v, 1, dv, thread);
   }
 
   __device__ __forceinline__ void run() {
     for (int flags; ((flags = wait_for_note()) & kStop) == 0; ++item) take_item(flags);
-    if (kHasDq) arrive_as_warp(barriers().dq_full[group]);  // its sender finds the note to stop
+    if constexpr (!kHasDq) return;
+    // The sender finds the note to stop. Not before all warps have left their part of the last dq:
+    // a faster one would count in a slower one's place.
+    wait(barriers().dq_empty[group], (block & 1) ^ 1);
+    arrive_as_warp(barriers().dq_full[group]);
   }
 };
 

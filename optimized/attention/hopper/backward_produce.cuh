@@ -1,133 +1,139 @@
-// The producer group of the backward kernel: one warp takes items off the queue, walks over their
-// query blocks and loads; one loads what the softmax left of their rows; and one for each consumer
-// group sends its dq off.
+// The producer group of the backward kernel, a warp for each task: one takes items off the queue
+// and leaves a note of each of their query blocks; one loads what the softmax left of the blocks'
+// rows; one has the copy engine bring tiles; one sends dq off. Notes are some blocks ahead: nobody
+// waits while the queue is asked and an item looked at.
 #pragma once
 
-#include "optimized/attention/hopper/backward_blocks.cuh"
+#include "optimized/attention/hopper/query_walk.cuh"
 
 namespace ringside::hopper::backward_detail {
 
 inline constexpr unsigned kEveryLane = ~0u;
 
-// The queue: one item ahead.
-struct Queue {
-  const Parameters& parameters;
-  int items;
-  unsigned size, coming;
+// The queue; the number of the next item is asked for ahead. By all lanes of a warp.
+class Queue {
+ public:
+  __device__ explicit Queue(const Parameters& parameters)
+      : p_(parameters), items_(min(*p_.work.num_items, p_.work.max_items)), index_(blockIdx.x) {
+    ask();
+  }
+  __device__ bool valid() const { return index_ < p_.order.size(max(items_, 0)); }
+  __device__ QueueEntry entry() const { return p_.order.at(index_, items_); }
+  __device__ void advance() {
+    index_ = __shfl_sync(kEveryLane, next_, 0);
+    ask();
+  }
 
-  __device__ explicit Queue(const Parameters& p)
-      : parameters(p),
-        items(min(*p.work.num_items, p.work.max_items)),
-        size(static_cast<unsigned>(p.order.size(max(items, 0)))) {
-    coming = blockIdx.x;
+ private:
+  __device__ void ask() {
+    if (valid() && threadIdx.x % 32 == 0) next_ = atomicAdd(p_.taken, 1u) + gridDim.x;
   }
-  __device__ unsigned take() {
-    const unsigned index = coming;
-    if (index >= size) return index;
-    unsigned next = 0;
-    if (threadIdx.x % 32 == 0) next = atomicAdd(parameters.taken, 1u) + gridDim.x;
-    coming = __shfl_sync(kEveryLane, next, 0);
-    return index;
-  }
+
+  const Parameters& p_;
+  int items_;
+  unsigned index_, next_ = 0;  // next_: the first lane's
 };
 
-struct Loader {
-  const Parameters& parameters;
-  Shared& shared;
-  uint32_t block = 0, item = 0;  // how many were loaded
-
-  __device__ int stage() const { return block % kStages; }
-  __device__ uint32_t parity() const { return block / kStages % 2; }
-
-  __device__ void load_keys(const CUtensorMap& map, uint8_t* tile, Barrier& full, Barrier& empty,
-                            uint32_t parity, const BlockNote& note) const {
-    if (threadIdx.x % 32 != 0) return;
-    wait(empty, parity);
-    arrive_and_expect(full, kKeyTile);
-    const uint32_t to = shared_address(tile);
-    for (int panel = 0; panel < 2; ++panel)
-      for (int half = 0; half < 2; ++half)
-        load_box(to + panel * kKeyPanel + half * kQueryPanel, map,
-                 ragged_box(panel * kPanelColumns, note.kv_head, note.key_row + half * kBoxRows,
-                            rows_of_box(0, note.keys, half)),
-                 full);
-  }
-  __device__ void load_queries(const CUtensorMap& map, uint8_t* tile, Barrier& full,
-                               const BlockNote& note) const {
-    if (threadIdx.x % 32 != 0) return;
-    arrive_and_expect(full, kQueryTile);
-    const uint32_t to = shared_address(tile);
-    for (int panel = 0; panel < 2; ++panel)
-      load_box(to + panel * kQueryPanel, map,
-               ragged_box(panel * kPanelColumns, note.head, note.row, note.rows), full);
-  }
-};
-
-// One item: its keys, then block after block. By all lanes of a warp.
-__device__ inline void load_item(Loader& loader, int index, int kv_head) {
-  const Parameters& p = loader.parameters;
-  Shared& shared = loader.shared;
-  Barriers& barriers = shared.barriers;
-  const WorkItem& item = p.work.items[index];
-  if (item.begin >= item.end) return;
-  QueryBlocks<kQueries> at(p.work, item, query_heads_of(p.shape, kv_head));
-  if (!at.valid()) return;
-  const int lane = threadIdx.x % 32, keys = item.end - item.begin;
-  const uint32_t key_stage = loader.item % kKeyStages;
-  BlockNote note{0, 0, 0, 0, item.own.row + item.begin, keys, kv_head, index, 0, 0};
-  for (int first = kFirst; at.valid(); first = 0) {
-    const int stage = loader.stage();
-    note.partner = at.partner, note.begin = at.begin;
-    note.row = at.row + at.begin, note.rows = min(at.end - at.begin, kQueries), note.head = at.head;
-    const bool clear = keys == kKeys && at.is_clear();
-    at.advance(p.work, item);
-    note.flags = first | (clear ? kClear : 0) | (at.valid() ? 0 : kLast);
-    if (lane == 0) {
-      shared.notes[loader.block % kNotes] = note;
-      arrive(barriers.note_full[loader.block % kNotes]);
-    }
-    if (first)
-      loader.load_keys(p.maps.k, shared.k[key_stage], barriers.k_full[key_stage],
-                       barriers.k_empty[key_stage], (loader.item / kKeyStages & 1) ^ 1, note);
-    wait(barriers.q_empty[stage], loader.parity() ^ 1);
-    loader.load_queries(p.maps.q, shared.q[stage], barriers.q_full[stage], note);
-    wait(barriers.dout_empty[stage], loader.parity() ^ 1);
-    loader.load_queries(p.maps.dout, shared.dout[stage], barriers.dout_full[stage], note);
-    if (first)
-      loader.load_keys(p.maps.v, shared.v, barriers.v_full, barriers.v_empty, (loader.item & 1) ^ 1,
-                       note);
-    ++loader.block;
-  }
-  ++loader.item;
+__device__ inline void publish(Shared& shared, uint32_t block, const BlockNote& note) {
+  wait(shared.barriers.note_empty[block % kNotesAhead], block / kNotesAhead % 2 ^ 1);
+  if (threadIdx.x % 32 != 0) return;
+  shared.notes[block % kNotes] = note;
+  arrive(shared.barriers.note_full[block % kNotes]);
+}
+__device__ inline const BlockNote& wait_for_note(Shared& shared, uint32_t block) {
+  wait(shared.barriers.note_full[block % kNotes], block / kNotes % 2);
+  return shared.notes[block % kNotes];
 }
 
-__device__ inline void load_everything(const Parameters& parameters, Shared& shared) {
-  Loader loader{parameters, shared};
-  Queue queue(parameters);
-  for (unsigned index; (index = queue.take()) < queue.size;) {
-    const QueueEntry entry = parameters.order.at(index, queue.items);
-    load_item(loader, entry.item, entry.head);
+// Of one item's blocks, behind so many of others. Returns how many there are now.
+__device__ inline uint32_t note_item(const Parameters& p, Shared& shared, const QueueEntry& entry,
+                                     uint32_t block) {
+  const WorkItem& item = p.work.items[entry.item];
+  if (item.begin >= item.end) return block;
+  QueryWalk at(p.work, item, query_heads_of(p.shape, entry.head));
+  const int keys = item.end - item.begin;
+  for (int first = kFirst; at.valid(); first = 0, ++block) {
+    BlockNote note{0, 0, 0, 0, item.own.row + item.begin, keys, entry.head, entry.item, 0, 0};
+    note.partner = at.partner(), note.begin = at.begin();
+    note.row = at.row(), note.rows = at.rows(), note.head = at.head();
+    note.flags = first | (keys == kKeys && at.is_clear() ? kClear : 0);
+    at.advance();
+    if (!at.valid()) note.flags |= kLast;
+    publish(shared, block, note);
   }
-  const int stage = loader.stage();
-  wait(shared.barriers.q_empty[stage], loader.parity() ^ 1);
-  if (threadIdx.x % 32 != 0) return;
-  shared.notes[loader.block % kNotes] = {0, 0, 0, kStop, 0, 0, 0, 0, 0, 0};
-  arrive(shared.barriers.note_full[loader.block % kNotes]);
-  arrive(shared.barriers.q_full[stage]);
+  return block;
+}
+
+// By all lanes of a warp.
+__device__ inline void write_notes(const Parameters& parameters, Shared& shared) {
+  uint32_t block = 0;
+  for (Queue queue(parameters); queue.valid(); queue.advance())
+    block = note_item(parameters, shared, queue.entry(), block);
+  publish(shared, block, {0, 0, 0, kStop, 0, 0, 0, 0, 0, 0});
+}
+
+__device__ inline void load_keys(const CUtensorMap& map, uint8_t* tile, Barrier& full,
+                                 const BlockNote& note) {
+  arrive_and_expect(full, kKeyTile);
+  const uint32_t to = shared_address(tile);
+#pragma unroll
+  for (int panel = 0; panel < 2; ++panel)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      load_box(to + panel * kKeyPanel + half * kQueryPanel, map,
+               ragged_box(panel * kPanelColumns, note.kv_head, note.key_row + half * kBoxRows,
+                          rows_of_box(0, note.keys, half)),
+               full);
+}
+__device__ inline void load_queries(const CUtensorMap& map, uint8_t* tile, Barrier& full,
+                                    const BlockNote& note) {
+  arrive_and_expect(full, kQueryTile);
+  const uint32_t to = shared_address(tile);
+#pragma unroll
+  for (int panel = 0; panel < 2; ++panel)
+    load_box(to + panel * kQueryPanel, map,
+             ragged_box(panel * kPanelColumns, note.head, note.row, note.rows), full);
+}
+
+// The tiles of block after block; by one thread.
+__device__ inline void load_tiles(const Parameters& p, Shared& shared) {
+  Barriers& barriers = shared.barriers;
+  uint32_t item = 0;  // how many were loaded
+  for (uint32_t block = 0;; ++block) {
+    const BlockNote note = wait_for_note(shared, block);
+    const uint32_t stage = block % kStages, key_stage = item % kKeyStages;
+    if (note.flags & kFirst) {
+      wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);
+      load_keys(p.maps.k, shared.k[key_stage], barriers.k_full[key_stage], note);
+    }
+    wait(barriers.empty[stage], block / kStages % 2 ^ 1);
+    // Of the block before the one that was here all is done, the sending of dq included, and of the
+    // note before that nobody asks any more: others, kNotesAhead further on, may be written.
+    arrive(barriers.note_empty[block % kNotesAhead]);
+    if (note.flags & kStop) return arrive(barriers.q_full[stage]);
+    load_queries(p.maps.q, shared.q[stage], barriers.q_full[stage], note);
+    load_queries(p.maps.dout, shared.dout[stage], barriers.dout_full[stage], note);
+    if (note.flags & kFirst) {
+      wait(barriers.v_empty, item % 2 ^ 1);
+      load_keys(p.maps.v, shared.v, barriers.v_full, note);
+      ++item;
+    }
+  }
 }
 
 // Which of the item's keys a row of a block sees.
-__device__ inline short2 keys_of_row(const Parameters& parameters, const BlockNote& note, int i) {
+__device__ inline uchar2 keys_of_row(const Parameters& parameters, const BlockNote& note, int i) {
   if (i >= note.rows) return {0, 0};
   const WorkItem& item = parameters.work.items[note.item];
   const int query = parameters.work.partners[note.partner].position(note.begin + i);
   const Interval seen = sequence_mask(parameters.work, item).visible_rows(item.own, query);
   const int first = max(seen.begin, item.begin), last = min(seen.end, item.end);
-  return {static_cast<short>(first - item.begin), static_cast<short>(max(last - first, 0))};
+  if (first >= last) return {0, 0};
+  return {static_cast<uint8_t>(first - item.begin), static_cast<uint8_t>(last - first)};
 }
 
 // Bits of the groups whose keys all of a lane's rows see, or of which it has none.
-__device__ inline int groups_seen(short2 seen, bool is_row) {
+__device__ inline int groups_seen(uchar2 seen, bool is_row) {
   int groups = 0;
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
@@ -137,68 +143,94 @@ __device__ inline int groups_seen(short2 seen, bool is_row) {
   return groups;
 }
 
-// What the softmax left of the rows of every block; rows that are not, or saw nothing, weigh
-// nothing. By all lanes of a warp, of two rows each.
-__device__ inline void load_rows(const Parameters& parameters, Shared& shared) {
-  constexpr int kRows = kQueries / 32;
-  const int lane = threadIdx.x % 32;
-  for (uint32_t block = 0;; ++block) {
-    wait(shared.barriers.note_full[block % kNotes], block / kNotes % 2);
-    const BlockNote note = shared.notes[block % kNotes];
-    if (note.flags & kStop) return;
-    float lse[kRows], delta[kRows];
+// A number that is asked for here, not where it is used.
+__device__ inline float load_ahead(const float* from) {
+  float x;
+  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(from));
+  return x;
+}
+
+// What the softmax left of a lane's rows of a block.
+struct LaneRows {
+  static constexpr int kRows = kQueries / 32;
+  float lse[kRows], delta[kRows];
+
+  // Rows that are not get the last one's.
+  __device__ LaneRows(const Parameters& parameters, const BlockNote& note) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int row = note.row + min(lane + 32 * i, note.rows - 1);
+      const int row = note.row + min(row_of_lane(i), note.rows - 1);
       const int64_t at = int64_t{row} * parameters.shape.num_heads + note.head;
-      lse[i] = __ldg(parameters.lse + at), delta[i] = __ldg(parameters.delta + at);
+      lse[i] = load_ahead(parameters.lse + at), delta[i] = load_ahead(parameters.delta + at);
     }
-    short2 seen[kRows] = {};
-    int clear = 3;
-    if ((note.flags & kClear) == 0) {
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        seen[i] = keys_of_row(parameters, note, lane + 32 * i);
-        clear &= groups_seen(seen[i], lane + 32 * i < note.rows);
-      }
-      clear = __reduce_and_sync(kEveryLane, clear);
-    }
-    const uint32_t stage = block % kStages;
-    wait(shared.barriers.dout_empty[stage], block / kStages % 2 ^ 1);
-    QueryRows& to = shared.rows[stage];
+  }
+  __device__ static int row_of_lane(int i) { return static_cast<int>(threadIdx.x) % 32 + 32 * i; }
+
+  // Rows that are not, or saw nothing, weigh nothing.
+  __device__ void write(QueryRows& to, int rows) const {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int row = lane + 32 * i;
-      const bool weighs = row < note.rows && lse[i] != -INFINITY;
+      const int row = row_of_lane(i);
+      const bool weighs = row < rows && lse[i] != -INFINITY;
       to.shift[row] = weighs ? lse[i] * kLog2E : INFINITY, to.delta[row] = weighs ? delta[i] : 0;
-      to.seen[row] = seen[i];
     }
-    if (lane == 0) to.clear = clear;
+  }
+};
+
+// What a block's rows see of the item's keys, where not all see all.
+__device__ inline void write_seen(const Parameters& parameters, const BlockNote& note,
+                                  SeenKeysOfRows& to) {
+  int clear = 3;
+  if ((note.flags & kClear) == 0) {
+#pragma unroll 1
+    for (int row = threadIdx.x % 32; row < kQueries; row += 32) {
+      const uchar2 seen = keys_of_row(parameters, note, row);
+      to.of[row] = seen;
+      clear &= groups_seen(seen, row < note.rows);
+    }
+    clear = __reduce_and_sync(kEveryLane, clear);
+  }
+  if (threadIdx.x % 32 == 0) to.clear = clear;
+}
+
+// All that is known of the rows of block after block. By all lanes of a warp, of two rows each;
+// what memory has of them comes while the mask is asked and their place becomes free.
+__device__ inline void load_rows(const Parameters& parameters, Shared& shared) {
+  for (uint32_t block = 0;; ++block) {
+    const BlockNote& note = wait_for_note(shared, block);
+    if (note.flags & kStop) return;
+    const LaneRows rows(parameters, note);
+    write_seen(parameters, note, shared.seen[block % kSeenStages]);
+    const uint32_t stage = block % kStages;
+    wait(shared.barriers.empty[stage], block / kStages % 2 ^ 1);
+    rows.write(shared.rows[stage], note.rows);
     __syncwarp();
-    if (lane == 0) arrive(shared.barriers.dout_full[stage]);
+    if (threadIdx.x % 32 == 0) arrive(shared.barriers.dout_full[stage]);
   }
 }
 
-// Sends off what a group has left of dq, until it has nothing more; by one thread.
+// Sends off what the groups have left of dq, until they have nothing more; by one thread.
 template <Dq kDq>
-__device__ void send_dq(const Parameters& parameters, Shared& shared, int group) {
+__device__ void send_dq(const Parameters& parameters, Shared& shared) {
   Barriers& barriers = shared.barriers;
-  const uint32_t tile = shared_address(shared.dq[group]);
   for (uint32_t block = 0;; ++block) {
-    wait(barriers.dq_full[group], block & 1);
-    const BlockNote note = shared.notes[block % kNotes];
-    if (note.flags & kStop) return;
-    if constexpr (kDq == Dq::add) {
-      for (int panel = 0; panel < 2; ++panel)
-        add_box(parameters.maps.dq,
-                ragged_box(group * 64 + panel * 32, note.head, note.row, note.rows),
-                tile + panel * kQueryPanel);
-    } else {
-      store_box(parameters.maps.dq, ragged_box(group * 64, note.head, note.row, note.rows), tile);
+    for (int group = 0; group < kGroups; ++group) {
+      wait(barriers.dq_full[group], block & 1);
+      const BlockNote& note = shared.notes[block % kNotes];
+      if (note.flags & kStop) return;
+      const uint32_t tile = shared_address(shared.dq[group]);
+      if constexpr (kDq == Dq::add) {
+        for (int panel = 0; panel < 2; ++panel)
+          add_box(parameters.maps.dq,
+                  ragged_box(group * 64 + panel * 32, note.head, note.row, note.rows),
+                  tile + panel * kQueryPanel);
+      } else {
+        store_box(parameters.maps.dq, ragged_box(group * 64, note.head, note.row, note.rows), tile);
+      }
+      commit_stores();
+      wait_until_read<0>();
+      arrive(barriers.dq_empty[group]);
     }
-    commit_stores();
-    wait_until_read<0>();
-    arrive(barriers.dq_empty[group]);
   }
 }
 

@@ -12,9 +12,8 @@ namespace ringside::hopper::backward_detail {
 struct Place {
   int row, column;
 
-  __device__ Place()
-      : row(threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x % 32 / 4),
-        column(threadIdx.x % 4 * 2) {}
+  __device__ explicit Place(int thread)
+      : row(thread / 32 * 16 + thread % 32 / 4), column(thread % 4 * 2) {}
 };
 
 // d [64][64] = a . b^T, both of 128 columns in panels so many bytes apart.
@@ -40,25 +39,29 @@ __device__ __forceinline__ void multiply_keys(float (&dq)[32], uint64_t ds, uint
   multiply_slices<T, Deep::down_rows, Deep::down_rows, kKeys / 16>(dq, ds, 0, k_panel, 0);
 }
 
-// A number of each of a thread's queries; asked for before it waits for products.
-__device__ __forceinline__ void load_of_queries(float2 (&to)[8], const float (&from)[kQueries]) {
+// A number of each of a thread's queries, of the first or the second half of them. The first half
+// is asked for before a thread waits for products, the second, for want of registers, behind.
+template <int kHalf>
+__device__ __forceinline__ void load_of_queries(float2 (&to)[8], const float (&from)[kQueries],
+                                                int thread) {
 #pragma unroll
-  for (int n = 0; n < 8; ++n)
-    to[n] = *reinterpret_cast<const float2*>(&from[8 * n + threadIdx.x % 4 * 2]);
+  for (int n = 4 * kHalf; n < 4 * kHalf + 4; ++n)
+    to[n] = *reinterpret_cast<const float2*>(&from[8 * n + Place(thread).column]);
 }
 
 // scores become weights, exp(score - lse).
 template <bool kClear>
 __device__ __forceinline__ void weigh(float (&scores)[32], const float2 (&shifts)[8],
-                                      const QueryRows& rows, int key, float scale_log2) {
-  const int column = threadIdx.x % 4 * 2;
+                                      const SeenKeysOfRows& rows, int key, int column,
+                                      float scale_log2) {
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
     const float2 shift = shifts[n];
+    uchar4 of_two = {};
+    if constexpr (!kClear) of_two = *reinterpret_cast<const uchar4*>(&rows.of[8 * n + column]);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      short2 seen = {};
-      if constexpr (!kClear) seen = rows.seen[8 * n + column + i];
+      const uchar2 seen = i == 0 ? uchar2{of_two.x, of_two.y} : uchar2{of_two.z, of_two.w};
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float& score = scores[4 * n + 2 * half + i];
@@ -98,8 +101,9 @@ __device__ __forceinline__ void pin(uint32_t (&a)[4][4]) {
 }
 
 // A group's d(scores), to its rows of [keys][queries].
-__device__ __forceinline__ void store_scores(uint32_t tile, const uint32_t (&values)[4][4]) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x % kGroupThreads / 32;
+__device__ __forceinline__ void store_scores(uint32_t tile, const uint32_t (&values)[4][4],
+                                             int thread) {
+  const int lane = thread % 32, warp = thread / 32;
   const uint32_t row = tile + (warp * 16 + lane % 16) * 128;
 #pragma unroll
   for (int k = 0; k < 4; ++k)
@@ -109,8 +113,9 @@ __device__ __forceinline__ void store_scores(uint32_t tile, const uint32_t (&val
 
 // A group's dq, to where its sender finds it: float32, or final ones in T.
 template <typename T, Dq kDq>
-__device__ __forceinline__ void store_dq(uint32_t tile, const float (&dq)[32], float scale) {
-  const Place place;
+__device__ __forceinline__ void store_dq(uint32_t tile, const float (&dq)[32], float scale,
+                                         int thread) {
+  const Place place(thread);
   const bool odd = place.row % 2 == 1;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -140,43 +145,89 @@ __device__ __forceinline__ void store_dq(uint32_t tile, const float (&dq)[32], f
   }
 }
 
-// What an item leaves of dk or dv: a thread's two rows, four columns at a time, as neighbouring
-// lanes swap halves of two groups of columns.
+// Where a lane puts a row of dk or dv, four columns at a time: neighbouring lanes swap halves of
+// two groups of columns, so that an even one has four of the first and an odd one of the second.
+struct KeyPlace {
+  int64_t first[2];  // element of a lane's first and second row
+  bool is_key[2], odd;
+  int columns;  // of a row, from the lane's first on
+
+  __device__ __forceinline__ KeyPlace(const DeviceMatrix& to, const BlockNote& note, int first_key,
+                                      int dim, int thread)
+      : odd(thread % 2 == 1) {
+    const int column = (odd ? 8 : 0) + thread % 4 / 2 * 4;
+    columns = dim - column;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int key = first_key + Place(thread).row + 8 * half;
+      first[half] = (int64_t{note.key_row} + key) * to.row_stride +
+                    int64_t{note.kv_head} * to.head_stride + column;
+      is_key[half] = key < note.keys;
+    }
+  }
+  __device__ __forceinline__ bool has(int half, int n) const {  // columns of groups n and n + 1
+    return is_key[half] && 8 * n < columns;
+  }
+};
+
+template <typename X>
+__device__ __forceinline__ X from_neighbour(bool odd, X left, X right) {
+  return __shfl_xor_sync(~0u, odd ? left : right, 1);
+}
+
+// What an item leaves of dk or dv, of which there is no more.
 template <typename T>
-__device__ __forceinline__ void put_keys(const Parameters& parameters, const DeviceMatrix& to,
-                                         const BlockNote& note, int first_key, int dim, float scale,
-                                         const float (&sum)[64]) {
-  const Place place;
-  const bool odd = threadIdx.x % 2 == 1;
+__device__ __forceinline__ void put_final_keys(const DeviceMatrix& to, const KeyPlace& place,
+                                               float scale, const float (&sum)[64]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int key = first_key + place.row + 8 * half;
-    const int64_t at = (int64_t{note.key_row} + key) * to.row_stride +
-                       int64_t{note.kv_head} * to.head_stride + (odd ? 8 : 0) +
-                       threadIdx.x % 4 / 2 * 4;
+    T* row = static_cast<T*>(to.data) + place.first[half];
+#pragma unroll
+    for (int n = 0; n < 16; n += 2) {
+      const float* two = &sum[4 * n + 2 * half];
+      const uint32_t left = pack<T>(scale * two[0], scale * two[1]);
+      const uint32_t right = pack<T>(scale * two[4], scale * two[5]);
+      const uint32_t other = from_neighbour(place.odd, left, right);
+      if (place.has(half, n))
+        *reinterpret_cast<uint2*>(row + 8 * n) =
+            place.odd ? uint2{other, right} : uint2{left, other};
+    }
+  }
+}
+
+// Likewise what is added to, in float32, or where others will be.
+__device__ __forceinline__ void put_key_sums(const DeviceMatrix& to, const KeyPlace& place,
+                                             bool is_first, float scale, const float (&sum)[64]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float* row = static_cast<float*>(to.data) + place.first[half];
 #pragma unroll
     for (int n = 0; n < 16; n += 2) {
       const float *left = &sum[4 * n + 2 * half], *right = &sum[4 * (n + 1) + 2 * half];
-      const float x = __shfl_xor_sync(~0u, odd ? left[0] : right[0], 1);
-      const float y = __shfl_xor_sync(~0u, odd ? left[1] : right[1], 1);
-      const float4 four = odd ? float4{scale * x, scale * y, scale * right[0], scale * right[1]}
-                              : float4{scale * left[0], scale * left[1], scale * x, scale * y};
-      const int column = 8 * n + (odd ? 8 : 0) + threadIdx.x % 4 / 2 * 4;
-      if (key >= note.keys || column >= dim) continue;
-      if (parameters.is_final) {
-        *reinterpret_cast<uint2*>(static_cast<T*>(to.data) + at + 8 * n) = {
-            pack<T>(four.x, four.y), pack<T>(four.z, four.w)};
-      } else {
-        float* begin = static_cast<float*>(to.data) + at + 8 * n;
-        if (parameters.is_first)
-          *reinterpret_cast<float4*>(begin) = four;
-        else
-          asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(begin), "f"(four.x),
-                       "f"(four.y), "f"(four.z), "f"(four.w)
-                       : "memory");
-      }
+      const float x = scale * from_neighbour(place.odd, left[0], right[0]);
+      const float y = scale * from_neighbour(place.odd, left[1], right[1]);
+      const float4 four = place.odd ? float4{x, y, scale * right[0], scale * right[1]}
+                                    : float4{scale * left[0], scale * left[1], x, y};
+      if (!place.has(half, n)) continue;
+      if (is_first)
+        *reinterpret_cast<float4*>(row + 8 * n) = four;
+      else
+        asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(row + 8 * n),
+                     "f"(four.x), "f"(four.y), "f"(four.z), "f"(four.w)
+                     : "memory");
     }
   }
+}
+
+template <typename T>
+__device__ __forceinline__ void put_keys(const Parameters& parameters, const DeviceMatrix& to,
+                                         const BlockNote& note, int first_key, int dim, float scale,
+                                         const float (&sum)[64], int thread) {
+  const KeyPlace place(to, note, first_key, dim, thread);
+  if (parameters.is_final)
+    put_final_keys<T>(to, place, scale, sum);
+  else
+    put_key_sums(to, place, parameters.is_first, scale, sum);
 }
 
 __device__ __forceinline__ void arrive_as_warp(Barrier& barrier) {
