@@ -1,6 +1,5 @@
 // The Hopper family: bfloat16 and float16 by wgmma and bulk tensor copies, compute capability 9.0
-// alone. The backward in the table is still the mma family's: this one waits for its run through
-// the conformance test.
+// alone.
 #pragma once
 
 #include "optimized/attention/kernel.h"

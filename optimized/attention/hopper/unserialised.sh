@@ -1,7 +1,7 @@
 #!/bin/sh
 # A compiler launcher: sh unserialised.sh [ccache] nvcc ARGUMENTS -Xptxas=-v. Runs them, and fails where ptxas says that it
 # serialises wgmma (C75xx): right, but several times slower, and to the compiler a mere remark. Likewise where registers
-# spill.
+# spill, but for the five of the deterministic backward, which it spills where a block is seen in part.
 remarks=$("$@" 2>&1)
 status=$?
 printf '%s\n' "$remarks" | grep -v -e '^ptxas info' -e 'bytes stack frame' -e '^$' >&2
