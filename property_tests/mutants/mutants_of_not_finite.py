@@ -10,6 +10,9 @@ MMA_FORWARD = "optimized/attention/mma/forward.cu"
 MMA_BACKWARD = "optimized/attention/mma/backward.cu"
 MMA_QUERIES = "optimized/attention/mma/backward_queries.cu"
 SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
+CONSUMER = "optimized/attention/hopper/consumer.cuh"
+HOPPER_BACKWARD = "optimized/attention/hopper/backward_consume.cuh"
+HOPPER_SENDERS = "optimized/attention/hopper/backward_produce.cuh"
 HOME = "optimized/exchange/move_home.cu"
 
 MUTANTS_OF_NOT_FINITE = [
@@ -96,6 +99,36 @@ MUTANTS_OF_NOT_FINITE = [
         MMA_QUERIES,
         "    if (!all_whole) {\n",
         "    if (false) {\n",
+    ),
+    Mutant(
+        "hopper: nobody is told that values were dropped",
+        CONSUMER,
+        "      *p_.dropped = 1;\n",
+        "",
+    ),
+    Mutant(
+        "hopper: values that are not finite reach whoever shares their block",
+        CONSUMER,
+        "    if (!check.all_finite()) {\n",
+        "    if (false) {\n",
+    ),
+    Mutant(
+        "hopper: dout of rows that see nothing reaches their block by delta",
+        HOPPER_BACKWARD,
+        "if (!clear) hide_gradients(grads, scores);",
+        "",
+    ),
+    Mutant(
+        "hopper: queries that are not finite reach keys that they do not see",
+        HOPPER_BACKWARD,
+        "if ((flags & kClear) == 0) drop_not_finite();",
+        "",
+    ),
+    Mutant(
+        "hopper: keys that are not finite reach queries that do not see them",
+        HOPPER_SENDERS,
+        "if ((note.flags & kClear) == 0 && shared",
+        "if (false && shared",
     ),
     Mutant(
         "dsink takes part in rows that see nothing",

@@ -137,8 +137,8 @@ __device__ inline int groups_seen(short2 seen, bool is_row) {
   return groups;
 }
 
-// What the softmax left of the rows of every block; rows that are not, or saw nothing, weigh
-// nothing. By all lanes of a warp, of two rows each.
+// What the softmax left of the rows of every block; rows that are not there weigh nothing. By all
+// lanes of a warp, of two rows each.
 __device__ inline void load_rows(const Parameters& parameters, Shared& shared) {
   constexpr int kRows = kQueries / 32;
   const int lane = threadIdx.x % 32;
@@ -169,8 +169,10 @@ __device__ inline void load_rows(const Parameters& parameters, Shared& shared) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const int row = lane + 32 * i;
-      const bool weighs = row < note.rows && lse[i] != -INFINITY;
-      to.shift[row] = weighs ? lse[i] * kLog2E : INFINITY, to.delta[row] = weighs ? delta[i] : 0;
+      const bool is_row = row < note.rows;
+      // Of scores of -inf, which have that lse, no -inf - -inf; NaN stays.
+      const float shift = lse[i] == -INFINITY ? -1e30f : lse[i] * kLog2E;
+      to.shift[row] = is_row ? shift : INFINITY, to.delta[row] = is_row ? delta[i] : 0;
       to.seen[row] = seen[i];
     }
     if (lane == 0) to.clear = clear;
@@ -184,10 +186,16 @@ template <Dq kDq>
 __device__ void send_dq(const Parameters& parameters, Shared& shared, int group) {
   Barriers& barriers = shared.barriers;
   const uint32_t tile = shared_address(shared.dq[group]);
+  uint32_t items = 0;  // that have begun
   for (uint32_t block = 0;; ++block) {
     wait(barriers.dq_full[group], block & 1);
     const BlockNote note = shared.notes[block % kNotes];
     if (note.flags & kStop) return;
+    if (note.flags & kFirst) ++items;
+    if ((note.flags & kClear) == 0 && shared.keys_found[group][(items - 1) % kKeyStages] != 0) {
+      arrive(barriers.dq_empty[group]);  // another launch adds it: seen_pairs.cuh
+      continue;
+    }
     if constexpr (kDq == Dq::add) {
       for (int panel = 0; panel < 2; ++panel)
         add_box(parameters.maps.dq,
