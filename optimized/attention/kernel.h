@@ -9,6 +9,9 @@
 //              the rounding of lse
 //   dq, dk, dv added to
 //
+// A pair that is not seen is not computed: infinities and NaN in q, k, v, dout, lse and delta reach
+// results through the pairs that are seen alone, by IEEE arithmetic. There a weight may round to 0.
+//
 // Where one launch is all there is, a family may write final results in the operands' type instead,
 // rows of its items only: see Accumulate::only.
 #pragma once

@@ -89,8 +89,11 @@ struct Sinks {
 void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int dim,
                  AccumulatorLayout layout, cudaStream_t stream);
 
-// dsink[h] = -sum over rows of exp(sink[h] - lse) * delta, in one order.
+// dsink[h] = -sum over rows of exp(sink[h] - lse) * delta, in one order. The map's tokens, all of
+// them or those that are not unseen, are to see something.
 void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,
                     float* dsink, cudaStream_t stream);
+void sink_gradients(const RowMap& map, const UnseenRows& unseen, const Sinks& sinks,
+                    const float* lse, const float* delta, float* dsink, cudaStream_t stream);
 
 }  // namespace ringside::move

@@ -75,16 +75,24 @@ __global__ void merge_sinks_kernel(RowMap map, Sinks sinks, Results home, int di
   });
 }
 
-// One block a head; a thread's rows and the tree over threads are fixed, hence the order is.
-__global__ void sink_gradients_kernel(RowMap map, Sinks sinks, const float* lse, const float* delta,
-                                      float* dsink) {
+// A sink's share of a row, which only a sink of -inf has none of.
+__device__ double weight_of_sink(float sink, float lse) {
+  return sink == -INFINITY ? 0.0f : larger(expf(sink - lse), kSmallestNormal<float>);
+}
+
+// One block a head; a thread's rows and the tree over threads are fixed, hence the order is. Rows
+// that see nothing have no delta, whatever stands there.
+template <typename Sees>
+__global__ void sink_gradients_kernel(RowMap map, Sees sees, Sinks sinks, const float* lse,
+                                      const float* delta, float* dsink) {
   __shared__ double sums[kThreads];
   const int head = blockIdx.x;
   double sum = 0;
   for (int row = threadIdx.x; row < map.global_of_home.size; row += kThreads) {
-    if (!is_token(map.global_of_home.rows[row])) continue;
+    const int global = map.global_of_home.rows[row];
+    if (!is_token(global) || !sees(global)) continue;
     const int64_t cell = int64_t{row} * sinks.heads + head;
-    sum -= static_cast<double>(expf(sinks.logits[head] - lse[cell])) * delta[cell];
+    sum -= weight_of_sink(sinks.logits[head], lse[cell]) * delta[cell];
   }
   sums[threadIdx.x] = sum;
   for (int half = kThreads / 2; half > 0; half /= 2) {
@@ -93,6 +101,14 @@ __global__ void sink_gradients_kernel(RowMap map, Sinks sinks, const float* lse,
   }
   if (threadIdx.x == 0) dsink[head] = static_cast<float>(sums[0]);
 }
+
+struct SeesByMask {
+  UnseenRows unseen;
+  __device__ bool operator()(int global) const { return !unseen.query(global); }
+};
+struct SeesAlways {
+  __device__ bool operator()(int) const { return true; }
+};
 
 }  // namespace
 
@@ -145,7 +161,15 @@ void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int
 
 void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,
                     float* dsink, cudaStream_t stream) {
-  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, sinks, lse, delta, dsink);
+  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, SeesAlways(), sinks, lse, delta,
+                                                              dsink);
+  RINGSIDE_CUDA(cudaGetLastError());
+}
+
+void sink_gradients(const RowMap& map, const UnseenRows& unseen, const Sinks& sinks,
+                    const float* lse, const float* delta, float* dsink, cudaStream_t stream) {
+  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, SeesByMask{unseen}, sinks, lse,
+                                                              delta, dsink);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

@@ -24,7 +24,7 @@ class Backward {
     move::shard(kv_rows_, call_.k, workspace_.at(buffers_.k[0]), parts_.shape.type, stream_);
     move::shard(kv_rows_, call_.v, workspace_.at(buffers_.v[0]), parts_.shape.type, stream_);
     if (call_.sinks != nullptr)
-      move::sink_gradients(q_rows_, {call_.sinks, tables_.problem.num_heads},
+      move::sink_gradients(q_rows_, tables_.unseen_rows(), {call_.sinks, tables_.problem.num_heads},
                            workspace_.floats(buffers_.lse[0]), workspace_.floats(buffers_.delta[0]),
                            call_.dsink, stream_);
   }

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -43,6 +45,8 @@ PackedLayout long_layout(Random& random, int batch) {
   return {valid, padded};
 }
 
+enum class Numbers { all_finite, some_not };
+
 struct DeviceCase {
   Problem problem;
   Plan plan;
@@ -50,13 +54,14 @@ struct DeviceCase {
   testing::Case c;
   bool deterministic;
 
-  DeviceCase(Random& random, const TypeInfo& type)
+  DeviceCase(Random& random, const TypeInfo& type, Numbers numbers)
       : problem(random_problem(random)),
         plan(testing::random_plan(random, problem)),
         capacity(random_capacity(random)),
         c(random, problem),
         deterministic(random.coin()) {
     if (type.type != ElementType::float32) for_tensor_cores(random);
+    if (numbers == Numbers::some_not) poison(random);
     for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
       for (double& value : x->data) value = testing::rounded(value, type.type);
   }
@@ -97,6 +102,43 @@ struct DeviceCase {
     c.options.softcap = 0;
     c.options.dropout = {};
     c.options.alibi_slopes.clear();
+  }
+
+  // No weight is to round to 0, which would make a NaN of an infinity: scores stay close, and
+  // those that are infinite meet no infinite dout.
+  void poison(Random& random) {
+    c.options.softmax_scale = 0.3 / std::sqrt(c.q.dim);
+    c.options.alibi_slopes.clear();
+    const bool infinite_scores = random.coin();
+    for (int i = random.integer(1, 4); i > 0; --i) {
+      const int which = random.integer(0, 3);
+      const double infinity = random.coin() ? INFINITY : -INFINITY;
+      const bool is_infinite = (which < 2) == infinite_scores && random.coin();
+      poison_one(random, which, is_infinite ? infinity : NAN);
+    }
+    if (random.one_in(3)) poison_behind(random.integer(0, 100) / 100.0);
+  }
+
+  void poison_one(Random& random, int which, double value) {
+    const PackedLayout& layout = which == 1 || which == 2 ? problem.layout_k : problem.layout_q;
+    Tensor& x = *std::array{&c.q, &c.k, &c.v, &c.dout}[which];
+    const int seq = random.integer(0, std::max(0, layout.batch() - 1));
+    if (layout.batch() == 0 || layout.len(seq) == 0) return;
+    double* row = x.at(layout.row_begin(seq) + random.integer(0, layout.len(seq) - 1),
+                       random.integer(0, x.heads - 1));
+    const int d = random.integer(0, x.dim - 1), size = random.coin() ? 1 : x.dim - d;
+    std::fill(row + d, row + d + size, value);
+  }
+
+  // As people test causality.
+  void poison_behind(double share) {
+    for (int seq = 0; seq < problem.layout_q.batch(); ++seq)
+      for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout}) {
+        const bool is_key = x == &c.k || x == &c.v;
+        const PackedLayout& layout = is_key ? problem.layout_k : problem.layout_q;
+        for (int i = static_cast<int>(share * layout.len(seq)); i < layout.len(seq); ++i)
+          std::fill_n(x->at(layout.row_begin(seq) + i, 0), x->heads * x->dim, NAN);
+      }
   }
 };
 
@@ -205,18 +247,22 @@ class DeviceRun {  // of one case on the device
 struct Seed {
   TypeInfo type;
   unsigned seed;
+  Numbers numbers = Numbers::all_finite;
 };
-void PrintTo(const Seed& s, std::ostream* out) { *out << s.type.name << ", seed " << s.seed; }
+void PrintTo(const Seed& s, std::ostream* out) {
+  *out << s.type.name << ", seed " << s.seed;
+  if (s.numbers == Numbers::some_not) *out << ", not all finite";
+}
 
 class EveryPlanOnTheDevice : public ::testing::TestWithParam<Seed> {};
 
 TEST_P(EveryPlanOnTheDevice, AgreesWithTheCpu) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  const auto& [type, seed] = GetParam();
+  const auto& [type, seed, numbers] = GetParam();
   Random random(seed);
   const int cases = std::getenv("RINGSIDE_FEW_CASES") != nullptr ? 8 : 25;  // under sanitizers
   for (int i = 0; i < cases; ++i) {
-    const DeviceCase device_case(random, type);
+    const DeviceCase device_case(random, type, numbers);
     const DeviceRun run(device_case, type);
     const Plan& plan = device_case.plan;
     SCOPED_TRACE("case " + std::to_string(i) + " by " + run.family() + ": " + plan.partition +
@@ -231,6 +277,7 @@ TEST_P(EveryPlanOnTheDevice, AgreesWithTheCpu) {
 std::vector<Seed> seeds(const TypeInfo& type) {
   std::vector<Seed> all;
   for (unsigned seed = 0; seed < 8; ++seed) all.push_back({type, seed});
+  for (unsigned seed = 8; seed < 12; ++seed) all.push_back({type, seed, Numbers::some_not});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Float32, EveryPlanOnTheDevice,

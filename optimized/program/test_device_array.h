@@ -132,7 +132,7 @@ inline void expect_close(const char* what, const TypeInfo& type, const std::vect
   ASSERT_EQ(want.size(), got.size()) << what;
   const double allowed = tolerance(what, type, want);
   for (size_t i = 0; i < want.size(); ++i) {
-    if (want[i] == got[i]) continue;  // -inf too
+    if (want[i] == got[i] || (std::isnan(want[i]) && std::isnan(got[i]))) continue;  // -inf too
     ASSERT_LE(std::abs(want[i] - got[i]), allowed) << what << "[" << i << "]: " << got[i];
   }
 }

@@ -80,7 +80,8 @@ class Backward : public Walk {
     auto* delta = reinterpret_cast<float*>(at(places.delta));
     move::shard_softmax(q, call.dout, call.out, call.lse, {delta, lse}, stream_);
     if (options_.sinks != nullptr)
-      move::sink_gradients(q, {options_.sinks, parts_.problem.num_heads}, lse, delta, call.dsink,
+      move::sink_gradients(parts_.row_map(parts_.members[member].seeing),
+                           {options_.sinks, parts_.problem.num_heads}, lse, delta, call.dsink,
                            stream_);
   }
 

@@ -5,6 +5,7 @@
 #include "optimized/program/choose_family.h"
 #include "optimized/program/parts.h"
 #include "optimized/tables/row_owner.h"
+#include "reference/seen_rows.h"
 
 namespace ringside {
 namespace {
@@ -27,6 +28,18 @@ std::vector<int32_t> own_rows(const Plan& plan, int rank, Operand operand) {
   for (const Segment& s : plan.shard(home))
     for (int i = 0; i < s.len; ++i)
       rows[s.row + i] = s.position(i) < layout.len(s.seq) ? s.row + i : padding_row(s.row + i);
+  return rows;
+}
+
+// Of queries, with padding for tokens that see nothing.
+std::vector<int32_t> seeing_rows(const Plan& plan, int rank) {
+  const Problem& problem = plan.problem;
+  std::vector<int32_t> rows = own_rows(plan, rank, Operand::q);
+  for (const Segment& s : plan.shard(plan.home_q[rank])) {
+    const SequenceMask mask{problem.mask, problem.layout_q.len(s.seq), problem.layout_k.len(s.seq)};
+    for (int i = 0; i < s.len; ++i)
+      if (mask.visible(s.position(i)).size() == 0) rows[s.row + i] = padding_row(s.row + i);
+  }
   return rows;
 }
 
@@ -84,7 +97,9 @@ RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOpt
       forward(make_pass(plan, Pass::forward)),
       backward(make_pass(plan, Pass::backward)) {
   for (const int rank : hosting.hosted())
-    members.push_back({rank, add_rows(plan, rank, Operand::q), add_rows(plan, rank, Operand::kv)});
+    members.push_back({rank, add_rows(own_rows(plan, rank, Operand::q)),
+                       add_rows(own_rows(plan, rank, Operand::kv)),
+                       add_rows(seeing_rows(plan, rank))});
   add_tables(plan, forward);
   add_tables(plan, backward);
   tables.upload();
@@ -171,8 +186,7 @@ WorkTable RankParts::add(const HostWorkList& list) {
           tables.add(std::vector<int32_t>{size})};
 }
 
-RowTables RankParts::add_rows(const Plan& plan, int rank, Operand operand) {
-  const std::vector<int32_t> rows = own_rows(plan, rank, operand);
+RowTables RankParts::add_rows(const std::vector<int32_t>& rows) {
   std::vector<int32_t> back(rows.size());
   for (size_t i = 0; i < rows.size(); ++i)
     back[i] = rows[i] == kNobody ? kNobody : static_cast<int32_t>(i);

@@ -40,6 +40,7 @@ struct PassParts {
 struct MemberRows {
   int rank = 0;
   RowTables q, kv;
+  RowTables seeing;  // q, with padding for rows that see nothing
 };
 
 struct RankParts {
@@ -75,7 +76,7 @@ struct RankParts {
   void add_tables(const Plan& plan, PassParts& parts);
   OperationTables tables_of(const Plan& plan, const Schedule& schedule, int operation);
   WorkTable add(const HostWorkList& list);
-  RowTables add_rows(const Plan& plan, int rank, Operand operand);
+  RowTables add_rows(const std::vector<int32_t>& rows);
 };
 
 }  // namespace ringside

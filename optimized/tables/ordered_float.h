@@ -9,7 +9,7 @@
 
 namespace ringside {
 
-// a < b as floats exactly if so as keys; -0 comes just before 0. Not for NaN.
+// a < b as floats exactly if so as keys; -0 comes just before 0, and a positive NaN behind +inf.
 RINGSIDE_HD inline int32_t ordered_key(float x) {
   int32_t bits;
   std::memcpy(&bits, &x, sizeof(bits));

@@ -40,6 +40,12 @@ TEST(OrderedFloat, KeysHaveTheOrderOfFloats) {
   }
 }
 
+TEST(OrderedFloat, NaNIsTheLargest) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float x : special_floats()) EXPECT_LT(ordered_key(x), ordered_key(nan)) << x;
+  EXPECT_TRUE(std::isnan(from_ordered_key(ordered_key(nan))));
+}
+
 TEST(OrderedFloat, EveryFloatComesBack) {
   for (const float x : special_floats())
     EXPECT_EQ(std::bit_cast<uint32_t>(from_ordered_key(ordered_key(x))),

@@ -6,13 +6,12 @@ import ringside as rs
 from assertions import assert_close, assert_same_bits, noted, scale_of, valid_rows
 from hypothesis import assume, example, given, note
 from hypothesis import strategies as st
-from independent import dense_mask
+from not_finite import NOT_FINITE, behind, classes, who_sees_whom
 from pairwise import pairwise
 from ringside.testing import Arrays, Case, Results, strategies
 
 RUNS = {"definition": Case.by_definition, "plan": Case.by_plan}
 BOTH = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
-NOT_FINITE = st.sampled_from([np.nan, np.inf, -np.inf])
 
 
 @st.composite
@@ -56,11 +55,6 @@ def poisoned(draw, cases=CASES):
     return case, arrays
 
 
-def classes(x):
-    """1 for +inf, -1 for -inf, 2 for NaN, 0 for what is finite."""
-    return np.select([np.isnan(x), np.isposinf(x), np.isneginf(x)], [2, 1, -1], 0)
-
-
 def assert_agree(case, arrays, got, wanted):
     """The same NaNs, the same infinities, and the rest close."""
     ds = case.scale * case.head_dim_v * scale_of(arrays.dout) * scale_of(arrays.v)
@@ -93,24 +87,6 @@ def test_the_largest_logit_is_nan_where_a_score_is(poisoned_case):
     np.testing.assert_array_equal(classes(got[2]), classes(wanted[2]))
     nothing = np.isnan(wanted[1]).any(axis=1)
     np.testing.assert_array_equal(np.isnan(wanted[2]), nothing)
-
-
-def who_sees_whom(case):
-    """[rows_q, rows_k] bool."""
-    sees = np.zeros((case.layout_q.num_rows, case.keys.num_rows), bool)
-    for s in range(case.layout_q.num_sequences):
-        mask = dense_mask(case.mask, int(case.layout_q.lengths[s]), int(case.keys.lengths[s]))
-        q, k = (int(x.cu_seqlens_padded[s]) for x in (case.layout_q, case.keys))
-        sees[q : q + mask.shape[0], k : k + mask.shape[1]] = mask
-    return sees
-
-
-def behind(layout, share):
-    """[rows] True for the tokens behind the first `share` of their document."""
-    late = np.zeros(layout.num_rows, bool)
-    for begin, n in zip(layout.cu_seqlens_padded[:-1], layout.lengths, strict=True):
-        late[begin + round(share * n) : begin + n] = True
-    return late
 
 
 # Documents of many blocks, where a block of keys is seen by some rows of a block of queries.

@@ -40,14 +40,15 @@ def test_rows_that_see_something_have_a_finite_lse(run, case):
     assert np.isfinite(run(case).lse[:, seeing]).all()
 
 
+@pytest.mark.parametrize("value", [1e6, np.nan, np.inf, -np.inf])
 @BOTH
 @given(case=NARROW)
-def test_their_dout_reaches_nobody(run, case):
+def test_their_dout_reaches_nobody(run, value, case):
     seeing = seeing_rows(case.mask, case.layout_q, case.keys)
     assume(not seeing.all())
     arrays = case.arrays()
     loud = arrays.dout.copy()
-    loud[~seeing] = 1e6
+    loud[~seeing] = value
     quiet, heard = run(case, arrays), run(case, arrays._replace(dout=loud))
     for name, a, b in zip(Results._fields, quiet, heard, strict=True):
         np.testing.assert_array_equal(a, b, err_msg=name)

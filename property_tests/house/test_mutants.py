@@ -12,6 +12,7 @@ from mutants_of_hopper import MUTANTS_OF_HOPPER
 from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 from mutants_of_links import MUTANTS_OF_LINKS
+from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
@@ -24,7 +25,9 @@ def test_every_fault_has_exactly_one_place_and_its_own_name():
     check_list(MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS)
     check_list(MUTANTS_OF_COUNTS)
     check_list(MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS)
-    check_list(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD)
+    check_list(
+        MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_NOT_FINITE
+    )
     check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS + MUTANTS_OF_LINKS)
 
 

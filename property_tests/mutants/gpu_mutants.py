@@ -29,8 +29,11 @@ from mutants_of_hopper import MUTANTS_OF_HOPPER
 from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 from mutants_of_links import MUTANTS_OF_LINKS
+from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
 
-KERNELS = MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD
+KERNELS = (
+    MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_NOT_FINITE
+)
 SOURCES = ("reference", "optimized", "bindings")
 TEST = "optimized/ringside_optimized_test"
 # Quick ones first; the many cells of the last find little that the others do not.
@@ -42,6 +45,8 @@ PROPERTIES = (
     "test_cuda_attention.py::test_blocks_that_see_nothing_and_blocks_that_nobody_sees_hold_zeros",
     "test_cuda_attention.py::test_a_key_among_a_hundred_thousand_keeps_its_digits",
     "test_cuda_arrays.py::test_strided_arrays_need_no_copy",
+    "test_cuda_not_finite.py::test_they_are_those_of_the_definition",
+    "test_cuda_not_finite.py::test_whoever_does_not_see_the_poison_keeps_his_bits",
     "test_cuda_device_plan.py::test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so",
     "test_cuda_device_plan.py::test_a_captured_graph_replays_other_lengths_without_a_synchronization",
     "test_cuda_device_plan.py::test_many_sequences[2500]",

@@ -82,8 +82,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: the queue is not begun anew",
         LAUNCH,
-        "cudaMemsetAsync(arguments.workspace, 0, sizeof(int32_t), stream)",
-        "cudaMemsetAsync(arguments.workspace, 0, 0, stream)",
+        "0, forward_workspace_bytes(arguments.shape), stream)",
+        "0, 0, stream)",
     ),
     Mutant(
         "hopper: the last section of heads is as wide as the others",

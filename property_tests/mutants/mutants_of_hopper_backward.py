@@ -41,8 +41,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: the queue of the backward goes on where the last one ended",
         LAUNCH,
-        "cudaMemsetAsync(a.workspace, 0, sizeof(unsigned), stream);",
-        "cudaMemsetAsync(a.workspace, 0, 0, stream);",
+        "0, backward_workspace_bytes(a.shape), stream);",
+        "0, 0, stream);",
     ),
     Mutant(
         "hopper: the first step adds dk and dv to what it finds",

@@ -46,14 +46,14 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "float32: a later step is merged without its weight",
         F32_FORWARD,
-        "weight[i] = w.b / softmax.sum[i];",
-        "weight[i] = 1 / softmax.sum[i];",
+        "0.0f : w.b / softmax.sum[i];",
+        "0.0f : 1 / softmax.sum[i];",
     ),
     Mutant(
         "float32: keys are used before all of them are there",
         F32_FORWARD,
-        "count, a.shape.head_dim_v);\n      __syncthreads();",
-        "count, a.shape.head_dim_v);",
+        "const bool all_finite = __syncthreads_and(finite);",
+        "const bool all_finite = finite;",
     ),
     Mutant(
         "float32: dk and dv take one query head of a group",
@@ -126,7 +126,7 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: a row that saw nothing yet is shifted by infinity",
         SOFTMAX,
-        "top[m][half] == -INFINITY ? 0 : top[m][half] * scale_log2;",
+        "fabsf(top[m][half]) == INFINITY ? 0 : top[m][half] * scale_log2;",
         "top[m][half] * scale_log2;",
     ),
     Mutant(
@@ -180,8 +180,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "mma: dq by atomics reads the dS of the block in work",
         MMA_BACKWARD,
-        "base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base);",
-        "base + C::kAtDs + stage * C::kScoreBytes, base);",
+        "found, base + C::kAtDs + (stage ^ 1) * C::kScoreBytes,",
+        "found, base + C::kAtDs + stage * C::kScoreBytes,",
     ),
     Mutant(
         "mma: a row goes on from its output as if it had seen nothing",

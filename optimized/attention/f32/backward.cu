@@ -20,13 +20,15 @@ __device__ void gradients_of_scores(const ScoreModel& model, const SharedRows<D>
                                     const KeyTile& keys, Scores<D>& p, Scores<D>& ds) {
 #pragma unroll
   for (int i = 0; i < Sizes<D>::R; ++i) {
-    const QueryRow row = rows.row[tile_y() + kSide * i];
+    const int own = tile_y() + kSide * i;
+    const QueryRow row = rows.row[own];
 #pragma unroll
     for (int j = 0; j < Sizes<D>::R; ++j) {
       const int key = keys.begin + tile_x() + kSide * j, k = keys.of.position(key);
-      if (key < keys.end && row.sees(key)) {
+      if (rows.sees(own, key, keys.end)) {
         float slope;
-        const float weight = expf(model.score(p[i][j], row.position, k, &slope) - row.lse);
+        const float score = model.score(p[i][j], row.position, k, &slope);
+        const float weight = score == -INFINITY ? 0.0f : expf(score - row.lse);
         ds[i][j] = slope * weight * (model.kept(ds[i][j], row.position, k) - row.delta);
         p[i][j] = model.kept(weight, row.position, k);
       } else {
@@ -93,16 +95,22 @@ __device__ __forceinline__ void differentiate_queries(const BackwardArguments& a
     for (int begin = keys.begin; begin < keys.end; begin += S::rows) {
       const int count = min(S::rows, keys.end - begin);
       __syncthreads();
-      load_tile<D>(tiles.k, a.k, kv_head, k.row + begin, count, a.shape.head_dim_qk);
+      const bool finite =
+          load_tile<D>(tiles.k, a.k, kv_head, k.row + begin, count, a.shape.head_dim_qk);
       load_tile<D>(tiles.v, a.v, kv_head, k.row + begin, count, a.shape.head_dim_v);
-      __syncthreads();
+      const bool all_finite = __syncthreads_and(finite);
       Scores<D> weights, ds;
       multiply_rows<D>(tiles.q, tiles.k, weights);
       multiply_rows<D>(tiles.dout, tiles.v, ds);
       gradients_of_scores<D>(model, rows, {k, begin, keys.end}, weights, ds);
       store_scores<D>(ds, tiles.scores);
       __syncthreads();
-      add_weighted_rows<D, Read::straight>(tiles.scores, tiles.k, dq);
+      if (all_finite)
+        add_weighted_rows<D, Read::straight>(tiles.scores, tiles.k, dq);
+      else
+        add_seen_rows<D, Read::straight>(tiles.scores, tiles.k, dq, [&](int i, int j) {
+          return rows.sees(i, begin + j, keys.end);
+        });
     }
   }
   add_to<D>(a.dq, head, first_row, num_rows, a.shape.head_dim_qk, dq);
@@ -132,20 +140,30 @@ __device__ __forceinline__ void differentiate_keys(const BackwardArguments& a, i
         const Interval of_q{begin, min(begin + S::rows, queries.end)};
         __syncthreads();
         load_rows<D>(rows, a, model, q, item.own, of_q, head);
-        load_tile<D>(tiles.q, a.q, head, q.row + begin, of_q.size(), a.shape.head_dim_qk);
-        load_tile<D>(tiles.dout, a.dout, head, q.row + begin, of_q.size(), a.shape.head_dim_v);
-        __syncthreads();
+        bool finite =
+            load_tile<D>(tiles.q, a.q, head, q.row + begin, of_q.size(), a.shape.head_dim_qk);
+        finite &=
+            load_tile<D>(tiles.dout, a.dout, head, q.row + begin, of_q.size(), a.shape.head_dim_v);
+        const bool all_finite = __syncthreads_and(finite);
+        const auto add_queries = [&](const float* queries, Columns<D>& sum) {
+          if (all_finite)
+            add_weighted_rows<D, Read::transposed>(tiles.scores, queries, sum);
+          else
+            add_seen_rows<D, Read::transposed>(tiles.scores, queries, sum, [&](int i, int j) {
+              return rows.sees(j, item.begin + i, item.end);
+            });
+        };
         Scores<D> weights, ds;
         multiply_rows<D>(tiles.q, tiles.k, weights);
         multiply_rows<D>(tiles.dout, tiles.v, ds);
         gradients_of_scores<D>(model, rows, {item.own, item.begin, item.end}, weights, ds);
         store_scores<D>(weights, tiles.scores);
         __syncthreads();
-        add_weighted_rows<D, Read::transposed>(tiles.scores, tiles.dout, dv);
+        add_queries(tiles.dout, dv);
         __syncthreads();
         store_scores<D>(ds, tiles.scores);
         __syncthreads();
-        add_weighted_rows<D, Read::transposed>(tiles.scores, tiles.q, dk);
+        add_queries(tiles.q, dk);
       }
     }
   }

@@ -4,6 +4,9 @@
 // holds rows y + 16a and columns x + 16b; of a rows x D tile of outputs, rows y + 16a and columns
 // 64c + 4x + 0..3. Head dimensions are padded with zeros to D = 64, 128 or 256. No Tensor Cores, no
 // fast-math: this family is the truth on the GPU, and is read next to reference/tile_attention.cpp.
+//
+// Pairs that are not seen have the weight 0, and so add nothing where all rows are finite. Where a
+// tile holds an infinity or a NaN they are left out one by one: 0 times that is NaN.
 #pragma once
 
 #include "optimized/attention/heads.h"
@@ -46,22 +49,30 @@ struct QueryRow {
 template <int D>
 struct SharedRows {
   QueryRow row[Sizes<D>::rows];
+
+  // Whether row i sees row `key` of the key segment, of which rows from `end` on are not there.
+  __device__ bool sees(int i, int key, int end) const { return key < end && row[i].sees(key); }
 };
 
 __device__ inline int64_t offset_of(const DeviceMatrix& x, int64_t row, int head) {
   return row * x.row_stride + head * x.head_stride;
 }
 
-// Rows [row, row+count) of one head; everything else of the tile is 0.
+// Rows [row, row+count) of one head; everything else of the tile is 0. Whether all that this thread
+// has loaded is finite.
 template <int D>
-__device__ void load_tile(float* tile, const DeviceMatrix& x, int head, int row, int count,
+__device__ bool load_tile(float* tile, const DeviceMatrix& x, int head, int row, int count,
                           int dim) {
   const float* from = static_cast<const float*>(x.data);
+  bool finite = true;
   for (int e = threadIdx.x; e < Sizes<D>::rows * D; e += kThreads) {
     const int i = e / D, d = e % D;
-    tile[i * Sizes<D>::pitch + d] =
+    const float value =
         i < count && d < dim ? from[offset_of(x, int64_t{row} + i, head) + d] : 0.0f;
+    tile[i * Sizes<D>::pitch + d] = value;
+    finite &= fabsf(value) < INFINITY;
   }
+  return finite;
 }
 
 // products[i][j] = a_i . b_j over the padded head dimension.
@@ -104,8 +115,14 @@ __device__ void store_scores(const Scores<D>& scores, float* tile) {
 
 enum class Read { straight, transposed };
 
-// sum[i] += sum over j of weight(i, j) * row j of `values`; weight(i, j) = weights[i][j], or
-// [j][i].
+// weight(i, j) = weights[i][j], or [j][i].
+template <int D, Read read>
+__device__ float weight_of(const float* weights, int i, int j) {
+  return read == Read::straight ? weights[i * Sizes<D>::score_pitch + j]
+                                : weights[j * Sizes<D>::score_pitch + i];
+}
+
+// sum[i] += sum over j of weight(i, j) * row j of `values`.
 template <int D, Read read>
 __device__ void add_weighted_rows(const float* weights, const float* values, Columns<D>& sum) {
   constexpr int R = Sizes<D>::R, C = Sizes<D>::C;
@@ -113,11 +130,7 @@ __device__ void add_weighted_rows(const float* weights, const float* values, Col
   for (int j = 0; j < Sizes<D>::rows; ++j) {
     float w[R];
 #pragma unroll
-    for (int i = 0; i < R; ++i) {
-      const int own = tile_y() + kSide * i;
-      w[i] = read == Read::straight ? weights[own * Sizes<D>::score_pitch + j]
-                                    : weights[j * Sizes<D>::score_pitch + own];
-    }
+    for (int i = 0; i < R; ++i) w[i] = weight_of<D, read>(weights, tile_y() + kSide * i, j);
 #pragma unroll
     for (int c = 0; c < C; ++c) {
       const float4 v =
@@ -129,6 +142,26 @@ __device__ void add_weighted_rows(const float* weights, const float* values, Col
         sum[i][c][2] = fmaf(w[i], v.z, sum[i][c][2]);
         sum[i][c][3] = fmaf(w[i], v.w, sum[i][c][3]);
       }
+    }
+  }
+}
+
+// The same over the pairs of which sees(i, j) holds, in the same order.
+template <int D, Read read, typename Sees>
+__device__ void add_seen_rows(const float* weights, const float* values, Columns<D>& sum,
+                              Sees sees) {
+#pragma unroll 1
+  for (int j = 0; j < Sizes<D>::rows; ++j) {
+    const float* row = values + j * Sizes<D>::pitch + 4 * tile_x();
+#pragma unroll
+    for (int i = 0; i < Sizes<D>::R; ++i) {
+      const int own = tile_y() + kSide * i;
+      if (!sees(own, j)) continue;
+      const float w = weight_of<D, read>(weights, own, j);
+#pragma unroll
+      for (int c = 0; c < Sizes<D>::C; ++c)
+#pragma unroll
+        for (int x = 0; x < 4; ++x) sum[i][c][x] = fmaf(w, row[64 * c + x], sum[i][c][x]);
     }
   }
 }
@@ -191,12 +224,12 @@ struct ScoreModel {
     return x;
   }
 
-  // What dropout leaves of a weight.
+  // What dropout leaves of a weight. Dropped pairs are seen, times 0.
   __device__ float kept(float weight, int q, int k) const {
     if (options.dropout.p == 0) return weight;
     return options.dropout.keeps(seq, head, q, k)
                ? weight / static_cast<float>(1 - options.dropout.p)
-               : 0.0f;
+               : weight * 0.0f;
   }
 };
 

@@ -30,11 +30,12 @@ struct RunningSoftmax {  // of a thread's rows; out and sum are relative to exp(
       for (int j = 0; j < R; ++j) new_top = fmaxf(new_top, scores[i][j]);
       for (int lanes = kSide / 2; lanes > 0; lanes /= 2)
         new_top = fmaxf(new_top, __shfl_xor_sync(0xffffffff, new_top, lanes));
-      const float rescale = new_top == -INFINITY ? 1.0f : expf(top[i] - new_top);
+      const float rescale = new_top == top[i] ? 1.0f : expf(top[i] - new_top);
+      const float shift = isinf(new_top) ? 0.0f : new_top;  // +inf: the sum becomes +inf, not NaN
       float row_sum = 0;
 #pragma unroll
       for (int j = 0; j < R; ++j) {
-        scores[i][j] = scores[i][j] == -INFINITY ? 0.0f : expf(scores[i][j] - new_top);
+        scores[i][j] = scores[i][j] == -INFINITY ? 0.0f : expf(scores[i][j] - shift);
         row_sum += scores[i][j];
       }
       for (int lanes = kSide / 2; lanes > 0; lanes /= 2)
@@ -49,14 +50,16 @@ struct RunningSoftmax {  // of a thread's rows; out and sum are relative to exp(
   }
 };
 
-// The largest score of all rows of the block; rows that are not there have none.
+// The largest score of all rows of the block, or NaN, as then a sum is; rows that are not there
+// have none.
 template <int D>
 __device__ void raise_max_logit(int32_t* of_head, const RunningSoftmax<D>& softmax) {
   float highest = -INFINITY;
 #pragma unroll
-  for (int i = 0; i < Sizes<D>::R; ++i) highest = fmaxf(highest, softmax.top[i]);
+  for (int i = 0; i < Sizes<D>::R; ++i)
+    highest = larger(highest, isnan(softmax.sum[i]) ? softmax.sum[i] : softmax.top[i]);
   for (int lanes = 16; lanes > 0; lanes /= 2)
-    highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, lanes));
+    highest = larger(highest, __shfl_xor_sync(0xffffffff, highest, lanes));
   if (threadIdx.x % 32 == 0 && highest != -INFINITY) atomicMax(of_head, ordered_key(highest));
 }
 
@@ -90,18 +93,20 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
       const int count = min(S::rows, keys.end - begin);
       __syncthreads();
       load_tile<D>(k_tile, a.k, kv_head, k.row + begin, count, a.shape.head_dim_qk);
-      load_tile<D>(v_tile, a.v, kv_head, k.row + begin, count, a.shape.head_dim_v);
-      __syncthreads();
+      const bool finite =
+          load_tile<D>(v_tile, a.v, kv_head, k.row + begin, count, a.shape.head_dim_v);
+      const bool all_finite = __syncthreads_and(finite);
       Scores<D> scores;
       multiply_rows<D>(q_tile, k_tile, scores);
 #pragma unroll
       for (int i = 0; i < S::R; ++i) {
-        const QueryRow row = rows.row[tile_y() + kSide * i];
+        const int own = tile_y() + kSide * i;
+        const QueryRow row = rows.row[own];
 #pragma unroll
         for (int j = 0; j < S::R; ++j) {
           const int key = begin + tile_x() + kSide * j;
           float slope;
-          scores[i][j] = key < keys.end && row.sees(key)
+          scores[i][j] = rows.sees(own, key, keys.end)
                              ? model.score(scores[i][j], row.position, k.position(key), &slope)
                              : -INFINITY;
         }
@@ -118,7 +123,12 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
       }
       store_scores<D>(scores, weights);
       __syncthreads();
-      add_weighted_rows<D, Read::straight>(weights, v_tile, softmax.out);
+      if (all_finite)
+        add_weighted_rows<D, Read::straight>(weights, v_tile, softmax.out);
+      else
+        add_seen_rows<D, Read::straight>(weights, v_tile, softmax.out, [&](int i, int j) {
+          return rows.sees(i, begin + j, keys.end);
+        });
     }
   }
 
@@ -127,17 +137,16 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
 #pragma unroll
   for (int i = 0; i < S::R; ++i) {
     const int row = tile_y() + kSide * i;
-    if (row >= num_rows || softmax.sum[i] == 0) continue;
+    if (row >= num_rows) continue;
     const int64_t at = (int64_t{first_row} + row) * a.shape.num_heads + head;
     const auto w = merge_weights(a.lse[at], softmax.top[i] + logf(softmax.sum[i]));
     old_weight[i] = w.a;
-    weight[i] = w.b / softmax.sum[i];
+    weight[i] = softmax.sum[i] == 0 ? 0.0f : w.b / softmax.sum[i];  // 0: saw nothing but -inf
     lse[i] = w.lse;
   }
   float* out = static_cast<float*>(a.out.data);
   for_each_element<D>(softmax.out, num_rows, a.shape.head_dim_v,
                       [&](int i, int row, int d, float value) {
-                        if (softmax.sum[i] == 0) return;  // saw nothing
                         float& merged = out[offset_of(a.out, int64_t{first_row} + row, head) + d];
                         merged = old_weight[i] * merged + weight[i] * value;
                       });
@@ -145,7 +154,7 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
 #pragma unroll
   for (int i = 0; i < S::R; ++i) {
     const int row = tile_y() + kSide * i;
-    if (tile_x() == 0 && row < num_rows && softmax.sum[i] != 0)
+    if (tile_x() == 0 && row < num_rows)
       a.lse[(int64_t{first_row} + row) * a.shape.num_heads + head] = lse[i];
   }
 }

@@ -8,6 +8,7 @@
 // copy engine, in float32; where the item is all that its queries meet, it is final at once.
 #include <algorithm>
 
+#include "optimized/attention/dropped.h"
 #include "optimized/attention/hopper/backward_consume.cuh"
 #include "optimized/attention/hopper/backward_produce.cuh"
 #include "optimized/attention/hopper/kernels.h"
@@ -84,6 +85,7 @@ Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
           .work = a.keys,
           .order = {heads, std::min(kHeadsOfSection, heads)},
           .taken = static_cast<unsigned*>(a.workspace),
+          .dropped = static_cast<int32_t*>(a.workspace) + 1,
           .dk = a.dk,
           .dv = a.dv,
           .is_first = a.accumulate == Accumulate::start,
@@ -95,20 +97,24 @@ cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) 
   if (items == 0) return cudaSuccess;
   Maps maps{};
   if (!make_maps(maps, a)) return cudaErrorInvalidValue;
-  const cudaError_t error = cudaMemsetAsync(a.workspace, 0, sizeof(unsigned), stream);
+  const cudaError_t error =
+      cudaMemsetAsync(a.workspace, 0, backward_workspace_bytes(a.shape), stream);
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(processors_of_device(), items)));
   const Parameters parameters = parameters_of(a, maps);
-  if (a.shape.type == ElementType::float16)
-    return launch<__half>(parameters, dq_of(a), grid, stream);
-  return launch<__nv_bfloat16>(parameters, dq_of(a), grid, stream);
+  static_assert(kQueries == kDroppedQueries && kKeys == kDroppedKeys &&
+                kPanelColumns == kDroppedColumns);
+  const cudaError_t launched = a.shape.type == ElementType::float16
+                                   ? launch<__half>(parameters, dq_of(a), grid, stream)
+                                   : launch<__nv_bfloat16>(parameters, dq_of(a), grid, stream);
+  return launched != cudaSuccess ? launched : add_dropped(a, parameters.dropped, stream);
 }
 
 }  // namespace
 }  // namespace backward_detail
 
 int backward_key_rows(const AttentionShape&) { return backward_detail::kKeys; }
-int64_t backward_workspace_bytes(const AttentionShape&) { return sizeof(unsigned); }
+int64_t backward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(unsigned); }
 
 bool takes(const BackwardArguments& a) {
   const AttentionShape& s = a.shape;

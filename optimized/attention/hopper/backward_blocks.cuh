@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "optimized/attention/finite_words.cuh"
 #include "optimized/attention/heads.h"
 #include "optimized/attention/hopper/bulk_tensor.h"
 #include "optimized/attention/hopper/numbers.h"
@@ -37,7 +38,8 @@ struct Parameters {
   const float *lse, *delta;
   WorkList work;
   QueueOrder order;
-  unsigned* taken;  // from the queue; 0 at the start
+  unsigned* taken;   // from the queue; 0 at the start
+  int32_t* dropped;  // becomes 1 where numbers were dropped (seen_pairs.cuh); 0 at the start
   DeviceMatrix dk, dv;
   bool is_first, is_final;
 };
@@ -63,6 +65,9 @@ struct BlockNote {
 inline constexpr int kFirst = 1, kLast = 2;  // of the item's
 inline constexpr int kClear = 4;             // every row sees all keys of the item
 inline constexpr int kStop = 8;              // no block: nothing comes any more
+
+// Named barriers: one a group, and one of both.
+inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;
 
 // Bytes of shared memory. Tiles are panels of 128-byte rows.
 inline constexpr int kPanelColumns = 64;  // of 16 bits
@@ -105,6 +110,7 @@ struct Shared {
   QueryRows rows[kStages];
   SeenKeysOfRows seen[kSeenStages];
   BlockNote notes[kNotes];
+  int keys_found[kGroups][kKeyStages];  // an item's: not finite in the group's columns of dq
   Barriers barriers;
 };
 static_assert(sizeof(Shared) <= 227 << 10);

@@ -81,15 +81,53 @@ struct Consumer {
     arrive_as_warp(barriers().ds_full[block % 2]);
   }
 
-  __device__ __forceinline__ void weigh_scores(float (&scores)[32],
+  __device__ __forceinline__ bool all_of_group(bool says) const {
+    return all_of(kGroupBarrier + group, kGroupThreads, says);
+  }
+
+  // Where keys are not finite, dq of blocks that see the item in part is not sent off.
+  __device__ __forceinline__ void look_at_keys() {
+    if constexpr (!kHasDq) return;
+    FiniteCheck<T> check;
+    for_each_chunk<kKeyPanel, kGroupThreads>(shared.k[item % kKeyStages] + group * kKeyPanel,
+                                             thread,
+                                             [&](const uint4& chunk) { check.look_at(chunk); });
+    const bool all_finite = all_of_group(check.all_finite());
+    if (thread == 0) shared.keys_found[group][item % kKeyStages] = !all_finite;
+    if (!all_finite) *parameters.dropped = 1;
+  }
+
+  // Queries that see the item in part: 0 in the place of what is not finite, once both groups have
+  // their scores. No product is under way here.
+  __device__ __forceinline__ void drop_not_finite() const {
+    FiniteCheck<T> check;
+    const auto look = [&](const uint4& chunk) { check.look_at(chunk); };
+    for_each_chunk<kQueryTile, kGroupThreads>(shared.q[stage()], thread, look);
+    for_each_chunk<kQueryTile, kGroupThreads>(shared.dout[stage()], thread, look);
+    if (all_of_group(check.all_finite())) return;
+    synchronize(kBothBarrier, kGroups * kGroupThreads);
+    const auto drop = [](uint4& chunk) { chunk = finite_part<T>(chunk); };
+    const int of_both = group * kGroupThreads + thread;
+    for_each_chunk<kQueryTile, kGroups * kGroupThreads>(shared.q[stage()], of_both, drop);
+    for_each_chunk<kQueryTile, kGroups * kGroupThreads>(shared.dout[stage()], of_both, drop);
+    show_to_async();
+    synchronize(kBothBarrier, kGroups * kGroupThreads);
+    *parameters.dropped = 1;
+  }
+
+  // Whether all of the group's keys are seen.
+  __device__ __forceinline__ bool weigh_scores(float (&scores)[32],
                                                const float2 (&shifts)[8]) const {
     const SeenKeysOfRows& seen = shared.seen[block % kSeenStages];
     const Place place(thread);
     const int key = group * kGroupKeys + place.row;
-    if (__reduce_or_sync(~0u, seen.clear) >> group & 1)  // the compiler sees that warps agree
+    const bool clear =
+        __reduce_or_sync(~0u, seen.clear) >> group & 1;  // the compiler sees that warps agree
+    if (clear)
       weigh<true>(scores, shifts, seen, key, place.column, scale() * kLog2E);
     else
       weigh<false>(scores, shifts, seen, key, place.column, scale() * kLog2E);
+    return clear;
   }
 
   __device__ __forceinline__ void release(uint32_t of_block) const {
@@ -99,7 +137,7 @@ struct Consumer {
   // A block of which the scores are under way; leaves dk and dv under way. kLate: with dq of the
   // block before, which is sent off under their products.
   template <bool kLate>
-  __device__ __forceinline__ void take_block(float (&scores)[32], float (&dk)[64],
+  __device__ __forceinline__ void take_block(int flags, float (&scores)[32], float (&dk)[64],
                                              float (&dv)[64]) {
     const uint64_t q = tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel);
     const uint64_t dout = tile_descriptor(shared_address(shared.dout[stage()]), kQueryPanel);
@@ -113,16 +151,18 @@ struct Consumer {
     wait_for_products<1>();
     hopper::pin(scores);
     load_of_queries<1>(of_rows, shared.rows[stage()].shift, thread);
-    weigh_scores(scores, of_rows);
+    const bool clear = weigh_scores(scores, of_rows);
     uint32_t p[4][4], ds[4][4];
     load_of_queries<0>(of_rows, shared.rows[stage()].delta, thread);
     wait_for_products<0>();
     hopper::pin(grads);
     load_of_queries<1>(of_rows, shared.rows[stage()].delta, thread);
     differentiate(grads, scores, of_rows);
+    if (!clear) hide_gradients(grads, scores);
     as_left_operand<T>(p, scores);
     as_left_operand<T>(ds, grads);
     pin(p), pin(ds);
+    if ((flags & kClear) == 0) drop_not_finite();
     float dq[32];
     if constexpr (kLate && kHasDq) start_dq(dq, block - 1);
     begin_products();
@@ -148,13 +188,14 @@ struct Consumer {
     for (int i = 0; i < 64; ++i) dk[i] = dv[i] = 0;
     hopper::pin(dk), hopper::pin(dv);
     wait(barriers().k_full[item % kKeyStages], item / kKeyStages & 1);
+    look_at_keys();
     start_scores(scores);
     wait(barriers().v_full, item & 1);
-    take_block<false>(scores, dk, dv);
+    take_block<false>(flags, scores, dk, dv);
     while ((flags & kLast) == 0) {
       flags = wait_for_note();
       start_scores(scores);
-      take_block<true>(scores, dk, dv);
+      take_block<true>(flags, scores, dk, dv);
     }
     arrive_as_warp(barriers().v_empty);
     const BlockNote note = shared.notes[(block - 1) % kNotes];

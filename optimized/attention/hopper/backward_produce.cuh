@@ -166,13 +166,15 @@ struct LaneRows {
   }
   __device__ static int row_of_lane(int i) { return static_cast<int>(threadIdx.x) % 32 + 32 * i; }
 
-  // Rows that are not, or saw nothing, weigh nothing.
+  // Rows that are not there weigh nothing.
   __device__ void write(QueryRows& to, int rows) const {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const int row = row_of_lane(i);
-      const bool weighs = row < rows && lse[i] != -INFINITY;
-      to.shift[row] = weighs ? lse[i] * kLog2E : INFINITY, to.delta[row] = weighs ? delta[i] : 0;
+      const bool is_row = row < rows;
+      // Of scores of -inf, which have that lse, no -inf - -inf; NaN stays.
+      const float shift = lse[i] == -INFINITY ? -1e30f : lse[i] * kLog2E;
+      to.shift[row] = is_row ? shift : INFINITY, to.delta[row] = is_row ? delta[i] : 0;
     }
   }
 };
@@ -213,11 +215,17 @@ __device__ inline void load_rows(const Parameters& parameters, Shared& shared) {
 template <Dq kDq>
 __device__ void send_dq(const Parameters& parameters, Shared& shared) {
   Barriers& barriers = shared.barriers;
+  uint32_t items = 0;  // that have begun
   for (uint32_t block = 0;; ++block) {
     for (int group = 0; group < kGroups; ++group) {
       wait(barriers.dq_full[group], block & 1);
       const BlockNote& note = shared.notes[block % kNotes];
       if (note.flags & kStop) return;
+      if (group == 0 && (note.flags & kFirst)) ++items;
+      if ((note.flags & kClear) == 0 && shared.keys_found[group][(items - 1) % kKeyStages] != 0) {
+        arrive(barriers.dq_empty[group]);  // another launch adds it: seen_pairs.cuh
+        continue;
+      }
       const uint32_t tile = shared_address(shared.dq[group]);
       if constexpr (kDq == Dq::add) {
         for (int panel = 0; panel < 2; ++panel)

@@ -49,7 +49,15 @@ __device__ __forceinline__ void load_of_queries(float2 (&to)[8], const float (&f
     to[n] = *reinterpret_cast<const float2*>(&from[8 * n + Place(thread).column]);
 }
 
-// scores become weights, exp(score - lse).
+// visit(16 bytes) for a thread's part of what `threads` threads share: so many bytes of a tile.
+template <int kBytes, int kSharers, typename Visit>
+__device__ __forceinline__ void for_each_chunk(uint8_t* tile, int thread, Visit visit) {
+#pragma unroll
+  for (int i = 0; i < kBytes / 16 / kSharers; ++i)
+    visit(reinterpret_cast<uint4*>(tile)[i * kSharers + thread]);
+}
+
+// scores become weights, exp(score - lse); those of pairs that are not seen, -0, which no other is.
 template <bool kClear>
 __device__ __forceinline__ void weigh(float (&scores)[32], const float2 (&shifts)[8],
                                       const SeenKeysOfRows& rows, int key, int column,
@@ -66,9 +74,9 @@ __device__ __forceinline__ void weigh(float (&scores)[32], const float2 (&shifts
       for (int half = 0; half < 2; ++half) {
         float& score = scores[4 * n + 2 * half + i];
         score = fmaf(score, scale_log2, i == 0 ? -shift.x : -shift.y);
-        if constexpr (!kClear)
-          if (unsigned(key + 8 * half - seen.x) >= unsigned(seen.y)) score = -INFINITY;
         score = exp2_fast(score);
+        if constexpr (!kClear)
+          if (unsigned(key + 8 * half - seen.x) >= unsigned(seen.y)) score = -0.0f;
       }
     }
   }
@@ -84,6 +92,14 @@ __device__ __forceinline__ void differentiate(float (&grads)[32], const float (&
     for (int i = 0; i < 4; ++i)
       grads[4 * n + i] = weights[4 * n + i] * (grads[4 * n + i] - (i % 2 == 0 ? delta.x : delta.y));
   }
+}
+
+// Those of pairs that are not seen become 0, whatever delta and dout are: nobody has said that
+// these are numbers.
+__device__ __forceinline__ void hide_gradients(float (&grads)[32], const float (&weights)[32]) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i)
+    if (__float_as_int(weights[i]) < 0) grads[i] = 0;
 }
 
 template <typename T>

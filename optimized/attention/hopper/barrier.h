@@ -68,6 +68,21 @@ struct RingPlace {
 __device__ inline void synchronize(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
+// Likewise; whether all of them say so.
+__device__ inline bool all_of(int number, int threads, bool says) {
+  int all;
+  asm volatile(
+      "{\n"
+      ".reg .pred mine, all;\n"
+      "setp.ne.s32 mine, %1, 0;\n"
+      "bar.red.and.pred all, %2, %3, mine;\n"
+      "selp.s32 %0, 1, 0, all;\n"
+      "}\n"
+      : "=r"(all)
+      : "r"(int{says}), "r"(number), "r"(threads)
+      : "memory");
+  return all != 0;
+}
 // The same without waiting: for others, who do.
 __device__ inline void let_pass(int number, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");

@@ -98,6 +98,7 @@ class Consumer {
     const bool more = hide_and_free<kKeys>(note, scores, first_key);
     if (softmax_.update(scores, factor)) rescale(output, factor);
     as_weights<kKeys>(weights, scores);
+    if (note.is_masked(group_)) drop_not_finite<kKeys>(first_key);
     first_key_ = first_key;
     if (more) note = next_note();
     return more;
@@ -127,6 +128,7 @@ class Consumer {
     if (raises) rescale(output, factor);
     pin(scores);
     as_weights<kKeys>(weights, scores);
+    if (note.is_masked(group_)) drop_not_finite<kKeys>(first_key);
     first_key_ = first_key;
     if (more) note = next_note();
     return more;
@@ -200,6 +202,32 @@ class Consumer {
       Product<T, kHeadDim>::template multiply<Deep::down_rows>(
           output, weights[i], moved(v, slice_offset<Deep::down_rows>(i, kKeyPanelBytes)), true);
     commit_products();
+  }
+
+  // Values to be weighed next, which the group sees in part: 0 in the place of what is not finite
+  // (seen_pairs.cuh). The other group may do the same meanwhile. No product is under way here.
+  template <int kKeys>
+  __device__ __forceinline__ void drop_not_finite(int first_key) {
+    constexpr int kChunks = kKeys * kSwizzledBytes / 16 / kThreadsOfGroup;  // of a thread and panel
+    wait(s_.v_full[v_.stage], v_.parity);
+    uint8_t* rows = s_.v[v_.stage] + first_key * kSwizzledBytes;
+    const int thread = threadIdx.x % kThreadsOfGroup;
+    const auto for_each_chunk = [&](auto visit) {
+#pragma unroll
+      for (int panel = 0; panel < kHeadDim / kPanelColumns; ++panel)
+#pragma unroll
+        for (int i = 0; i < kChunks; ++i)
+          visit(reinterpret_cast<uint4*>(rows +
+                                         panel * kKeyPanelBytes)[i * kThreadsOfGroup + thread]);
+    };
+    FiniteCheck<T> check;
+    for_each_chunk([&](const uint4& chunk) { check.look_at(chunk); });
+    if (!check.all_finite()) {
+      for_each_chunk([](uint4& chunk) { chunk = finite_part<T>(chunk); });
+      *p_.dropped = 1;
+    }
+    show_to_async();
+    synchronize(kValuesBarrier + group_, kThreadsOfGroup);
   }
 
   __device__ __forceinline__ int first_key_of(const BlockNote& note) const {

@@ -5,6 +5,7 @@
 // item sees, across all segments, and have the copy engine bring them. Two groups of four warps
 // consume, 64 rows each: scores = Q K^T, online softmax in powers of two, output += P V with P from
 // registers. LADDER.md says what each idea brought.
+#include "optimized/attention/dropped.h"
 #include "optimized/attention/hopper/consumer.cuh"
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/producer.cuh"
@@ -67,6 +68,7 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
           .work = a.work,
           .order = {s.num_heads, heads_of_section(s.num_heads, s.group_size, bytes_of_kv_head)},
           .taken = static_cast<int32_t*>(a.workspace),
+          .dropped = static_cast<int32_t*>(a.workspace) + 1,
           .out = a.out,
           .lse = a.lse,
           .out_in_tiles = a.layout == AccumulatorLayout::tiles,
@@ -77,7 +79,7 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
 }  // namespace
 
 int forward_rows(const AttentionShape&) { return kItemRows; }
-int64_t forward_workspace_bytes(const AttentionShape&) { return sizeof(int32_t); }
+int64_t forward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(int32_t); }
 
 bool takes(const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
@@ -97,15 +99,18 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
   if (items == 0) return cudaSuccess;
   ForwardMaps maps{};
   if (!make_maps(maps, arguments)) return cudaErrorInvalidValue;
-  const cudaError_t error = cudaMemsetAsync(arguments.workspace, 0, sizeof(int32_t), stream);
+  const cudaError_t error =
+      cudaMemsetAsync(arguments.workspace, 0, forward_workspace_bytes(arguments.shape), stream);
   if (error != cudaSuccess) return error;
   const int blocks = processors_of_device();
   const dim3 grid(static_cast<unsigned>(items < blocks ? items : blocks));
   const ForwardParameters parameters = parameters_of(arguments, maps);
-  return launch_with_shared(arguments.shape.type == ElementType::float16
-                                ? attention_forward<__half>
-                                : attention_forward<__nv_bfloat16>,
-                            grid, kThreads, sizeof(ForwardShared), stream, parameters);
+  static_assert(kBlockKeys == kDroppedKeys);
+  const cudaError_t launched = launch_with_shared(
+      arguments.shape.type == ElementType::float16 ? attention_forward<__half>
+                                                   : attention_forward<__nv_bfloat16>,
+      grid, kThreads, sizeof(ForwardShared), stream, parameters);
+  return launched != cudaSuccess ? launched : add_dropped(arguments, parameters.dropped, stream);
 }
 
 }  // namespace ringside::hopper

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include "optimized/attention/finite_words.cuh"
 #include "optimized/attention/heads.h"
 #include "optimized/attention/hopper/barrier.h"
 #include "optimized/attention/hopper/block_note.h"
@@ -24,6 +25,7 @@ struct ForwardParameters {
   WorkList work;
   QueueOrder order;
   int32_t* taken;    // of the queue, behind the first that each block of threads has; 0 at first
+  int32_t* dropped;  // becomes 1 where values were dropped (seen_pairs.cuh); 0 at first
   DeviceMatrix out;  // float32, where not final
   float* lse;
   bool out_in_tiles, is_final, resumes;
@@ -48,8 +50,9 @@ struct ProducerTurn {
   int idle = 0;  // so many turns, up to the last, were of producers that have no items left
 };
 
-// Named barriers: one a group to take turns, one a group for its output.
-inline constexpr int kTurnBarrier = 1, kOutputBarrier = 3;
+// Named barriers: one a group to take turns, one a group for its output, one a group for values
+// that it looks at.
+inline constexpr int kTurnBarrier = 1, kOutputBarrier = 3, kValuesBarrier = 5;
 
 struct ForwardShared {
   uint8_t q[kItemStages][kGroups][kGroupBytes];

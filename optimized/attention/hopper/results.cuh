@@ -116,8 +116,8 @@ __device__ __forceinline__ void store_final(const ForwardParameters& p, ForwardS
   commit_stores();
 }
 
-// Writes a group's rows: final ones in T, with zeros where nothing was seen; others where something
-// was seen.
+// Writes a group's rows: final ones in T, others in float32. Where nothing was seen but scores of
+// -inf they are zeros, or NaN where a value was not finite.
 template <typename T>
 __device__ __forceinline__ void finish(const ForwardParameters& p, ForwardShared& s,
                                        const BlockNote& note, int group,
@@ -128,9 +128,8 @@ __device__ __forceinline__ void finish(const ForwardParameters& p, ForwardShared
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const float sum = quad_sum(softmax.sum[i]);
-    const bool saw = rows.has(i) && sum != 0;
-    factor[i] = saw ? __fdividef(1, sum) : 0;
-    writes[i] = p.is_final ? rows.has(i) : saw;
+    factor[i] = sum != 0 ? __fdividef(1, sum) : 0;
+    writes[i] = rows.has(i);
     if (writes[i] && threadIdx.x % 4 == 0)
       p.lse[int64_t{rows.first + 8 * i} * p.shape.num_heads + note.head] =
           softmax.top[i] * folded_scale(p.shape) + logf(sum);

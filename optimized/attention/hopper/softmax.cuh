@@ -42,7 +42,8 @@ struct OnlineSoftmax {
   float scale_log2;
 
   // The old maximum serves until a row outgrows it by 2^8: weights stay far from overflow, the
-  // common factor cancels in the end, and most blocks need no pass over the output.
+  // common factor cancels in the end, and most blocks need no pass over the output. Each row has
+  // its own: what others of the warp see does not change its bits.
   static constexpr int kSlack = 8;
 
   __device__ explicit OnlineSoftmax(float scale) : scale_log2(scale * kLog2E) {}
@@ -68,7 +69,8 @@ struct OnlineSoftmax {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       // A row that saw nothing yet has top -inf: its scores are all -inf and must become zero.
-      const float shift = top[half] == -INFINITY ? 0 : top[half] * scale_log2;
+      // One that saw +inf has a sum of +inf, not inf - inf.
+      const float shift = fabsf(top[half]) == INFINITY ? 0 : top[half] * scale_log2;
       float odd = 0;
 #pragma unroll
       for (int n = 0; n < kScores / 4; ++n) {
@@ -98,9 +100,9 @@ struct OnlineSoftmax {
   __device__ __forceinline__ void raise(const float (&block_top)[2], float (&factor)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float raised = fmaxf(top[half], block_top[half]);
-      factor[half] = raised == -INFINITY ? 1 : exp2_fast((top[half] - raised) * scale_log2);
-      top[half] = raised;
+      const float higher = (block_top[half] - top[half]) * scale_log2;
+      factor[half] = higher > kSlack ? exp2_fast(-higher) : 1;
+      if (higher > kSlack) top[half] = block_top[half];
       sum[half] *= factor[half];
     }
   }

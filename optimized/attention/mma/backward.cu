@@ -72,7 +72,8 @@ struct Config : Shape {
   static constexpr int kAtDout = kAtQ + 2 * kQBytes, kAtDs = kAtDout + 2 * kDoutBytes;
   static constexpr int kAtP = kAtDs + 2 * kScoreBytes;
   static constexpr int kAtRows = kAtP + (kSplit == 1 ? 0 : kScoreBytes);
-  static constexpr int kRowBytes = kQueries * 16, kSharedBytes = kAtRows + 2 * kRowBytes;
+  static constexpr int kRowBytes = kQueries * 16, kAtFound = kAtRows + 2 * kRowBytes;
+  static constexpr int kSharedBytes = kAtFound + 16;
 
   using Scores = Accumulator[kM][kStep / 8];
   using Weights = FragmentA[kStep / 16][kM];
@@ -85,6 +86,18 @@ template <int Queries>
 struct QueryRows {
   float lse[Queries], delta[Queries];
   int2 seen[Queries];  // first and number of the item's keys
+};
+
+// What an item has met that is not finite. In shared memory, as the hot loop has no register for
+// it.
+struct Found {
+  int queries[2];  // of each stage, from then on
+  int keys;
+
+  __device__ static Found& in(uint8_t* shared, int at) {
+    return *reinterpret_cast<Found*>(shared + at);
+  }
+  __device__ bool any() const { return (queries[0] | queries[1] | keys) != 0; }
 };
 
 struct QueryBlock {
@@ -127,9 +140,9 @@ __device__ QueryBlock load_queries(const BackwardParameters& arguments, const Wo
   return block;
 }
 
-// Hides what a query does not see; scores are [keys][queries].
+// Hides what a query does not see: weights, [keys][queries], become -0, which no other one is.
 template <typename C>
-__device__ void hide_unseen_keys(typename C::Scores& scores, const QueryRows<C::kQueries>& rows,
+__device__ void hide_unseen_keys(typename C::Scores& weights, const QueryRows<C::kQueries>& rows,
                                  int query, int warp_key) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -142,8 +155,20 @@ __device__ void hide_unseen_keys(typename C::Scores& scores, const QueryRows<C::
 #pragma unroll
         for (int half = 0; half < 2; ++half)
           if (unsigned(warp_key + 16 * m + 8 * half + lane / 4 - seen.x) >= unsigned(seen.y))
-            scores[m][n][2 * half + i] = -INFINITY;
+            weights[m][n][2 * half + i] = -0.0f;
     }
+}
+
+// Their gradients become 0, whatever delta and dout are: nobody has said that these are numbers.
+template <typename C>
+__device__ void hide_gradients(typename C::Scores& grads, const typename C::Scores& weights) {
+#pragma unroll
+  for (int m = 0; m < C::kM; ++m)
+#pragma unroll
+    for (int n = 0; n < C::kStep / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (__float_as_int(weights[m][n][i]) < 0) grads[m][n][i] = 0;
 }
 
 // scores become weights, exp(score - lse).
@@ -154,9 +179,9 @@ __device__ void weigh(typename C::Scores& scores, const QueryRows<C::kQueries>& 
   for (int n = 0; n < C::kStep / 8; ++n)
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      // Not below: a query that saw nothing has lse -inf, and all its scores are -inf too.
+      // Not below: a query that saw nothing but scores of -inf has that lse, and no -inf - -inf.
       const float lse = rows.lse[query + 8 * n + threadIdx.x % 4 * 2 + i];
-      const float shift = fmaxf(lse * kLog2E, -1e30f);
+      const float shift = max_or_nan(lse * kLog2E, -1e30f);
 #pragma unroll
       for (int m = 0; m < C::kM; ++m)
 #pragma unroll
@@ -201,14 +226,18 @@ __device__ void store_scores(uint8_t* tile, const typename C::Weights& values, i
 // dq += scale dS^T K for one query block; or dq is that, where the item is the only one it meets.
 template <typename C, bool kAlone>
 __device__ void add_dq(const BackwardParameters& arguments, const QueryBlock& block,
-                       uint32_t ds_tile, uint32_t k_tile) {
+                       const Found& found, uint32_t ds_tile, uint32_t k_tile) {
   const int warp = threadIdx.x / 32, first_row = warp / C::kDqWarps * 16 * C::kDqM;
   const int first_column = Dealt<C::kQk, C::kDqWarps>::first_column(warp % C::kDqWarps);
   Accumulator dq[C::kDqM][C::kQk / 8 / C::kDqWarps];
   clear(dq);
-  multiply_transposed<typename C::T, C::kKeys, C::kQueries, C::kQk, C::kDqWarps>(
-      dq, C::ScoreTile::lane_across(ds_tile, 0, first_row),
-      C::QkTile::lane_down(k_tile, 0, first_column));
+  const uint32_t ds_lane = C::ScoreTile::lane_across(ds_tile, 0, first_row);
+  const uint32_t k_lane = C::QkTile::lane_down(k_tile, 0, first_column);
+  if (block.clear || found.keys == 0)
+    multiply_transposed<typename C::T, C::kKeys, C::kQueries, C::kQk, C::kDqWarps>(dq, ds_lane,
+                                                                                   k_lane);
+  else
+    multiply_finite<typename C::T, C::kKeys, C::kQueries, C::kQk, C::kDqWarps>(dq, ds_lane, k_lane);
   put_rows<typename C::T, C::kQk, C::kDqWarps>(
       kAlone ? Put::store_final : Put::add, arguments.dq, block.row, block.rows, block.head,
       arguments.shape.head_dim_qk, first_row, first_column, arguments.shape.softmax_scale, dq);
@@ -227,14 +256,25 @@ __device__ void score_step(typename C::Weights& p, typename C::Weights& ds, uint
   multiply_rows<T, C::kQk>(scores, C::QkTile::lane_down(shared_base, warp_key),
                            C::QkTile::lane_across(q_tile, query));
   apply_unfolded_scale(scores, shape);
-  if (!clear_block) hide_unseen_keys<C>(scores, rows, query, warp_key);
   weigh<C>(scores, rows, query, scale_log2);
+  if (!clear_block) hide_unseen_keys<C>(scores, rows, query, warp_key);
   clear(grads);
   multiply_rows<T, C::kV>(grads, C::VTile::lane_down(shared_base + C::kAtV, warp_key),
                           C::VTile::lane_across(dout_tile, query));
   differentiate<C>(grads, scores, rows, query);
+  if (!clear_block) hide_gradients<C>(grads, scores);
   as_left_operand<T>(p, scores);
   as_left_operand<T>(ds, grads);
+}
+
+// Once all warps have scored `step`: puts 0 in the place of what is not finite in its rows.
+template <typename C>
+__device__ void drop_of_step(uint8_t* q_tile, uint8_t* dout_tile, int step) {
+  const auto is_of_step = [&](int row) { return row % C::kOwn / C::kStep == step / C::kStep; };
+  __syncthreads();
+  drop_not_finite<typename C::T, C::kQk, C::kQueries, C::kThreads>(q_tile, is_of_step);
+  drop_not_finite<typename C::T, C::kV, C::kQueries, C::kThreads>(dout_tile, is_of_step);
+  __syncthreads();
 }
 
 template <typename C, bool kAlone>
@@ -266,14 +306,25 @@ __device__ __forceinline__ void differentiate_keys(const BackwardParameters& arg
   typename C::Dk dk;
   typename C::Dv dv;
   clear(dk), clear(dv);
+  Found& found = Found::in(shared, C::kAtFound);
+  if (threadIdx.x == 0) found = {};
+  wait_for_copies();
+  __syncthreads();
+  if (!is_own_part_finite<T, C::kQk, C::kKeys, C::kThreads>(shared)) atomicOr(&found.keys, 1);
   for (int stage = 0; next.valid(); stage ^= 1) {
     const QueryBlock block = coming;
     next.advance(work, item);
     wait_for_copies();
+    uint8_t* queries = shared + C::kAtQ + stage * C::kQBytes;
+    uint8_t* douts = shared + C::kAtDout + stage * C::kDoutBytes;
+    if (!block.clear && !(is_own_part_finite<T, C::kQk, C::kQueries, C::kThreads>(queries) &&
+                          is_own_part_finite<T, C::kV, C::kQueries, C::kThreads>(douts)))
+      atomicOr(&found.queries[stage], 1);
     __syncthreads();  // this query block is there; the one before is used up and its dS complete
     if (next.valid()) coming = load_queries<C>(arguments, item, next, shared, stage ^ 1);
     if (!arguments.deterministic && previous.rows > 0)
-      add_dq<C, kAlone>(arguments, previous, base + C::kAtDs + (stage ^ 1) * C::kScoreBytes, base);
+      add_dq<C, kAlone>(arguments, previous, found, base + C::kAtDs + (stage ^ 1) * C::kScoreBytes,
+                        base);
     previous = block;
 
     const auto& rows = reinterpret_cast<QueryRows<C::kQueries>*>(shared + C::kAtRows)[stage];
@@ -287,6 +338,7 @@ __device__ __forceinline__ void differentiate_keys(const BackwardParameters& arg
       score_step<C>(p, ds, base, rows, stage, warp_key, query, block.clear, shape, scale_log2);
       store_scores<C>(ds_tile, ds, warp_key, query);
       if (C::kSplit > 1) store_scores<C>(p_tile, p, warp_key, query);
+      if (!block.clear && found.queries[stage] != 0) drop_of_step<C>(queries, douts, step);
       multiply_columns<T, C::kV, C::kSplit>(
           dv, p, C::VTile::lane_down(dout_tile, query, DvColumns::first_column(part)));
       multiply_columns<T, C::kQk, C::kSplit>(
@@ -305,7 +357,7 @@ __device__ __forceinline__ void differentiate_keys(const BackwardParameters& arg
     }
     if (!next.valid() && !arguments.deterministic) {  // nobody comes after
       __syncthreads();
-      add_dq<C, kAlone>(arguments, block, shared_address(ds_tile), base);
+      add_dq<C, kAlone>(arguments, block, found, shared_address(ds_tile), base);
     }
   }
   const int keys = item.end - item.begin;
@@ -316,6 +368,11 @@ __device__ __forceinline__ void differentiate_keys(const BackwardParameters& arg
                                  warp_key, DkColumns::first_column(part), shape.softmax_scale, dk);
   put_rows<T, C::kV, C::kSplit>(put, arguments.dv, key_row, keys, kv_head, shape.head_dim_v,
                                 warp_key, DvColumns::first_column(part), 1, dv);
+  if (!found.any()) return;  // all or none of the threads
+  __syncthreads();
+  seen_pairs::add_queries<T, C::kQueries, C::kKeys>(arguments, item, kv_head);
+  if (!arguments.deterministic)
+    seen_pairs::add_own_keys<T, C::kQueries, C::kKeys>(arguments, item, kv_head);
 }
 
 template <typename C, Turns turns, bool kAlone>

@@ -70,18 +70,21 @@ __device__ __forceinline__ void differentiate_queries(const BackwardParameters& 
     if (row >= item.end) continue;
     const int64_t entry = (int64_t{item.own.row} + row) * shape.num_heads + head;
     const float lse = arguments.lse[entry];
-    shift[half] = lse == -INFINITY ? 0 : lse * kLog2E;  // a row that saw nothing: all is hidden
+    shift[half] = max_or_nan(lse * kLog2E, -1e30f);  // of scores of -inf, no -inf - -inf
     delta[half] = arguments.delta[entry];
   }
 
   Accumulator dq[1][C::kQk / 8];
   clear(dq);
+  bool drops = false;  // keys that are not finite, and some row does not see
   for (int stage = 0; next.valid(); stage ^= 1) {
     const int begin = next.begin, partner = next.partner;
     const bool all_seen = next.is_clear();
     next.advance(work, item);
     wait_for_copies();
-    __syncthreads();  // this block is there, the one before is used up
+    uint8_t* keys = shared + C::kKAt + stage * C::kKBytes;
+    const bool whole = all_seen || is_own_part_finite<T, C::kQk, C::kKeys, C::kThreads>(keys);
+    const bool all_whole = __syncthreads_and(whole);  // this block is there, the one before used up
     if (next.valid()) load_keys<C>(arguments, next, kv_head, base, stage ^ 1);
 
     const uint32_t k_tile = base + C::kKAt + stage * C::kKBytes;
@@ -93,13 +96,19 @@ __device__ __forceinline__ void differentiate_queries(const BackwardParameters& 
     multiply_rows<T, C::kV>(grads, VTile::lane_down(base + C::kDoutAt, warp_row),
                             VTile::lane_across(v_tile));
     apply_unfolded_scale(scores, shape);
-    if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
 #pragma unroll
     for (int n = 0; n < C::kKeys / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         grads[0][n][i] = exp2_fast(fmaf(scores[0][n][i], scale_log2, -shift[i / 2])) *
                          (grads[0][n][i] - delta[i / 2]);
+    if (!all_seen) hide_unseen(grads, 0, work, item, partner, begin, warp_row);
+    if (!all_whole) {
+      __syncthreads();  // scores are there
+      drop_not_finite<T, C::kQk, C::kKeys, C::kThreads>(keys, [](int) { return true; });
+      drops = true;
+      __syncthreads();
+    }
     FragmentA ds[C::kKeys / 16][1];
     as_left_operand<T>(ds, grads);
     multiply_columns<T, C::kQk, 1>(dq, ds, QkTile::lane_down(k_tile));
@@ -107,10 +116,13 @@ __device__ __forceinline__ void differentiate_queries(const BackwardParameters& 
   put_rows<T, C::kQk, 1>(arguments.is_final ? Put::store_final : Put::add, arguments.dq, first_row,
                          item.end - item.begin, head, shape.head_dim_qk, warp_row, 0,
                          shape.softmax_scale, dq);
+  if (!drops) return;  // all or none of the threads
+  __syncthreads();
+  seen_pairs::add_keys<T, C::kKeys>(arguments, item, head);
 }
 
 template <typename C, Turns turns>
-__global__ void __launch_bounds__(C::kThreads)
+__global__ void __launch_bounds__(C::kThreads, 2)
     attention_backward_queries(const __grid_constant__ BackwardParameters arguments) {
   for_each_item<turns>(arguments.queries,
                        [&](int index) { differentiate_queries<C>(arguments, index); });

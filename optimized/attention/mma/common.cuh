@@ -7,7 +7,9 @@
 #include "optimized/attention/heads.h"
 #include "optimized/attention/launch.cuh"
 #include "optimized/attention/mma/kernels.h"
+#include "optimized/attention/mma/not_finite.cuh"
 #include "optimized/attention/mma/shared_tile.h"
+#include "optimized/attention/seen_pairs.cuh"
 #include "optimized/device/processors.h"
 #include "optimized/tables/block_walk.h"
 #include "optimized/tables/ordered_float.h"
@@ -142,10 +144,10 @@ __device__ inline void put_rows(Put put, const DeviceMatrix& to, int64_t first_r
                             });
 }
 
-// Hides the keys of a block that a query row does not see. scores are [query rows][keys]; each lane
-// of a quad asks the mask for one of their rows.
+// Hides the keys of a block that a query row does not see. numbers are [query rows][keys]; each
+// lane of a quad asks the mask for one of their rows.
 template <int M, int N>
-__device__ inline void hide_unseen(Accumulator (&scores)[M][N], const WorkList& work,
+__device__ inline void hide_unseen(Accumulator (&numbers)[M][N], float hidden, const WorkList& work,
                                    const WorkItem& item, int partner, int block_begin,
                                    int warp_row) {
   static_assert(M <= 2, "four lanes ask for at most four rows");
@@ -164,7 +166,7 @@ __device__ inline void hide_unseen(Accumulator (&scores)[M][N], const WorkList& 
       for (int n = 0; n < N; ++n)
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-          if (unsigned(8 * n + i - begin) >= size) scores[m][n][2 * half + i] = -INFINITY;
+          if (unsigned(8 * n + i - begin) >= size) numbers[m][n][2 * half + i] = hidden;
     }
 }
 

@@ -56,10 +56,16 @@ struct Config {
   using Output = Accumulator[kM][kV / 8];
 };
 
-// With the largest score of a warp's rows.
-__device__ void raise_max_logit(const ForwardParameters& arguments, int head, float highest) {
+// With the largest score of a warp's rows, or NaN, as then a sum is.
+template <typename C>
+__device__ void raise_max_logit(const ForwardParameters& arguments, const LaneRows<C>& rows,
+                                int head, const OnlineSoftmax<C>& softmax) {
+  float highest = softmax.highest;
+#pragma unroll
+  for (int i = 0; i < rows.kRows; ++i)
+    if (rows.has(i) && isnan(softmax.sum[i / 2][i % 2])) highest = softmax.sum[i / 2][i % 2];
   for (int lanes = 16; lanes > 0; lanes /= 2)
-    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, lanes));
+    highest = max_or_nan(highest, __shfl_xor_sync(~0u, highest, lanes));
   if (threadIdx.x % 32 == 0 && highest != -INFINITY)
     atomicMax(arguments.max_logit + arguments.shape.first_head + head,
               ordered_key(highest * folded_scale(arguments.shape)));
@@ -77,6 +83,7 @@ __device__ __forceinline__ void attend(const ForwardParameters& arguments, int i
   const int warp_row = threadIdx.x / 32 * 16 * C::kM;
   const uint32_t q_tile = shared_address(shared), k_tile = q_tile + C::kQBytes;
   const uint32_t v_tile = k_tile + C::kKBytes;
+  uint8_t* values = shared + C::kQBytes + C::kKBytes;
   load_tile<C::kQk, C::kRows, C::kThreads>(
       q_tile, row_of<T>(arguments.q, int64_t{item.own.row} + item.begin, head),
       arguments.q.row_stride, item.end - item.begin, shape.head_dim_qk);
@@ -96,6 +103,7 @@ __device__ __forceinline__ void attend(const ForwardParameters& arguments, int i
   } else {
     softmax.start(), clear(output);
   }
+  bool drops = false;  // values that are not finite, and some row does not see
   while (next.valid()) {
     wait_for_copies();
     __syncthreads();  // K is there, V is used up
@@ -111,10 +119,14 @@ __device__ __forceinline__ void attend(const ForwardParameters& arguments, int i
     const bool all_seen = next.is_clear();
     next.advance(work, item);
     wait_for_copies();
+    if (!all_seen && !is_own_part_finite<T, C::kV, C::kKeys, C::kThreads>(values)) {
+      drop_not_finite<T, C::kV, C::kKeys, C::kThreads>(values, [](int) { return true; });
+      drops = true;
+    }
     __syncthreads();  // V is there, K is used up
     if (next.valid()) load_k();
     apply_unfolded_scale(scores, shape);
-    if (!all_seen) hide_unseen(scores, work, item, partner, begin, warp_row);
+    if (!all_seen) hide_unseen(scores, -INFINITY, work, item, partner, begin, warp_row);
     softmax.update(scores, output, scale_log2, item, warp_row);
     typename C::Weights weights;
     as_left_operand<T>(weights, scores);
@@ -122,7 +134,9 @@ __device__ __forceinline__ void attend(const ForwardParameters& arguments, int i
   }
   wait_for_copies();  // of an item that meets nothing
   finish<C>(arguments, LaneRows<C>(item), head, softmax, output);
-  if (arguments.max_logit != nullptr) raise_max_logit(arguments, head, softmax.highest);
+  if (arguments.max_logit != nullptr)
+    raise_max_logit<C>(arguments, LaneRows<C>(item), head, softmax);
+  if (__syncthreads_or(drops)) seen_pairs::add_values<T, C::kKeys>(arguments, item, head);
 }
 
 template <typename C, bool kResumes, Turns turns>

@@ -65,7 +65,8 @@ struct OnlineSoftmax {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         // A row that saw nothing yet has top -inf: its scores are all -inf and must become zero.
-        const float shift = top[m][half] == -INFINITY ? 0 : top[m][half] * scale_log2;
+        // One that saw +inf has a sum of +inf, not inf - inf.
+        const float shift = fabsf(top[m][half]) == INFINITY ? 0 : top[m][half] * scale_log2;
 #pragma unroll
         for (int n = 0; n < C::kKeys / 8; ++n)
 #pragma unroll
@@ -77,7 +78,8 @@ struct OnlineSoftmax {
   }
 
   // The old maximum serves until a row outgrows it by 2^8: weights stay far from overflow, the
-  // common factor cancels in the end, and most blocks need no pass over the output.
+  // common factor cancels in the end, and most blocks need no pass over the output. Each row has
+  // its own: what others of the warp see does not change its bits.
   static constexpr int kSlack = 8;
 
  private:
@@ -98,9 +100,10 @@ struct OnlineSoftmax {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         if (16 * m + 8 * half < rows) highest = fmaxf(highest, block_top[m][half]);
-        const float raised = fmaxf(top[m][half], block_top[m][half]);
+        const bool outgrown = (block_top[m][half] - top[m][half]) * scale_log2 > slack;
+        const float raised = outgrown ? fmaxf(top[m][half], block_top[m][half]) : top[m][half];
         const float factor =
-            raised == -INFINITY ? 1 : exp2_fast((top[m][half] - raised) * scale_log2);
+            raised == top[m][half] ? 1 : exp2_fast((top[m][half] - raised) * scale_log2);
         top[m][half] = raised;
         sum[m][half] *= factor;
 #pragma unroll

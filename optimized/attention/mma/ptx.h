@@ -100,6 +100,13 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
+// The larger of two; NaN if one of them is.
+__device__ inline float max_or_nan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+
 // Four neighbours (8-byte aligned) in a 16-bit type.
 template <typename T>
 __device__ inline void store_4(T* to, float a, float b, float c, float d) {

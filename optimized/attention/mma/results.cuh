@@ -86,8 +86,8 @@ __device__ void resume(const ForwardParameters& arguments, const LaneRows<C>& ro
       for (int i = 0; i < 4; ++i) output[m][n][i] *= kWeight;
 }
 
-// Writes a warp's rows: final ones in T, with zeros where nothing was seen; others where something
-// was seen.
+// Writes a warp's rows: final ones in T, others in float32. Where nothing was seen but scores of
+// -inf they are zeros, or NaN where a value was not finite.
 template <typename C>
 __device__ void finish(const ForwardParameters& arguments, const LaneRows<C>& rows, int head,
                        const OnlineSoftmax<C>& softmax, const typename C::Output& output) {
@@ -100,9 +100,8 @@ __device__ void finish(const ForwardParameters& arguments, const LaneRows<C>& ro
   for (int i = 0; i < rows.kRows; ++i) {
     const float sum = quad_sum(softmax.sum[i / 2][i % 2]);
     const float lse = softmax.top[i / 2][i % 2] * folded_scale(shape) + logf(sum);
-    const bool saw = rows.has(i) && sum != 0;
-    factor[i] = saw ? __fdividef(1, sum) : 0;
-    writes[i] = arguments.is_final ? rows.has(i) : saw;
+    factor[i] = sum != 0 ? __fdividef(1, sum) : 0;
+    writes[i] = rows.has(i);
     if (writes[i] && threadIdx.x % 4 == 0) lse_of_first[8 * i * shape.num_heads] = lse;
   }
   const auto result = [&](int i, int n) -> float2 {

@@ -1,0 +1,256 @@
+// What infinities and NaN do to the pairs that see them, pair by pair.
+//
+// Tensor cores multiply a block whole. A pair that is not seen has the weight 0, and 0 times a
+// number that is not finite is NaN. In blocks that are seen in part, kernels put 0 in the place of
+// such numbers of the right operand; what these do to the pairs that are seen is added here, to
+// results in global memory: slowly, a warp a pair, and hardly ever. An item's results have one
+// writer each, among its warps too. What tells of a result is its class (NaN, +inf, -inf).
+#pragma once
+
+#include "optimized/attention/heads.h"
+#include "optimized/device/elements.cuh"
+#include "optimized/tables/accumulator_tiles.h"
+#include "optimized/tables/block_walk.h"
+#include "reference/partial.h"
+
+namespace ringside::seen_pairs {
+
+template <typename T>
+__device__ inline T* row_of(const DeviceMatrix& x, int64_t row, int head) {
+  return static_cast<T*>(x.data) + row * x.row_stride + head * x.head_stride;
+}
+
+// visit(d) for the columns of this lane. Loops stay as they are: all of this is compiled into every
+// kernel that may need it.
+template <typename Visit>
+__device__ inline void for_each_column(int dim, Visit visit) {
+#pragma unroll 1
+  for (int d = threadIdx.x % 32; d < dim; d += 32) visit(d);
+}
+
+template <typename T>
+__device__ inline bool all_finite(const T* x, int dim) {
+  bool finite = true;
+  for_each_column(dim, [&](int d) { finite &= isfinite(to_float(x[d])); });
+  return __all_sync(~0u, finite);
+}
+
+template <typename T>
+__device__ inline float dot(const T* x, const T* y, int dim) {
+  float sum = 0;
+  for_each_column(dim, [&](int d) { sum = fmaf(to_float(x[d]), to_float(y[d]), sum); });
+  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+  return sum;
+}
+
+// add(d, weight * x[d]) for what is not finite.
+template <typename T, typename Add>
+__device__ inline void add_row(float weight, const T* x, int dim, Add add) {
+  for_each_column(dim, [&](int d) {
+    const float value = to_float(x[d]);
+    if (!isfinite(value)) add(d, weight * value);
+  });
+}
+
+// Final results are T's, others float32, which other launches may add to.
+template <typename T>
+__device__ inline void add_to(void* results, int64_t at, bool is_final, float x) {
+  if (is_final) {
+    T& result = static_cast<T*>(results)[at];
+    assign(result, to_float(result) + x);
+  } else {
+    atomicAdd(static_cast<float*>(results) + at, x);
+  }
+}
+
+// visit(row, key) for the pairs of an item of query rows in key blocks that are not clear, both
+// counted in their buffers: key after key, the rows of this warp. Rows without is_met(key) are left
+// out.
+template <int Block, typename IsMet, typename Visit>
+__device__ inline void for_each_pair_of_queries(const WorkList& work, const WorkItem& item,
+                                                IsMet is_met, Visit visit) {
+  const SequenceMask mask = sequence_mask(work, item);
+  const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  for (KeyBlocks<Block> at(work, item); at.valid(); at.advance(work, item)) {
+    if (at.is_clear()) continue;
+    const Segment k = work.partners[at.partner];
+    for (int key = at.begin; key < min(at.begin + Block, at.end); ++key) {
+      if (!is_met(int64_t{k.row} + key)) continue;
+#pragma unroll 1
+      for (int i = item.begin + warp; i < item.end; i += warps)
+        if (mask.visible_rows(k, item.own.position(i)).contains(key))
+          visit(int64_t{item.own.row} + i, int64_t{k.row} + key);
+    }
+  }
+}
+
+// out += w v of an item's rows. A weight is 0 where the score is -inf, and positive otherwise;
+// where it is not even a number, all of the row is NaN by now.
+template <typename T, int Block>
+__device__ __noinline__ void add_values(const ForwardArguments& a, const WorkItem& item, int head) {
+  const AttentionShape& s = a.shape;
+  const int kv_head = kv_head_of(s, head);
+  const bool is_final = a.accumulate == Accumulate::only;
+  for_each_pair_of_queries<Block>(
+      a.work, item,
+      [&](int64_t key) { return !all_finite(row_of<T>(a.v, key, kv_head), s.head_dim_v); },
+      [&](int64_t row, int64_t key) {
+        const float score = s.softmax_scale * dot(row_of<T>(a.q, row, head),
+                                                  row_of<T>(a.k, key, kv_head), s.head_dim_qk);
+        const float weight = score == -INFINITY ? 0.0f : 1.0f;
+        add_row(weight, row_of<T>(a.v, key, kv_head), s.head_dim_v, [&](int d, float x) {
+          const int64_t at = a.layout == AccumulatorLayout::tiles
+                                 ? tiled_offset(row, head, d, s.num_heads, s.head_dim_v)
+                                 : row * a.out.row_stride + head * a.out.head_stride + d;
+          add_to<T>(a.out.data, at, is_final, x);
+        });
+      });
+}
+
+// Of a pair, the weight that meets dout and the gradient of q.k.
+struct PairGradient {
+  float p, ds;
+};
+
+template <typename T>
+__device__ inline PairGradient gradient_of(const BackwardArguments& a, int64_t row, int head,
+                                           int64_t key, int kv_head) {
+  const AttentionShape& s = a.shape;
+  const float score =
+      s.softmax_scale * dot(row_of<T>(a.q, row, head), row_of<T>(a.k, key, kv_head), s.head_dim_qk);
+  const float dp = dot(row_of<T>(a.dout, row, head), row_of<T>(a.v, key, kv_head), s.head_dim_v);
+  const int64_t entry = row * s.num_heads + head;
+  const float weight = larger(expf(score - a.lse[entry]), kSmallestNormal<float>);
+  const float p = score == -INFINITY ? 0.0f : weight;
+  return {p, s.softmax_scale * p * (dp - a.delta[entry])};
+}
+
+// dq += ds k of an item of query rows.
+template <typename T, int Block>
+__device__ __noinline__ void add_keys(const BackwardArguments& a, const WorkItem& item, int head) {
+  const int dim = a.shape.head_dim_qk, kv_head = kv_head_of(a.shape, head);
+  const bool is_final = a.accumulate == Accumulate::only;
+  for_each_pair_of_queries<Block>(
+      a.queries, item, [&](int64_t key) { return !all_finite(row_of<T>(a.k, key, kv_head), dim); },
+      [&](int64_t row, int64_t key) {
+        const float ds = gradient_of<T>(a, row, head, key, kv_head).ds;
+        add_row(ds, row_of<T>(a.k, key, kv_head), dim, [&](int d, float x) {
+          add_to<T>(a.dq.data, row * a.dq.row_stride + head * a.dq.head_stride + d, is_final, x);
+        });
+      });
+}
+
+// visit(row, head, keys) for the rows in query blocks that are not clear to an item of key rows,
+// and the keys of the item that a row sees, in its buffer.
+template <int Block, int ItemKeys, typename Visit>
+__device__ inline void for_each_row_of_keys(const WorkList& work, const WorkItem& item,
+                                            Interval heads, Visit visit) {
+  const SequenceMask mask = sequence_mask(work, item);
+  const bool all_keys = item.end - item.begin == ItemKeys;
+  for (QueryBlocks<Block> at(work, item, heads); at.valid(); at.advance(work, item)) {
+    if (all_keys && at.is_clear()) continue;
+    const Segment q = work.partners[at.partner];
+    for (int i = at.begin; i < min(at.begin + Block, at.end); ++i) {
+      const Interval seen = mask.visible_rows(item.own, q.position(i));
+      visit(int64_t{q.row} + i, at.head,
+            Interval{item.own.row + max(seen.begin, item.begin),
+                     item.own.row + min(seen.end, item.end)});
+    }
+  }
+}
+
+// dk += ds^T q and dv += p^T dout of an item of key rows, whose keys are dealt to the warps.
+template <typename T, int Block, int ItemKeys>
+__device__ __noinline__ void add_queries(const BackwardArguments& a, const WorkItem& item,
+                                         int kv_head) {
+  const AttentionShape& s = a.shape;
+  const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const bool is_final = a.accumulate == Accumulate::only;
+  const auto add_pair = [&](const T* q, const T* dout, PairGradient pair, int key) {
+    add_row(pair.ds, q, s.head_dim_qk, [&](int d, float x) {
+      add_to<T>(a.dk.data, key * a.dk.row_stride + kv_head * a.dk.head_stride + d, is_final, x);
+    });
+    add_row(pair.p, dout, s.head_dim_v, [&](int d, float x) {
+      add_to<T>(a.dv.data, key * a.dv.row_stride + kv_head * a.dv.head_stride + d, is_final, x);
+    });
+  };
+  for_each_row_of_keys<Block, ItemKeys>(
+      a.keys, item, query_heads_of(s, kv_head), [&](int64_t row, int head, Interval keys) {
+        const T *q = row_of<T>(a.q, row, head), *dout = row_of<T>(a.dout, row, head);
+        if (all_finite(q, s.head_dim_qk) && all_finite(dout, s.head_dim_v)) return;
+#pragma unroll 1
+        for (int key = keys.begin; key < keys.end; ++key)
+          if (key % warps == warp)
+            add_pair(q, dout, gradient_of<T>(a, row, head, key, kv_head), key);
+      });
+}
+
+// dq += ds k of an item of key rows; the rows that meet it are dealt to the warps.
+template <typename T, int Block, int ItemKeys>
+__device__ __noinline__ void add_own_keys(const BackwardArguments& a, const WorkItem& item,
+                                          int kv_head) {
+  const int dim = a.shape.head_dim_qk;
+  const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  for_each_row_of_keys<Block, ItemKeys>(
+      a.keys, item, query_heads_of(a.shape, kv_head), [&](int64_t row, int head, Interval keys) {
+        if (row % warps != warp) return;
+        const int64_t begin = row * a.dq.row_stride + head * a.dq.head_stride;
+#pragma unroll 1
+        for (int key = keys.begin; key < keys.end; ++key) {
+          const T* k = row_of<T>(a.k, key, kv_head);
+          if (all_finite(k, dim)) continue;
+          add_row(gradient_of<T>(a, row, head, key, kv_head).ds, k, dim,
+                  [&](int d, float x) { add_to<T>(a.dq.data, begin + d, a.one_item_of_keys, x); });
+        }
+      });
+}
+
+// A bit for each panel of so many columns of an item's keys in which a number is not finite.
+template <typename T, int Panel>
+__device__ inline unsigned unfinite_panels(const BackwardArguments& a, const WorkItem& item,
+                                           int kv_head) {
+  unsigned panels = 0;
+#pragma unroll 1
+  for (int key = item.begin; key < item.end; ++key) {
+    const T* k = row_of<T>(a.k, int64_t{item.own.row} + key, kv_head);
+    for_each_column(a.shape.head_dim_qk, [&](int d) {
+      if (!isfinite(to_float(k[d]))) panels |= 1u << d / Panel;
+    });
+  }
+  return __reduce_or_sync(~0u, panels);
+}
+
+// The same in those panels of dq which a kernel has left out: what is finite, too. Rows have at
+// most 128 columns.
+template <typename T, int Block, int ItemKeys, int Panel>
+__device__ __noinline__ void add_all_keys(const BackwardArguments& a, const WorkItem& item,
+                                          int kv_head) {
+  constexpr int kColumns = 128 / 32;  // of a lane
+  const int dim = a.shape.head_dim_qk, lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const unsigned panels = unfinite_panels<T, Panel>(a, item, kv_head);
+  if (panels == 0) return;
+  for_each_row_of_keys<Block, ItemKeys>(
+      a.keys, item, query_heads_of(a.shape, kv_head), [&](int64_t row, int head, Interval keys) {
+        if (row % warps != warp) return;
+        float sum[kColumns] = {};
+#pragma unroll 1
+        for (int key = keys.begin; key < keys.end; ++key) {
+          const T* k = row_of<T>(a.k, key, kv_head);
+          const float ds = gradient_of<T>(a, row, head, key, kv_head).ds;
+          for (int i = 0; i < kColumns; ++i)
+            if (lane + 32 * i < dim) sum[i] += ds * to_float(k[lane + 32 * i]);
+        }
+        const int64_t begin = row * a.dq.row_stride + head * a.dq.head_stride;
+        for (int i = 0; i < kColumns; ++i) {
+          const int d = lane + 32 * i;
+          if (d >= dim || (panels >> d / Panel & 1) == 0) continue;
+          if (a.one_item_of_keys)
+            assign(static_cast<T*>(a.dq.data)[begin + d], sum[i]);  // what lies there is nothing
+          else
+            atomicAdd(static_cast<float*>(a.dq.data) + begin + d, sum[i]);
+        }
+      });
+}
+
+}  // namespace ringside::seen_pairs

@@ -1,0 +1,139 @@
+"""One-line faults in what keeps NaN and infinities on the GPU from those who do not see them."""
+
+from mutants_list import Mutant
+
+F32 = "optimized/attention/f32/common.cuh"
+F32_FORWARD = "optimized/attention/f32/forward.cu"
+F32_BACKWARD = "optimized/attention/f32/backward.cu"
+PAIRS = "optimized/attention/seen_pairs.cuh"
+MMA_FORWARD = "optimized/attention/mma/forward.cu"
+MMA_BACKWARD = "optimized/attention/mma/backward.cu"
+MMA_QUERIES = "optimized/attention/mma/backward_queries.cu"
+SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
+CONSUMER = "optimized/attention/hopper/consumer.cuh"
+HOPPER_BACKWARD = "optimized/attention/hopper/backward_consume.cuh"
+HOPPER_SENDERS = "optimized/attention/hopper/backward_produce.cuh"
+HOME = "optimized/exchange/move_home.cu"
+
+MUTANTS_OF_NOT_FINITE = [
+    Mutant(
+        "float32: values that are not finite reach whoever shares their tile",
+        F32_FORWARD,
+        "      if (all_finite)\n",
+        "      if (true)\n",
+    ),
+    Mutant(
+        "float32: queries that are not finite reach keys that they do not see",
+        F32_BACKWARD,
+        "return rows.sees(j, item.begin + i, item.end);",
+        "return true;",
+    ),
+    Mutant(
+        "float32: a dropped pair is not seen",
+        F32,
+        ": weight * 0.0f;",
+        ": 0.0f;",
+    ),
+    Mutant(
+        "float32: inf - inf in lse",
+        F32_FORWARD,
+        "isinf(new_top) ? 0.0f : new_top;",
+        "new_top == -INFINITY ? 0.0f : new_top;",
+    ),
+    Mutant(
+        "mma: values that are not finite reach whoever shares their block",
+        MMA_FORWARD,
+        "drop_not_finite<T, C::kV, C::kKeys, C::kThreads>(values, [](int) { return true; });",
+        "",
+    ),
+    Mutant(
+        "mma: values that were dropped are missed by those who see them",
+        MMA_FORWARD,
+        "if (__syncthreads_or(drops)) seen_pairs",
+        "if (__syncthreads_or(drops) < 0) seen_pairs",
+    ),
+    Mutant(
+        "mma: the largest logit is a number beside a NaN",
+        MMA_FORWARD,
+        "if (rows.has(i) && isnan(softmax.sum[i / 2][i % 2]))",
+        "if (rows.has(i) && softmax.sum[i / 2][i % 2] < 0)",
+    ),
+    Mutant(
+        "mma: what others of a warp see changes a row's bits",
+        SOFTMAX,
+        "const float raised = outgrown ? fmaxf(top[m][half], block_top[m][half]) : top[m][half];",
+        "const float raised = fmaxf(top[m][half], block_top[m][half]);",
+    ),
+    Mutant(
+        "mma: a score of -inf weighs something",
+        PAIRS,
+        "score == -INFINITY ? 0.0f : 1.0f;",
+        "1.0f;",
+    ),
+    Mutant(
+        "mma: dout of rows that see nothing reaches their block by delta",
+        MMA_BACKWARD,
+        "if (!clear_block) hide_gradients<C>(grads, scores);",
+        "",
+    ),
+    Mutant(
+        "mma: queries that are not finite reach keys that they do not see",
+        MMA_BACKWARD,
+        "if (!block.clear && found.queries[stage] != 0) drop_of_step<C>(queries, douts, step);",
+        "",
+    ),
+    Mutant(
+        "mma: keys that are not finite reach queries that do not see them",
+        MMA_BACKWARD,
+        "if (block.clear || found.keys == 0)",
+        "if (true)",
+    ),
+    Mutant(
+        "mma: a lse of NaN weighs as -inf",
+        MMA_BACKWARD,
+        "max_or_nan(lse * kLog2E, -1e30f);",
+        "fmaxf(lse * kLog2E, -1e30f);",
+    ),
+    Mutant(
+        "mma: keys that are not finite reach queries that do not see them, deterministic",
+        MMA_QUERIES,
+        "    if (!all_whole) {\n",
+        "    if (false) {\n",
+    ),
+    Mutant(
+        "hopper: nobody is told that values were dropped",
+        CONSUMER,
+        "      *p_.dropped = 1;\n",
+        "",
+    ),
+    Mutant(
+        "hopper: values that are not finite reach whoever shares their block",
+        CONSUMER,
+        "    if (!check.all_finite()) {\n",
+        "    if (false) {\n",
+    ),
+    Mutant(
+        "hopper: dout of rows that see nothing reaches their block by delta",
+        HOPPER_BACKWARD,
+        "if (!clear) hide_gradients(grads, scores);",
+        "",
+    ),
+    Mutant(
+        "hopper: queries that are not finite reach keys that they do not see",
+        HOPPER_BACKWARD,
+        "if ((flags & kClear) == 0) drop_not_finite();",
+        "",
+    ),
+    Mutant(
+        "hopper: keys that are not finite reach queries that do not see them",
+        HOPPER_SENDERS,
+        "if ((note.flags & kClear) == 0 && shared",
+        "if (false && shared",
+    ),
+    Mutant(
+        "dsink takes part in rows that see nothing",
+        HOME,
+        "if (!is_token(global) || !sees(global)) continue;",
+        "if (!is_token(global)) continue;",
+    ),
+]
