@@ -1,6 +1,8 @@
 // Lowering a plan to the schedule of a rank: what the forward and the backward pass share.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "reference/residency.h"
@@ -30,7 +32,9 @@ class InTurn {
 
 class Lowering {
  protected:
-  Lowering(const Plan& plan, int rank, Pass pass) : plan_(plan), rank_(rank), b_(pass, rank) {}
+  Lowering(const Plan& plan, int rank, Pass pass) : plan_(plan), rank_(rank), b_(pass, rank) {
+    std::ranges::fill(staging_, kCaller);
+  }
 
   const Step& step(int i) const { return plan_.steps_of_rank[rank_][i]; }
   bool replaced(int step, Operand operand) const {
@@ -41,27 +45,35 @@ class Lowering {
   }
   void compute(int step, const Residents& now);
 
-  // The messages of the exchange before `step` that move `operand`, from buffer to buffer, and
-  // copies of those to the rank itself.
+  // The messages of the exchange before `step` that move `operand`, from buffer to buffer; what is
+  // copied into staging before them, and from there or to the rank itself after them.
   struct Moves {
+    std::vector<BlockMove> packs;
     std::vector<ScheduledMessage> sends, receives;
-    std::vector<Block> copied_from, copied_to;
+    std::vector<BlockMove> copies;
+    int64_t staged[kPayloads] = {};  // cells
   };
-  void add_moves(Moves& moves, int step, Operand operand, int from, int to) const;
-  void post(int step, Moves moves);
+  void add_moves(Moves& moves, int step, Operand operand, int from, int to);
+  void post(int step, const Moves& moves);
+  // Consecutive rows of a peer, which land apart in `to`, by way of staging.
+  void receive_apart(Moves& moves, int peer, const Block& to, std::span<const RowRun> runs);
 
-  // One block after its transposed journey: rows of a buffer of sums, or of what has arrived.
-  struct Arrival {
-    Block from, to;
-  };
   // The transposed messages of an operand: sums of `from` travel to where its rows came from, what
   // comes back is to be combined into `to`, in the order of transfers().
-  std::vector<Arrival> add_moves_back(Moves& moves, int step, Operand operand, int from, int to,
-                                      int arrivals);
+  std::vector<BlockMove> add_moves_back(Moves& moves, int step, Operand operand, int from, int to,
+                                        int arrivals);
 
   const Plan& plan_;
   const int rank_;
   ScheduleBuilder b_;
+
+ private:
+  // Rows that came apart and go back together, in staging.
+  Block collect(Moves& moves, const Block& from, std::span<const RowRun> runs);
+  Block stage(Moves& moves, Payload payload, int rows, Range heads);
+  Block rows_of_buffer(int buffer, Range heads) const;
+
+  int staging_[kPayloads];  // areas
 };
 
 }  // namespace ringside
