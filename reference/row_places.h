@@ -35,7 +35,8 @@ class RowPlaces {
   // Of rows [rows.begin, rows.end) of a buffer, in their order and in steps of one; rows whose
   // positions are not here are left out.
   std::vector<RowRun> runs(const Shard& from, Interval rows) const;
-  // Where a buffer's rows begin if they lie here as they are, one below the other; else -1.
+  // Where a buffer's rows begin if they lie here as they are, one below the other; else -1. None
+  // lie at 0.
   int block_of(const Shard& from) const;
 
  private:

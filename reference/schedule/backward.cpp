@@ -70,26 +70,27 @@ class Backward : Lowering {
     if (index + 1 == plan_.num_steps() || replaced(index + 1, Operand::kv))
       keys = wanted == plan_.home_kv[rank_] ? b_.schedule().home_keys
                                             : add_like(Payload::keys, wanted, key_areas_.next());
+    Apart apart(moves.receives);
     for (int peer = 0; peer < plan_.cp_size(); ++peer) {
-      if (fetches(rank_, index)) receive_rows(moves, wanted, peer, keys);
+      if (fetches(rank_, index)) receive_rows(moves, apart, wanted, peer, keys);
       if (peer != rank_ && fetches(peer, index)) send_rows(moves, index, peer);
     }
+    spread(moves, apart, keys);
     post(index, moves);
     return keys;
   }
 
-  void receive_rows(Moves& moves, const Buffer& wanted, int owner, int keys) {
+  void receive_rows(Moves& moves, Apart& apart, const Buffer& wanted, int owner, int keys) {
     if (wanted.heads.size() == 0) return;
     const Block to{keys, 0, plan_.rows(wanted), wanted.heads};
     for (const HomeRun& run : home_rows_.runs(wanted.shard, owner)) {
       const Block from{b_.schedule().home_keys, run.row, run.rows, wanted.heads};
       const Block landing{keys, run.landing[0].to, run.rows, wanted.heads};
-      const bool apart = run.lands_apart();
-      if (owner != rank_ && apart)
-        receive_apart(moves, owner, to, run.landing);
+      if (owner != rank_ && run.lands_apart())
+        apart.add(owner, wanted.heads, run.landing);
       else if (owner != rank_)
         moves.receives.push_back({owner, landing});
-      else if (apart)
+      else if (run.lands_apart())
         moves.copies.push_back({from, to, run.landing});
       else
         moves.copies.push_back({from, landing});

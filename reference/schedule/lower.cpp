@@ -63,13 +63,6 @@ class Meetings {
   std::map<int, size_t> next_;  // by peer
 };
 
-// As rows of a buffer that holds what is sent and nothing else.
-std::vector<RowRun> counted_from_first(std::span<const RowRun> runs) {
-  std::vector<RowRun> counted(runs.begin(), runs.end());
-  for (RowRun& run : counted) run.from -= runs.front().from;
-  return counted;
-}
-
 std::vector<RowRun> transposed(std::vector<RowRun> runs) {
   for (RowRun& run : runs) run = run.transposed();
   return runs;
@@ -90,19 +83,38 @@ Block Lowering::stage(Moves& moves, Payload payload, int rows, Range heads) {
   return block;
 }
 
-void Lowering::receive_apart(Moves& moves, int peer, const Block& to,
-                             std::span<const RowRun> runs) {
-  const Payload payload = b_.schedule().buffers[to.buffer].payload;
-  const Block staged = stage(moves, payload, static_cast<int>(rows_of(runs)), to.heads);
-  moves.receives.push_back({peer, staged});
-  moves.copies.push_back({staged, to, counted_from_first(runs)});
+void Lowering::Apart::add(int peer, Range heads, std::span<const RowRun> runs) {
+  auto group = std::ranges::find(groups, heads, &Group::heads);
+  if (group == groups.end()) group = groups.insert(group, {heads, 0, {}, {}});
+  const int rows = static_cast<int>(rows_of(runs));
+  group->messages.push_back(messages.size());
+  messages.push_back({peer, {-1, group->rows, rows, heads}});
+  for (RowRun run : runs) {
+    run.from += group->rows - runs.front().from;
+    group->runs.push_back(run);
+  }
+  group->rows += rows;
 }
 
-Block Lowering::collect(Moves& moves, const Block& from, std::span<const RowRun> runs) {
-  const Payload payload = b_.schedule().buffers[from.buffer].payload;
-  const Block staged = stage(moves, payload, static_cast<int>(rows_of(runs)), from.heads);
-  moves.packs.push_back({from, staged, transposed(counted_from_first(runs))});
-  return staged;
+// One staging buffer and one copy for all messages of the same heads.
+std::vector<BlockMove> Lowering::stage(Moves& moves, const Apart& apart, int buffer) {
+  std::vector<BlockMove> spread;
+  for (const Apart::Group& group : apart.groups) {
+    const Block staged =
+        stage(moves, b_.schedule().buffers[buffer].payload, group.rows, group.heads);
+    for (const size_t i : group.messages) apart.messages[i].block.buffer = staged.buffer;
+    spread.push_back({staged, rows_of_buffer(buffer, group.heads), group.runs});
+  }
+  return spread;
+}
+
+void Lowering::spread(Moves& moves, const Apart& arrived, int to) {
+  for (BlockMove& move : stage(moves, arrived, to)) moves.copies.push_back(std::move(move));
+}
+
+void Lowering::collect(Moves& moves, const Apart& leaving, int from) {
+  for (BlockMove& move : stage(moves, leaving, from))
+    moves.packs.push_back({move.to, move.from, transposed(std::move(move.runs))});
 }
 
 void Lowering::add_moves(Moves& moves, int index, Operand operand, int from, int to) {
@@ -110,19 +122,20 @@ void Lowering::add_moves(Moves& moves, int index, Operand operand, int from, int
     if (m.operand == operand && m.peer != rank_)
       moves.sends.push_back({m.peer, {from, m.row, m.rows, m.heads}});
   Landings landings(plan_, index, operand);
+  Apart apart(moves.receives);
   Meetings(plan_, rank_, index, operand).for_each([&](const Message& m, const Message& sent) {
-    const Block landing{to, m.row, m.rows, m.heads}, all = rows_of_buffer(to, m.heads);
-    const bool apart = m.lands_by_position();
-    if (m.peer != rank_ && apart)
-      receive_apart(moves, m.peer, all, landings.runs(m.peer, rank_, sent));
+    const Block landing{to, m.row, m.rows, m.heads};
+    if (m.peer != rank_ && m.lands_by_position())
+      apart.add(m.peer, m.heads, landings.runs(m.peer, rank_, sent));
     else if (m.peer != rank_)
       moves.receives.push_back({m.peer, landing});
-    else if (apart)
-      moves.copies.push_back(
-          {rows_of_buffer(from, m.heads), all, landings.runs(rank_, rank_, sent)});
+    else if (m.lands_by_position())
+      moves.copies.push_back({rows_of_buffer(from, m.heads), rows_of_buffer(to, m.heads),
+                              landings.runs(rank_, rank_, sent)});
     else
       moves.copies.push_back({{from, sent.row, sent.rows, m.heads}, landing});
   });
+  spread(moves, apart, to);
 }
 
 void Lowering::post(int index, const Moves& moves) {
@@ -133,26 +146,28 @@ void Lowering::post(int index, const Moves& moves) {
 
 std::vector<BlockMove> Lowering::add_moves_back(Moves& moves, int index, Operand operand, int from,
                                                 int to, int arrivals) {
-  const Payload payload = b_.schedule().buffers[from].payload;
   std::vector<BlockMove> own;  // what the rank once sent itself
   Landings landings(plan_, index, operand);
+  Apart apart(moves.sends);
   Meetings(plan_, rank_, index, operand).for_each([&](const Message& m, const Message& sent) {
-    const Block block{from, m.row, m.rows, m.heads}, all = rows_of_buffer(from, m.heads);
-    const bool apart = m.lands_by_position();
-    if (m.peer == rank_ && apart)
-      own.push_back(
-          {all, rows_of_buffer(to, m.heads), transposed(landings.runs(rank_, rank_, sent))});
-    else if (m.peer == rank_)
-      own.push_back({block, {to, sent.row, sent.rows, m.heads}});
+    const Block block{from, m.row, m.rows, m.heads};
+    if (m.peer != rank_ && m.lands_by_position())
+      apart.add(m.peer, m.heads, landings.runs(m.peer, rank_, sent));
+    else if (m.peer != rank_)
+      moves.sends.push_back({m.peer, block});
+    else if (m.lands_by_position())
+      own.push_back({rows_of_buffer(from, m.heads), rows_of_buffer(to, m.heads),
+                     transposed(landings.runs(rank_, rank_, sent))});
     else
-      moves.sends.push_back(
-          {m.peer, apart ? collect(moves, all, landings.runs(m.peer, rank_, sent)) : block});
+      own.push_back({block, {to, sent.row, sent.rows, m.heads}});
   });
+  collect(moves, apart, from);
   std::vector<Message> sent;
   for (const Message& m : step(index).before.sends)
     if (m.operand == operand) sent.push_back(m);
   std::stable_sort(sent.begin(), sent.end(),
                    [](const Message& x, const Message& y) { return x.peer < y.peer; });
+  const Payload payload = b_.schedule().buffers[from].payload;
   std::vector<BlockMove> back;
   size_t of_own = 0;
   int64_t cell = 0;

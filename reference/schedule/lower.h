@@ -55,8 +55,23 @@ class Lowering {
   };
   void add_moves(Moves& moves, int step, Operand operand, int from, int to);
   void post(int step, const Moves& moves);
-  // Consecutive rows of a peer, which land apart in `to`, by way of staging.
-  void receive_apart(Moves& moves, int peer, const Block& to, std::span<const RowRun> runs);
+  // Messages whose rows travel together and lie apart in one buffer. Runs go from the other end's
+  // rows to those of the buffer.
+  struct Apart {
+    struct Group {  // of equal heads
+      Range heads;
+      int rows = 0;
+      std::vector<RowRun> runs;  // from rows of staging
+      std::vector<size_t> messages;
+    };
+    explicit Apart(std::vector<ScheduledMessage>& of_exchange) : messages(of_exchange) {}
+    void add(int peer, Range heads, std::span<const RowRun> runs);
+
+    std::vector<ScheduledMessage>& messages;
+    std::vector<Group> groups;
+  };
+  void spread(Moves& moves, const Apart& arrived, int to);
+  void collect(Moves& moves, const Apart& leaving, int from);
 
   // The transposed messages of an operand: sums of `from` travel to where its rows came from, what
   // comes back is to be combined into `to`, in the order of transfers().
@@ -68,8 +83,7 @@ class Lowering {
   ScheduleBuilder b_;
 
  private:
-  // Rows that came apart and go back together, in staging.
-  Block collect(Moves& moves, const Block& from, std::span<const RowRun> runs);
+  std::vector<BlockMove> stage(Moves& moves, const Apart& apart, int buffer);
   Block stage(Moves& moves, Payload payload, int rows, Range heads);
   Block rows_of_buffer(int buffer, Range heads) const;
 

@@ -198,7 +198,7 @@ Stacked stack_all(Plan& plan, StackOrder order = kFewest) {
 TEST(Stack, LaysBuffersOneBelowTheOtherWhereNoneGoOnOutOfOrder) {
   Plan plan = plan_of_shards({{{0, 0, 1, 0, 2}}, {}, {{0, 2, 1, 0, 3}, {1, 4, 2, 3, 2}}});
   const Stacked both = stack_all(plan);
-  EXPECT_EQ(both.row, (std::vector<int>{0, 0, 2})) << "of nothing, any row";
+  EXPECT_EQ(both.row, (std::vector<int>{0, 2, 2}));
   EXPECT_EQ(plan.shards[both.shard], (Shard{{0, 0, 1, 0, 5}, {1, 4, 2, 5, 2}}))
       << "runs are joined";
   const Stacked one = stack(plan, {{3, {0, 1}}}, kFewest);

@@ -1,5 +1,6 @@
 // Rows of several ranks in one buffer; see StackOrder.
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -99,6 +100,14 @@ int row_of(const RowPlaces& places, const Shard& shard) {
 }
 
 }  // namespace
+
+std::optional<Shard> in_fewer_segments(const Shard& shard, int batch) {
+  Segments segments;
+  for (const Segment& s : shard) segments.push_back(&s);
+  Shard fewer = joined(in_sequence_order(segments, batch));
+  if (fewer.size() < shard.size()) return fewer;
+  return {};
+}
 
 Stacked stack(Plan& plan, const std::vector<Buffer>& buffers, StackOrder order) {
   if (buffers.size() == 1) return {buffers[0].shard, {0}};

@@ -58,7 +58,9 @@ std::span<const NamedTransport> transports() {
       {"a2a+p2p", [](Plan& plan, const Transport& t) { a2a_p2p(plan, t.a2a_size, t.order); }, true,
        "a2a inside groups of a2a_size, a ring between them"},
       {"fetch",
-       [](Plan& plan, const Transport& t) { fetch(plan, t.stages.value_or(kDefaultStages)); },
+       [](Plan& plan, const Transport& t) {
+         fetch(plan, t.stages.value_or(kDefaultStages), t.order);
+       },
        false, "own tiles first, then the K/V rows that a rank's tiles see, from their owners"},
   };
   return kTable;

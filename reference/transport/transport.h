@@ -57,7 +57,7 @@ std::span<const NamedTransport> transports();
 
 void all_gather(Plan& plan, StackOrder order);
 void a2a_p2p(Plan& plan, int a2a_size, StackOrder order);
-void fetch(Plan& plan, int stages);
+void fetch(Plan& plan, int stages, StackOrder order);
 
 // Tools that transports share.
 
@@ -74,6 +74,8 @@ struct Stacked {
   int shard;
   std::vector<int> row;  // of each buffer: where its rows begin, or kByPosition
 };
+// The same rows in that order; nothing where it makes no fewer segments.
+std::optional<Shard> in_fewer_segments(const Shard& shard, int batch);
 Stacked stack(Plan& plan, const std::vector<Buffer>& buffers, StackOrder order);
 
 // Appends the message unless it would carry nothing; both ends decide alike.
