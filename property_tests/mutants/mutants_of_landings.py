@@ -1,4 +1,4 @@
-"""Faults in where gathered rows land: sequences that go on from chunk to chunk, in fewer segments."""
+"""Faults in where gathered rows land: sequences go on from chunk to chunk, in fewer segments."""
 
 from mutants_list import Mutant
 

@@ -34,7 +34,7 @@ def test_a_gathered_sequence_is_one_segment(case):
     assume(case.partition_k is None)
     for segments in gathered(case.plan()):
         assert len({s.seq for s in segments}) == len(segments)
-        assert all(s.pos == 0 and s.stride == 1 or s.len == 1 for s in segments)
+        assert all((s.pos == 0 and s.stride == 1) or s.len == 1 for s in segments)
 
 
 @given(noted(strategies.cases(comms=GATHERED)))

@@ -144,9 +144,9 @@ void Lowering::post(int index, const Moves& moves) {
   for (const BlockMove& copy : moves.copies) b_.copy(index, copy);
 }
 
-std::vector<BlockMove> Lowering::add_moves_back(Moves& moves, int index, Operand operand, int from,
-                                                int to, int arrivals) {
-  std::vector<BlockMove> own;  // what the rank once sent itself
+std::vector<BlockMove> Lowering::send_back(Moves& moves, int index, Operand operand, int from,
+                                           int to) {
+  std::vector<BlockMove> own;
   Landings landings(plan_, index, operand);
   Apart apart(moves.sends);
   Meetings(plan_, rank_, index, operand).for_each([&](const Message& m, const Message& sent) {
@@ -162,6 +162,12 @@ std::vector<BlockMove> Lowering::add_moves_back(Moves& moves, int index, Operand
       own.push_back({block, {to, sent.row, sent.rows, m.heads}});
   });
   collect(moves, apart, from);
+  return own;
+}
+
+std::vector<BlockMove> Lowering::add_moves_back(Moves& moves, int index, Operand operand, int from,
+                                                int to, int arrivals) {
+  const std::vector<BlockMove> own = send_back(moves, index, operand, from, to);
   std::vector<Message> sent;
   for (const Message& m : step(index).before.sends)
     if (m.operand == operand) sent.push_back(m);

@@ -84,6 +84,8 @@ class Lowering {
 
  private:
   std::vector<BlockMove> stage(Moves& moves, const Apart& apart, int buffer);
+  // Sums of `from` leave; returns what goes from there to the rank's own rows, once it sent them.
+  std::vector<BlockMove> send_back(Moves& moves, int step, Operand operand, int from, int to);
   Block stage(Moves& moves, Payload payload, int rows, Range heads);
   Block rows_of_buffer(int buffer, Range heads) const;
 
