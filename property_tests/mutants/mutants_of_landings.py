@@ -22,8 +22,8 @@ MUTANTS_OF_LANDINGS = [
     Mutant(
         "stripes become one though one of them is missing",
         STACK,
-        "if (stride <= 1 || stride != static_cast<int>(dealt.size())) return 0;",
-        "if (stride <= 1 || stride < static_cast<int>(dealt.size())) return 0;",
+        "s.pos != dealt.front()->pos + i || s.len",
+        "s.len",
     ),
     Mutant(
         "a row lands one stripe too early",

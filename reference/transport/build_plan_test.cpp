@@ -232,6 +232,8 @@ TEST(Stack, LeavesStripesWithGapsAlone) {
   EXPECT_EQ(stack_all(plan).row, (std::vector<int>{0, 3, 6}));
   Plan uneven = plan_of_shards({{{0, 0, 2, 0, 3}}, {{0, 1, 2, 0, 1}}});
   EXPECT_EQ(stack_all(uneven).row, (std::vector<int>{0, 3})) << "position 3 is missing";
+  Plan apart = plan_of_shards({{{0, 0, 2, 0, 3}}, {{0, 3, 2, 0, 2}}});
+  EXPECT_EQ(stack_all(apart).row, (std::vector<int>{0, 3})) << "position 1 is missing";
 }
 
 }  // namespace
