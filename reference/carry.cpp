@@ -19,7 +19,7 @@ void for_each_cell(const Plan& plan, int step, Operand operand, const Transfer& 
   for (int i = 0; i < t.sent.rows; ++i) {
     check_interrupt(int64_t{kStepsOfCell} * t.sent.heads.size());
     for (int head = t.sent.heads.begin; head < t.sent.heads.end; ++head)
-      visit(t.sent.row + i, head - from.begin, t.received.row + i, head - to.begin);
+      visit(t.sent.row + i, head - from.begin, t.landing_row(i), head - to.begin);
   }
 }
 

@@ -22,6 +22,10 @@ const char* name(ExchangeKind kind);
 
 enum class Operand : int8_t { q, kv };  // kv: K and V travel together
 
+// Instead of a receive's first row: every row lands where the new buffer has its position, for
+// rows that lie together at their sender and apart there. A send has rows that lie together.
+inline constexpr int kByPosition = -1;
+
 struct Message {
   int peer = 0;  // may be the rank itself: a copy that no wire sees
   Operand operand = Operand::kv;
@@ -29,6 +33,7 @@ struct Message {
   Range heads;
 
   int row_end() const { return row + rows; }
+  bool lands_by_position() const { return row == kByPosition; }
   bool operator==(const Message&) const = default;
 };
 

@@ -37,10 +37,13 @@ class KeyOwners {
   };
 
   const Home& home_of(int seq, int position) const;
+  bool count_strided(const SeenRows& seen, RowsOfOwners& counts) const;  // false: it does not know
+  void count_runs(const SeenRows& seen, RowsOfOwners& counts) const;
 
   std::vector<Home> homes_;                   // sorted by (steps, position)
   std::map<Steps, Interval> homes_of_;        // a range of homes_
   std::vector<std::vector<int>> strides_of_;  // [sequences]
+  std::vector<Interval> homes_of_sequence_;   // [sequences] ranges of homes_
 };
 
 }  // namespace ringside

@@ -23,6 +23,7 @@ struct Table {
 
 // Everything of a plan but its problem and names. homes: one row a rank. steps and messages: by
 // rank, then step. direction: 0 a send, 1 a receive. operand: 0 q, 1 kv. kind: see ExchangeKind.
+// row: see kByPosition.
 struct PlanTables {
   Table shards{{"shard", "seq", "pos", "stride", "row", "len"}, {}};
   Table tiles{{"tile_list", "seq", "q_pos", "q_stride", "q_row", "q_len", "k_pos", "k_stride",

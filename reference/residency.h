@@ -4,9 +4,12 @@
 // buffer. Between two exchanges of an operand nothing of it moves on any rank.
 #pragma once
 
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "reference/plan.h"
+#include "reference/row_places.h"
 
 namespace ringside {
 
@@ -17,13 +20,35 @@ const Buffer& resident_before(const Plan& plan, int rank, int step, Operand oper
 bool is_replaced(const Plan& plan, int rank, int step, Operand operand);
 bool any_rank_moves(const Plan& plan, int step, Operand operand);
 
-struct Transfer {  // both ends of one message
-  int from = 0, to = 0;
-  Message sent, received;
+// Where messages that land by position go, in the exchange before `step`: many ranks receive the
+// same rows into the same buffer, and each is looked for once.
+class Landings {
+ public:
+  Landings(const Plan& plan, int step, Operand operand)
+      : plan_(plan), step_(step), operand_(operand) {}
+
+  // From rows of the sender's buffer to rows of the receiver's. Raises PlanError where a row has no
+  // place.
+  const std::vector<RowRun>& runs(int from, int to, const Message& sent);
+
+ private:
+  const Plan& plan_;
+  int step_;
+  Operand operand_;
+  std::map<int, RowPlaces> places_;                                     // by shard
+  std::map<std::tuple<int, int, int, int>, std::vector<RowRun>> runs_;  // by shards and rows
 };
 
-// The messages of a step that move `operand`, sends paired with receives; raises PlanError when one
-// has no partner.
+struct Transfer {  // both ends of one message, or of a run of its rows
+  int from = 0, to = 0;
+  Message sent, received;
+  int step = 1;  // row i of what is sent is row i * step of what is received
+
+  int landing_row(int i) const { return received.row + i * step; }
+};
+
+// The messages of a step that move `operand`, sends paired with receives; one that lands by
+// position run by run. Raises PlanError where one has no partner, or a row no place.
 std::vector<Transfer> transfers(const Plan& plan, int step, Operand operand);
 
 // Raises InvalidArgument where the plan has the tiles of some ranks alone.

@@ -14,10 +14,11 @@ namespace {
 using testing::expect_error;
 
 // Sequences of 4 and 3 tokens, 2 query and 2 kv heads, two ranks.
-Plan good_plan(const std::string& comm, const Mask& mask = Mask::causal()) {
+Plan good_plan(const std::string& comm, const Mask& mask = Mask::causal(),
+               StackOrder order = StackOrder::fewest_segments) {
   const PackedLayout layout({0, 4, 7});
   const Problem problem{layout, layout, mask, 2, 2};
-  return build_plan(problem, place(problem, "contiguous", 2), {comm});
+  return build_plan(problem, place(problem, "contiguous", 2), {comm, 0, {}, order});
 }
 
 std::vector<Tile>& tiles(Plan& plan, int rank, int step) {
@@ -57,7 +58,7 @@ TEST(VerifyCoverage, TilesThatOverlapInOneKey) {
 }
 
 TEST(VerifyCoverage, OneMissingAndOneTwiceDoNotMakeUpForEachOther) {
-  Plan plan = good_plan("all_gather", Mask::full());
+  Plan plan = good_plan("all_gather", Mask::full(), StackOrder::of_ranks);
   for (Tile& tile : tiles(plan, 0, 0))
     if (tile.k == Segment{0, 2, 1, 3, 2}) tile.k = {0, 0, 1, 0, 2};  // keys 0, 1 instead of 2, 3
   expect_error<PlanError>([&] { verify(plan); },

@@ -2,8 +2,11 @@
 // of messages completes when both ends of each have been posted (no message is ever buffered, which
 // is the least that any transport promises), and buffers hold row numbers instead of tokens.
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "reference/errors.h"
 #include "reference/interrupt.h"
@@ -19,9 +22,12 @@ struct Sent {
 };
 
 std::string describe(const char* verb, int rank, int step, const Message& m) {
+  const std::string rows = m.lands_by_position()
+                               ? concat(m.rows, " rows by position")
+                               : concat("rows [", m.row, ", ", int64_t{m.row} + m.rows, ")");
   return concat("rank ", rank, " step ", step, " ", verb, " ", m.peer, ": ",
-                m.operand == Operand::q ? "q" : "kv", " rows [", m.row, ", ",
-                int64_t{m.row} + m.rows, ") heads [", m.heads.begin, ", ", m.heads.end, ")");
+                m.operand == Operand::q ? "q " : "kv ", rows, " heads [", m.heads.begin, ", ",
+                m.heads.end, ")");
 }
 
 class Playback {
@@ -32,7 +38,8 @@ class Playback {
         ranks_(plan.cp_size()),
         channels_(2 * static_cast<size_t>(cp_size_) * cp_size_),
         rows_of_q_shard_(plan.shards.size()),
-        rows_of_kv_shard_(plan.shards.size()) {
+        rows_of_kv_shard_(plan.shards.size()),
+        landed_(plan.cp_size()) {
     for (int rank = 0; rank < cp_size_; ++rank) {
       ranks_[rank].q = plan.home_q[rank];
       ranks_[rank].kv = plan.home_kv[rank];
@@ -78,6 +85,8 @@ class Playback {
       check_interrupt(32);
       const Buffer& from = m.operand == Operand::q ? r.q : r.kv;
       check_inside(m, from, describe("sends to", rank, r.step, m));
+      plan_require(!m.lands_by_position(), describe("sends to", rank, r.step, m),
+                   ", but only a receive can do without a row");
       channel(rank, m.peer, m.operand).sent.push_back({m, r.step, from.shard});
       ++messages_;
     }
@@ -91,7 +100,8 @@ class Playback {
 
   void check_inside(const Message& m, const Buffer& buffer, const std::string& what) const {
     plan_require(0 <= m.peer && m.peer < cp_size_, what, ", but there are ", cp_size_, " ranks");
-    plan_require(m.rows >= 1 && m.row >= 0 && m.row <= plan_.rows(buffer) - m.rows, what,
+    const int row = m.lands_by_position() ? 0 : m.row;
+    plan_require(m.rows >= 1 && row >= 0 && row <= plan_.rows(buffer) - m.rows, what,
                  ", but the buffer has ", plan_.rows(buffer), " rows");
     plan_require(m.heads.begin < m.heads.end && buffer.heads.begin <= m.heads.begin &&
                      m.heads.end <= buffer.heads.end,
@@ -107,6 +117,7 @@ class Playback {
     for (const Message& m : step.before.receives) take(rank, m);
     replace(rank, Operand::q, r.q, step.q);
     replace(rank, Operand::kv, r.kv, step.kv);
+    landed_[rank].clear();
     r.posted = false;
     ++r.step;
     return true;
@@ -136,19 +147,41 @@ class Playback {
     const Step& step = step_of(rank);
     const Buffer& into = m.operand == Operand::q ? step.q : step.kv;
     const auto& got = rows_of(m.operand, sent.shard);
-    const auto& claimed = rows_of(m.operand, into.shard);
+    const std::span arriving = std::span(got).subspan(sent.message.row, m.rows);
     check_interrupt(m.rows);
+    if (m.lands_by_position()) return take_by_position(rank, m, into, arriving);
+    const auto& claimed = rows_of(m.operand, into.shard);
     for (int i = 0; i < m.rows; ++i)
-      plan_require(got[sent.message.row + i] == claimed[m.row + i], what, ": row ", m.row + i,
-                   " claims global row ", claimed[m.row + i], " but global row ",
-                   got[sent.message.row + i], " arrives");
+      plan_require(arriving[i] == claimed[m.row + i], what, ": row ", m.row + i,
+                   " claims global row ", claimed[m.row + i], " but global row ", arriving[i],
+                   " arrives");
+    landed_[rank].push_back(m);
+  }
+
+  // Each row where the buffer claims it, row by row: whoever runs the plan asks segments.
+  void take_by_position(int rank, const Message& m, const Buffer& into,
+                        std::span<const int> arriving) {
+    const auto& place_of = places_of(m.operand, into.shard);
+    Message part = m;
+    part.rows = 0;
+    for (const int global : arriving) {
+      const int place = place_of[global];
+      plan_require(place >= 0, describe("receives from", rank, ranks_[rank].step, m),
+                   ": global row ", global, " arrives, which the buffer does not hold");
+      if (part.rows > 0 && place != part.row_end()) {
+        landed_[rank].push_back(part);
+        part.rows = 0;
+      }
+      if (part.rows++ == 0) part.row = place;
+    }
+    landed_[rank].push_back(part);
   }
 
   // A buffer that is received into, or that changes, is new: every row and head must arrive once.
   void replace(int rank, Operand operand, Buffer& resident, const Buffer& next) {
     if (!is_replaced(plan_, rank, ranks_[rank].step, operand)) return;
     std::vector<Message> parts;
-    for (const Message& m : step_of(rank).before.receives)
+    for (const Message& m : landed_[rank])
       if (m.operand == operand) parts.push_back(m);
     int64_t area = 0;
     for (const Message& part : parts) area += int64_t{part.rows} * part.heads.size();
@@ -187,6 +220,17 @@ class Playback {
     return cached;
   }
 
+  // The row of a shard that holds each global row, or -1.
+  const std::vector<int>& places_of(Operand operand, int shard) {
+    auto& places = places_[{operand, shard}];
+    if (!places.empty()) return places;
+    const Problem& problem = plan_.problem;
+    places.assign((operand == Operand::q ? problem.layout_q : problem.layout_k).num_rows(), -1);
+    const auto& rows = rows_of(operand, shard);
+    for (size_t row = 0; row < rows.size(); ++row) places[rows[row]] = static_cast<int>(row);
+    return places;
+  }
+
   [[noreturn]] void report_deadlock() {
     for (int rank = 0; rank < cp_size_; ++rank)
       if (ranks_[rank].posted)
@@ -200,6 +244,8 @@ class Playback {
   std::vector<Rank> ranks_;
   std::vector<Channel> channels_;
   std::vector<std::vector<int>> rows_of_q_shard_, rows_of_kv_shard_;
+  std::map<std::pair<Operand, int>, std::vector<int>> places_;  // by shard
+  std::vector<std::vector<Message>> landed_;  // [ranks] in this step: rows that lie together
   int64_t messages_ = 0;
 };
 

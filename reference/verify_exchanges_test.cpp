@@ -45,6 +45,16 @@ TEST_P(CorruptExchange, IsRefusedByName) {
   for (const char* part : parts) expect_error<PlanError>([&] { verify(plan); }, {part});
 }
 
+TEST(ByPosition, AnyReceiveMayLand) {
+  for (const char* comm : {"p2p", "all_gather", "a2a"}) {
+    Plan plan = good_plan(comm);
+    for (int rank = 0; rank < 3; ++rank)
+      for (int i = 0; i < plan.num_steps(); ++i)
+        for (Message& m : receives(plan, rank, i)) m.row = kByPosition;
+    EXPECT_NO_THROW(verify(plan)) << comm;
+  }
+}
+
 const Corruption kCorruptions[] = {
     // Messages without a partner.
     {"ASendIsMissing",
@@ -148,8 +158,38 @@ const Corruption kCorruptions[] = {
      {"rank 1 step 0 receives from 0", "row 1 claims global row 1 but global row 0 arrives"}},
     {"AReceiveBeforeTheBuffer",
      "all_gather",
-     [](Plan& p) { receives(p, 1, 0)[0].row = -1; },
-     {"rank 1 step 0 receives from 0", "rows [-1, 1)", "the buffer has 6 rows"}},
+     [](Plan& p) { receives(p, 1, 0)[0].row = -2; },
+     {"rank 1 step 0 receives from 0", "rows [-2, 0)", "the buffer has 6 rows"}},
+    // By position.
+    {"ASendByPosition",
+     "all_gather",
+     [](Plan& p) { sends(p, 1, 0)[0].row = kByPosition; },
+     {"rank 1 step 0 sends to 0: kv 2 rows by position", "only a receive can do without a row"}},
+    {"ARowByPositionThatTheBufferDoesNotHold",
+     "all_gather",
+     [](Plan& p) {
+       p.shards.push_back({{0, 1, 1, 0, 5}});
+       step(p, 1, 0).kv.shard = static_cast<int>(p.shards.size()) - 1;
+       receives(p, 1, 0)[0].row = kByPosition;
+       receives(p, 1, 0)[1].row = 1, receives(p, 1, 0)[2].row = 3;
+     },
+     {"rank 1 step 0 receives from 0", "global row 0 arrives, which the buffer does not hold"}},
+    {"ByPositionOntoRowsOfAnother",
+     "all_gather",
+     [](Plan& p) {
+       sends(p, 1, 0)[0].rows = receives(p, 0, 0)[1].rows = 1;
+       receives(p, 0, 0)[1].row = kByPosition;
+       sends(p, 1, 0).push_back(sends(p, 1, 0)[0]);
+       receives(p, 0, 0).push_back(receives(p, 0, 0)[1]);
+     },
+     {"rank 0 step 0 receives from 1", "onto rows that peer 1 fills too"}},
+    {"FewerRowsByPosition",
+     "all_gather",
+     [](Plan& p) {
+       sends(p, 1, 0)[0].rows = receives(p, 0, 0)[1].rows = 1;
+       receives(p, 0, 0)[1].row = kByPosition;
+     },
+     {"rank 0 step 0: the resident kv buffer has 18 rows x heads, of which only 15 arrive"}},
     {"FewerRowsSent",
      "all_gather",
      [](Plan& p) { sends(p, 1, 0)[0].rows = 1; },

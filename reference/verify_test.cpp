@@ -45,17 +45,16 @@ std::vector<Tile>& tiles(Plan& plan, int rank, int i) {
   return plan.tile_lists[step(plan, rank, i).tiles];
 }
 
-// What rank 1 receives of an operand now lies in other rows of its buffer. Messages and buffer
-// agree with each other, and the tiles are those of rank 0, whose buffer has the same shape.
+// What rank 1 receives of an operand now lies in other rows of its buffer: its sequences in turned
+// order. Messages and buffer agree with each other, and the tiles are those of rank 0.
 void turn_buffer_of_rank_1(Plan& plan, Operand operand) {
   Step& turned = step(plan, 1, 0);
   Buffer& buffer = operand == Operand::q ? turned.q : turned.kv;
-  Shard shard = plan.shard(buffer);
-  const int rows = num_rows(shard), half = rows / 2;
-  for (Segment& s : shard) s.row = (s.row + half) % rows;
-  std::ranges::sort(shard, {}, &Segment::row);
+  Shard shard, before = plan.shard(buffer);
+  std::ranges::reverse(before);
+  for (const Segment& s : before) append(shard, s.seq, s.pos, s.stride, s.len);
   for (Message& m : turned.before.receives)
-    if (m.operand == operand) m.row = (m.row + half) % rows;
+    if (m.operand == operand) m.row = kByPosition;
   buffer.shard = static_cast<int>(plan.shards.size());
   plan.shards.push_back(shard);
 }
@@ -64,11 +63,11 @@ const Corruption kCorruptions[] = {
     {"KeysInOtherRowsThanWhoeverSharesTheTilesHasThem",
      "a2a",
      [](Plan& p) { turn_buffer_of_rank_1(p, Operand::kv); },
-     {"rank 1 step 0 tile 0: key row 0 holds position 4 of sequence 0, not position 0"}},
+     {"rank 1 step 0 tile 0: key row 0 holds position 0 of sequence 1, not position 0"}},
     {"QueriesInOtherRowsThanWhoeverSharesTheTilesHasThem",
      "a2a",
      [](Plan& p) { turn_buffer_of_rank_1(p, Operand::q); },
-     {"rank 1 step 0 tile 0: query row 0 holds position 4 of sequence 0, not position 0"}},
+     {"rank 1 step 0 tile 0: query row 0 holds position 0 of sequence 1, not position 0"}},
     // The problem.
     {"MaskBelowUnbounded",
      "p2p",
@@ -229,7 +228,7 @@ const Corruption kCorruptions[] = {
     {"ATileThatSeesNothing",
      "all_gather",
      [](Plan& p) {
-       const Segment first{0, 0, 1, 0, 4}, last{0, 4, 1, 6, 4};
+       const Segment first{0, 0, 1, 0, 4}, last{0, 4, 1, 4, 4};
        tiles(p, 0, 0).push_back({first, last});
      },
      {"rank 0 step 0 tile", "no query sees any key"}},

@@ -92,8 +92,9 @@ Queries of one segment against keys of another, both of one sequence; rows index
   py::class_<Message>(m, "Message", R"doc(
 A block of rows x heads that travels between a rank and a peer (which may be the rank itself).
 
-row counts in the buffer before the exchange in a send, in the one after it in a receive. operand is
-"q" or "kv"; K and V travel together.
+row counts in the buffer before the exchange in a send, in the one after it in a receive; -1 in a
+receive: each row lands where the buffer has its position, as gathered chunks do whose sequence goes
+on in another rank's. operand is "q" or "kv"; K and V travel together.
 )doc")
       .def_readonly("peer", &Message::peer)
       .def_property_readonly("operand", [](const Message& x) { return name_of(x.operand); })

@@ -59,22 +59,22 @@ bool finds_nothing(const Schedule& schedule, int operation) {
   return false;
 }
 
-int64_t cell_of(const Schedule& schedule, const Block& block) {
-  const ScheduledBuffer& buffer = schedule.buffers[block.buffer];
-  return int64_t{block.row} * buffer.heads.size() + block.heads.begin - buffer.heads.begin;
-}
-
 // Within the two buffers.
-std::vector<CellBlock> blocks_of(const Schedule& schedule, const Operation& combine) {
+std::vector<CellBlock> blocks_of(const Schedule& schedule, const Operation& op) {
   const auto pitch = [&](const Block& block) {
     return schedule.buffers[block.buffer].heads.size();
   };
+  const auto cell = [&](const Block& block, int row) {
+    const ScheduledBuffer& buffer = schedule.buffers[block.buffer];
+    return int64_t{row} * pitch(block) + block.heads.begin - buffer.heads.begin;
+  };
+  std::vector<RowRun> runs = op.runs;
+  if (runs.empty() && op.to.cells() > 0) runs.push_back({op.from.row, op.to.row, op.to.rows});
   std::vector<CellBlock> pieces;
-  if (combine.to.cells() > 0)
-    add_in_pieces(
-        {cell_of(schedule, combine.from), cell_of(schedule, combine.to), pitch(combine.from),
-         pitch(combine.to), combine.to.rows, combine.to.heads.size()},
-        pieces);
+  for (const RowRun& run : runs)
+    add_in_pieces({cell(op.from, run.from), cell(op.to, run.to), run.from_step * pitch(op.from),
+                   run.to_step * pitch(op.to), run.rows, op.to.heads.size()},
+                  pieces);
   return pieces;
 }
 
@@ -167,7 +167,8 @@ void RankParts::add_tables(const Plan& plan, PassParts& parts) {
 OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule, int operation) {
   const Operation& op = schedule.operations[operation];
   OperationTables made;
-  if (op.kind == OperationKind::combine) made.blocks = tables.add(blocks_of(schedule, op));
+  if (op.kind == OperationKind::combine || !op.runs.empty())
+    made.blocks = tables.add(blocks_of(schedule, op));
   if (op.kind != OperationKind::compute) return made;
   const std::vector<RankTiles> tiles{{&plan.tile_lists[op.tiles], 0, 0}};
   made.starts = finds_nothing(schedule, operation);

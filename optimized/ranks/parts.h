@@ -15,7 +15,7 @@ namespace ringside {
 struct OperationTables {                               // what the device reads of one operation
   WorkTable forward, backward_queries, backward_keys;  // of compute
   bool starts = false;                                 // whether its sums hold nothing before it
-  TableOf<CellBlock> blocks;                           // of combine
+  TableOf<CellBlock> blocks;                           // of combine, and of copies by runs
 };
 
 // Behind the areas of a pass: what is the member's own and nobody sends into.

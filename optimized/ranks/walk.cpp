@@ -94,7 +94,9 @@ void Walk::run(const Turn& turn) const {
   const OperationTables& tables = pass_.operations[turn.member][turn.operation];
   await(turn);
   if (op.kind == OperationKind::clear) clear(turn.member, op.to);
-  if (op.kind == OperationKind::copy) copy(turn.member, op.from, turn.member, op.to);
+  if (op.kind == OperationKind::copy && op.runs.empty())
+    copy(turn.member, op.from, turn.member, op.to);
+  if (op.kind == OperationKind::copy && !op.runs.empty()) copy_runs(turn.member, op, tables);
   if (op.kind == OperationKind::combine) combine(turn.member, op, tables);
   if (op.kind == OperationKind::compute) compute(turn.member, op, tables);
   tell(turn);
@@ -114,6 +116,13 @@ void Walk::clear(int member, const Block& block) const {
 void Walk::copy(int from_member, const Block& from, int to_member, const Block& to) const {
   for (int array = 0; array < arrays_of(from_member, from); ++array)
     copy_rows(rows(from_member, from, array), rows(to_member, to, array), links_.stream());
+}
+
+void Walk::copy_runs(int member, const Operation& op, const OperationTables& tables) const {
+  const auto& sizes = pass_.pass.sizes().of(hosted()[member].buffers[op.to.buffer].payload);
+  for (int array = 0; array < arrays_of(member, op.to); ++array)
+    move::copy(parts_.span(tables.blocks), pointer(member, op.from.buffer, array),
+               pointer(member, op.to.buffer, array), sizes[array], links_.stream());
 }
 
 void Walk::combine(int member, const Operation& op, const OperationTables& tables) const {

@@ -62,6 +62,8 @@ class Walk {
   void run(const Turn& turn) const;
   void clear(int member, const Block& block) const;
   void copy(int from_member, const Block& from, int to_member, const Block& to) const;
+  // Rows that lie together here and apart there, by a table.
+  void copy_runs(int member, const Operation& op, const OperationTables& tables) const;
   void combine(int member, const Operation& op, const OperationTables& tables) const;
   void exchange(size_t act) const;
 

@@ -29,7 +29,7 @@ std::vector<std::pair<CellBlock, Transfer>> whole_blocks(const Plan& plan, int s
       blocks.emplace_back(
           CellBlock{from.cell(t.from, t.sent.row, t.sent.heads.begin),
                     to.cell(t.to, t.received.row, t.received.heads.begin), from.heads(t.from),
-                    to.heads(t.to), t.sent.rows, t.sent.heads.size()},
+                    to.heads(t.to) * t.step, t.sent.rows, t.sent.heads.size()},
           t);
   return blocks;
 }

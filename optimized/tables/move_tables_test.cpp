@@ -8,6 +8,7 @@
 #include <set>
 
 #include "reference/test_random_case.h"
+#include "reference/verify.h"
 
 namespace ringside {
 namespace {
@@ -81,6 +82,39 @@ TEST_P(Rounds, SumEveryCellOnceARound) {
     for (int step = 0; step < plan.num_steps(); ++step, ++exchanges) check(plan, step);
   }
   EXPECT_GT(exchanges, 200);
+}
+
+// A number that names the global row and the head of each cell before a step.
+std::vector<int64_t> names_of(const Plan& plan, int step, Operand operand, const RankStack& stack) {
+  const Problem& problem = plan.problem;
+  const PackedLayout& layout = operand == Operand::q ? problem.layout_q : problem.layout_k;
+  std::vector<int64_t> names(stack.cells, -1);
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const Buffer& buffer = resident_before(plan, rank, step, operand);
+    const std::vector<int> rows = global_rows(layout, plan.shard(buffer));
+    for (int row = 0; row < static_cast<int>(rows.size()); ++row)
+      for (int head = buffer.heads.begin; head < buffer.heads.end; ++head)
+        names[stack.cell(rank, row, head)] = int64_t{rows[row]} * 1000 + head;
+  }
+  return names;
+}
+
+TEST_P(Rounds, BringEveryCellWhereABufferClaimsIt) {
+  Random random(405);
+  for (int i = 0; i < 300 && !HasFailure(); ++i) {
+    const Plan plan = testing::random_plan(random, testing::random_problem(random));
+    for (int step = 0; step < plan.num_steps(); ++step) {
+      const RankStack before = stack_ranks(plan, step, GetParam(), 0);
+      const RankStack after = stack_ranks(plan, step + 1, GetParam(), 0);
+      const auto names = names_of(plan, step, GetParam(), before);
+      std::vector<int64_t> got(after.cells, -1);
+      for (const CellBlock& b : carry_blocks(plan, step, GetParam(), before, after))
+        for (int64_t row = 0; row < b.rows; ++row)
+          for (int head = 0; head < b.heads; ++head)
+            got[b.to + row * b.to_pitch + head] = names[b.from + row * b.from_pitch + head];
+      EXPECT_EQ(got, names_of(plan, step + 1, GetParam(), after));
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(MoveTables, Rounds, ::testing::Values(Operand::q, Operand::kv));

@@ -2,7 +2,7 @@
 //
 // Forward, an item is a block of query rows of one query segment, and its partners are the key
 // segments of the same sequence in the resident buffer: the online softmax runs across all of them,
-// so a step needs no merge, and a gathered buffer in rank order needs no reorder. Backward for dk
+// so a step needs no merge; a block ends where a segment does, so gathered segments are few. For dk
 // and dv, an item is a block of key rows and its partners are query segments. Which rows of a
 // partner matter is not stored: both ends follow from the positions and the mask (seen_rows.h), the
 // same integers for every kernel, and blocks outside are skipped.

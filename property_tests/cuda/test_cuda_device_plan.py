@@ -66,7 +66,7 @@ def with_more_rows(x, room):
 
 
 def same_as_the_plan(case, dtype, room, *, deterministic=False, **more):
-    """The same kernels on the same tiles: items differ in order only, rows of dq in none."""
+    """The same kernels on the same pairs; gathered rows lie and are summed in another order."""
     import torch
 
     q, k, v, dout = (to_device(x, dtype) for x in case.arrays())

@@ -26,6 +26,7 @@ from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS
 from mutants_of_exchange import MUTANTS_OF_EXCHANGE
 from mutants_of_groups import MUTANTS_OF_GROUPS
+from mutants_of_landings import MUTANTS_OF_LANDINGS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
@@ -292,6 +293,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
     everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
+    everything += MUTANTS_OF_LANDINGS
     everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS + MUTANTS_OF_EXCHANGE
     only = options.only or [""]
     mutants = [m for m in everything if any(part in m.name for part in only)]

@@ -375,7 +375,7 @@ MUTANTS = [
     Mutant(
         "the proof does not look at what arrives",
         "reference/verify_exchanges.cpp",
-        "plan_require(got[sent.message.row + i] == claimed[m.row + i],",
+        "plan_require(arriving[i] == claimed[m.row + i],",
         "plan_require(m.rows >= 1,",
     ),
     Mutant(

@@ -56,7 +56,7 @@ MUTANTS_OF_COUNTS = [
     Mutant(
         "backward fetches keys that are at home",
         "reference/schedule/schedule_cost.cpp",
-        "if (wanted == plan_.home_kv[of.rank]) return false;",
+        "if (wanted == plan_.home_kv[of.rank]) return {};",
         "",
     ),
     Mutant(

@@ -55,8 +55,8 @@ MUTANTS_OF_SCHEDULES = [
     Mutant(
         "keys come from the row after",
         SCHEDULE + "home_rows.cpp",
-        "home_row_of_row_[row] = s.row + i;",
-        "home_row_of_row_[row] = s.row + (i + 1) % s.len;",
+        "runs.push_back({run.from, 0, {}});",
+        "runs.push_back({run.from + (run.from > 0 ? 1 : 0), 0, {}});",
     ),
     Mutant(
         "queries forget the way they came",

@@ -28,8 +28,8 @@ class Estimate {
   Estimate(Plan plan, const ElementSizes& sizes, const BlockSize& block_size)
       : plan_(std::move(plan)), sizes_(sizes), block_size_(block_size) {}
 
-  CostOfPasses of_ring(int a2a_size) {
-    RingOfGroups ring(plan_, a2a_size);
+  CostOfPasses of_ring(int a2a_size, StackOrder order) {
+    RingOfGroups ring(plan_, a2a_size, order);
     ShardRefs q, k;
     for (int group = 0; group < ring.groups(); ++group) {
       q.push_back(&plan_.shards[ring.q_shard(group)]);
@@ -39,7 +39,7 @@ class Estimate {
     ring.find_last_hops([&](int group, int owner) { return counts.of(group, owner).tiles > 0; });
     start(ring.num_steps());
     for (int group = 0; group < ring.groups(); ++group)
-      set_owners(ring.kv_shard(group), group * a2a_size, a2a_size);
+      set_sources(ring.kv(group), group * a2a_size);
     for (int rank = 0; rank < plan_.cp_size(); ++rank) {
       std::vector<Step> steps;
       for (int i = 0; i < ring.num_steps(); ++i) steps.push_back(ring.make_step(rank, i));
@@ -57,14 +57,14 @@ class Estimate {
     return total();
   }
 
-  CostOfPasses of_gather() {
-    const Gather gather(plan_);
+  CostOfPasses of_gather(StackOrder order) {
+    const Gather gather(plan_, order);
     ShardRefs q;
     for (int rank = 0; rank < plan_.cp_size(); ++rank)
       q.push_back(&plan_.shard(plan_.home_q[rank]));
     const ShardCounts counts(plan_.problem, q, {&plan_.shards[gather.kv_shard()]}, block_size_);
     start(1);
-    set_owners(gather.kv_shard(), 0, plan_.cp_size());
+    set_sources(gather.kv(), 0);
     for (int rank = 0; rank < plan_.cp_size(); ++rank) {
       const Step step = gather.make_step(rank);
       total_->add_work(rank, 0, counts.of(rank, 0), step.q.heads.size());
@@ -81,13 +81,14 @@ class Estimate {
       counter = std::make_unique<PassCounter>(plan_, pass, sizes_, num_steps);
   }
 
-  // A shard holds the homes of some neighbouring ranks.
-  void set_owners(int shard, int first, int ranks) {
-    RowsOfOwners owners;
-    for (int rank = first; rank < first + ranks; ++rank)
-      if (const int rows = plan_.rows(plan_.home_kv[rank]); rows > 0)
-        owners.push_back({rank, rows});
-    for (auto& [pass, counter] : passes_) counter->set_owners(shard, owners);
+  // A shard holds the homes of neighbouring ranks, from `first` on, whole.
+  void set_sources(const Stacked& stacked, int first) {
+    std::vector<KeySource> sources;
+    for (size_t i = 0; i < stacked.row.size(); ++i) {
+      const int rank = first + static_cast<int>(i), rows = plan_.rows(plan_.home_kv[rank]);
+      if (rows > 0) sources.push_back({rank, rows, stacked.row[i] == kByPosition ? rows : 0});
+    }
+    for (auto& [pass, counter] : passes_) counter->set_sources(stacked.shard, sources);
   }
 
   void add(int rank, std::span<const Step> steps) {
@@ -122,10 +123,11 @@ CostOfPasses estimate(const Problem& problem, const Placement& placement,
   Plan homes = plan_of_homes(problem, placement, transport);
   const int cp_size = homes.cp_size();
   const std::string& name = transport.name;
-  if (name == "all_gather") return Estimate(std::move(homes), sizes, block_size).of_gather();
+  if (name == "all_gather")
+    return Estimate(std::move(homes), sizes, block_size).of_gather(transport.order);
   const int a2a_size = name == "p2p" ? 1 : name == "a2a" ? cp_size : transport.a2a_size;
   if (name == "p2p" || name == "a2a" || name == "a2a+p2p")
-    return Estimate(std::move(homes), sizes, block_size).of_ring(a2a_size);
+    return Estimate(std::move(homes), sizes, block_size).of_ring(a2a_size, transport.order);
   const int64_t tiles = num_tiles(problem, placement, transport);
   if (tiles > kMaxTiles)
     throw Unsupported(concat("comm=\"", name, "\" is built to be counted and would have about ",

@@ -45,14 +45,14 @@ int64_t num_tiles(const Problem& problem, const Placement& placement, const Tran
   Plan plan = plan_of_homes(problem, placement, transport);
   std::vector<const Shard*> q, k;
   if (transport.name == "all_gather") {
-    const Gather gather(plan);
+    const Gather gather(plan, transport.order);
     for (const Buffer& home : plan.home_q) q.push_back(&plan.shard(home));
     return all_tiles(problem, q, {&plan.shards[gather.kv_shard()]});
   }
   const int a2a_size = transport.name == "a2a"       ? plan.cp_size()
                        : transport.name == "a2a+p2p" ? transport.a2a_size
                                                      : 1;
-  const RingOfGroups ring(plan, a2a_size);
+  const RingOfGroups ring(plan, a2a_size, transport.order);
   for (int group = 0; group < ring.groups(); ++group) {
     q.push_back(&plan.shards[ring.q_shard(group)]);
     k.push_back(&plan.shards[ring.kv_shard(group)]);

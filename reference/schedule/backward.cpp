@@ -50,7 +50,7 @@ class Backward : Lowering {
     const int queries = add_like(Payload::queries, step(index).q, b_.add_area(Payload::queries));
     Moves moves;
     add_moves(moves, index, Operand::q, now.queries, queries);
-    post(index, std::move(moves));
+    post(index, moves);
     now.queries = queries;
   }
 
@@ -70,34 +70,38 @@ class Backward : Lowering {
     if (index + 1 == plan_.num_steps() || replaced(index + 1, Operand::kv))
       keys = wanted == plan_.home_kv[rank_] ? b_.schedule().home_keys
                                             : add_like(Payload::keys, wanted, key_areas_.next());
+    Apart apart(moves.receives);
     for (int peer = 0; peer < plan_.cp_size(); ++peer) {
-      if (fetches(rank_, index)) receive_rows(moves, wanted, peer, keys);
+      if (fetches(rank_, index)) receive_rows(moves, apart, wanted, peer, keys);
       if (peer != rank_ && fetches(peer, index)) send_rows(moves, index, peer);
     }
-    post(index, std::move(moves));
+    spread(moves, apart, keys);
+    post(index, moves);
     return keys;
   }
 
-  void receive_rows(Moves& moves, const Buffer& wanted, int owner, int keys) {
+  void receive_rows(Moves& moves, Apart& apart, const Buffer& wanted, int owner, int keys) {
     if (wanted.heads.size() == 0) return;
-    for (const HomeRun& run : home_rows_.runs(wanted.shard)[owner]) {
-      const Block to{keys, run.row, run.rows, wanted.heads};
-      if (owner == rank_) {
-        moves.copied_from.push_back(
-            {b_.schedule().home_keys, run.home_row, run.rows, wanted.heads});
-        moves.copied_to.push_back(to);
-      } else {
-        moves.receives.push_back({owner, to});
-      }
+    const Block to{keys, 0, plan_.rows(wanted), wanted.heads};
+    for (const HomeRun& run : home_rows_.runs(wanted.shard, owner)) {
+      const Block from{b_.schedule().home_keys, run.row, run.rows, wanted.heads};
+      const Block landing{keys, run.landing[0].to, run.rows, wanted.heads};
+      if (owner != rank_ && run.lands_apart())
+        apart.add(owner, wanted.heads, run.landing);
+      else if (owner != rank_)
+        moves.receives.push_back({owner, landing});
+      else if (run.lands_apart())
+        moves.copies.push_back({from, to, run.landing});
+      else
+        moves.copies.push_back({from, landing});
     }
   }
 
   void send_rows(Moves& moves, int index, int peer) {
     const Buffer& wanted = plan_.steps_of_rank[peer][index].kv;
     if (wanted.heads.size() == 0) return;
-    for (const HomeRun& run : home_rows_.runs(wanted.shard)[rank_])
-      moves.sends.push_back(
-          {peer, {b_.schedule().home_keys, run.home_row, run.rows, wanted.heads}});
+    for (const HomeRun& run : home_rows_.runs(wanted.shard, rank_))
+      moves.sends.push_back({peer, {b_.schedule().home_keys, run.row, run.rows, wanted.heads}});
   }
 
   void start_sums(Residents& now) {
@@ -132,16 +136,16 @@ class Backward : Lowering {
                             b_.add_area(Payload::query_gradients)));
       now.query_sums = sums;
     }
-    post(index, std::move(moves));
+    post(index, moves);
     now.queries = queries_before_[index];
   }
 
   // What arrives is added once the rank's own tiles have been: it has their time to travel.
-  void expect(std::vector<Arrival> arrivals) {
+  void expect(const std::vector<BlockMove>& arrivals) {
     late_.insert(late_.end(), arrivals.begin(), arrivals.end());
   }
   void add_arrivals(int step) {
-    for (const Arrival& arrival : late_) b_.combine(step, arrival.from, arrival.to);
+    for (const BlockMove& arrival : late_) b_.combine(step, arrival);
     late_.clear(), has_waited_ = false;
   }
   // Whether they may travel under the tiles of the step before, too: those are added up elsewhere,
@@ -149,7 +153,7 @@ class Backward : Lowering {
   // in sums whose area is taken again. Once only: then that of their target is.
   bool can_wait(int index) {
     const auto is_own = [&](const Message& m) { return m.peer == rank_; };
-    const auto has_arrived = [&](const Arrival& arrival) {
+    const auto has_arrived = [&](const BlockMove& arrival) {
       return b_.schedule().buffers[arrival.from.buffer].area == key_arrivals_;
     };
     const Exchange& group = step(index).before;
@@ -165,7 +169,7 @@ class Backward : Lowering {
   InTurn key_areas_, key_sum_areas_;
   int key_arrivals_ = kCaller;       // area
   std::vector<int> queries_before_;  // of each step: buffer
-  std::vector<Arrival> late_;
+  std::vector<BlockMove> late_;
   bool has_waited_ = false;
 };
 

@@ -76,15 +76,15 @@ void ScheduleBuilder::exchange(int step, std::vector<ScheduledMessage> sends,
   add(std::move(op));
 }
 
-void ScheduleBuilder::copy(int step, const Block& from, const Block& to) {
+void ScheduleBuilder::copy(int step, const BlockMove& move) {
   Operation op{.kind = OperationKind::copy, .stream = Stream::exchange, .step = step};
-  op.from = from, op.to = to;
+  op.from = move.from, op.to = move.to, op.runs = move.runs;
   add(std::move(op));
 }
 
-void ScheduleBuilder::combine(int step, const Block& from, const Block& to) {
+void ScheduleBuilder::combine(int step, const BlockMove& move) {
   Operation op{.kind = OperationKind::combine, .step = step};
-  op.from = from, op.to = to;
+  op.from = move.from, op.to = move.to, op.runs = move.runs;
   add(std::move(op));
 }
 

@@ -18,6 +18,11 @@ std::vector<Access> accesses(const Schedule& schedule, const Operation& operatio
 // Whether two blocks may share memory. Buffers that use one area at different times do, whole.
 bool overlap(const Schedule& schedule, const Block& a, const Block& b);
 
+struct BlockMove {  // see Operation
+  Block from, to;
+  std::vector<RowRun> runs{};
+};
+
 class ScheduleBuilder {
  public:
   ScheduleBuilder(Pass pass, int rank) { schedule_.pass = pass, schedule_.rank = rank; }
@@ -30,8 +35,8 @@ class ScheduleBuilder {
   void clear(int step, int buffer);
   void exchange(int step, std::vector<ScheduledMessage> sends,
                 std::vector<ScheduledMessage> receives);
-  void copy(int step, const Block& from, const Block& to);
-  void combine(int step, const Block& from, const Block& to);
+  void copy(int step, const BlockMove& move);
+  void combine(int step, const BlockMove& move);
   void compute(Operation operation);  // but for its kind and what it waits for
 
   Schedule& schedule() { return schedule_; }

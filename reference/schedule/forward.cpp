@@ -57,7 +57,7 @@ class Forward : Lowering {
       add_moves(moves, index, Operand::kv, now.keys, keys);
       now.keys = keys;
     }
-    post(index, std::move(moves));
+    post(index, moves);
     return now;
   }
 
@@ -65,8 +65,8 @@ class Forward : Lowering {
     Moves moves;
     const auto back = add_moves_back(moves, journey.step, Operand::q, journey.sums,
                                      journey.sums_before, b_.add_area(Payload::results));
-    post(journey.step, std::move(moves));
-    for (const Arrival& arrival : back) b_.combine(journey.step, arrival.from, arrival.to);
+    post(journey.step, moves);
+    for (const BlockMove& arrival : back) b_.combine(journey.step, arrival);
   }
 
   InTurn key_areas_;

@@ -1,6 +1,8 @@
 // Lowering a plan to the schedule of a rank: what the forward and the backward pass share.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "reference/residency.h"
@@ -30,7 +32,9 @@ class InTurn {
 
 class Lowering {
  protected:
-  Lowering(const Plan& plan, int rank, Pass pass) : plan_(plan), rank_(rank), b_(pass, rank) {}
+  Lowering(const Plan& plan, int rank, Pass pass) : plan_(plan), rank_(rank), b_(pass, rank) {
+    std::ranges::fill(staging_, kCaller);
+  }
 
   const Step& step(int i) const { return plan_.steps_of_rank[rank_][i]; }
   bool replaced(int step, Operand operand) const {
@@ -41,27 +45,51 @@ class Lowering {
   }
   void compute(int step, const Residents& now);
 
-  // The messages of the exchange before `step` that move `operand`, from buffer to buffer, and
-  // copies of those to the rank itself.
+  // The messages of the exchange before `step` that move `operand`, from buffer to buffer; what is
+  // copied into staging before them, and from there or to the rank itself after them.
   struct Moves {
+    std::vector<BlockMove> packs;
     std::vector<ScheduledMessage> sends, receives;
-    std::vector<Block> copied_from, copied_to;
+    std::vector<BlockMove> copies;
+    int64_t staged[kPayloads] = {};  // cells
   };
-  void add_moves(Moves& moves, int step, Operand operand, int from, int to) const;
-  void post(int step, Moves moves);
+  void add_moves(Moves& moves, int step, Operand operand, int from, int to);
+  void post(int step, const Moves& moves);
+  // Messages whose rows travel together and lie apart in one buffer. Runs go from the other end's
+  // rows to those of the buffer.
+  struct Apart {
+    struct Group {  // of equal heads
+      Range heads;
+      int rows = 0;
+      std::vector<RowRun> runs;  // from rows of staging
+      std::vector<size_t> messages;
+    };
+    explicit Apart(std::vector<ScheduledMessage>& of_exchange) : messages(of_exchange) {}
+    void add(int peer, Range heads, std::span<const RowRun> runs);
 
-  // One block after its transposed journey: rows of a buffer of sums, or of what has arrived.
-  struct Arrival {
-    Block from, to;
+    std::vector<ScheduledMessage>& messages;
+    std::vector<Group> groups;
   };
+  void spread(Moves& moves, const Apart& arrived, int to);
+  void collect(Moves& moves, const Apart& leaving, int from);
+
   // The transposed messages of an operand: sums of `from` travel to where its rows came from, what
   // comes back is to be combined into `to`, in the order of transfers().
-  std::vector<Arrival> add_moves_back(Moves& moves, int step, Operand operand, int from, int to,
-                                      int arrivals);
+  std::vector<BlockMove> add_moves_back(Moves& moves, int step, Operand operand, int from, int to,
+                                        int arrivals);
 
   const Plan& plan_;
   const int rank_;
   ScheduleBuilder b_;
+
+ private:
+  std::vector<BlockMove> stage(Moves& moves, const Apart& apart, int buffer);
+  // Sums of `from` leave; returns what goes from there to the rank's own rows, once it sent them.
+  std::vector<BlockMove> send_back(Moves& moves, int step, Operand operand, int from, int to);
+  Block stage(Moves& moves, Payload payload, int rows, Range heads);
+  Block rows_of_buffer(int buffer, Range heads) const;
+
+  int staging_[kPayloads];  // areas
 };
 
 }  // namespace ringside

@@ -101,6 +101,16 @@ void RankRun::clear(const Block& block) {
 
 void RankRun::copy(const Block& from, const Block& to) { unpack(to, packed(from)); }
 
+// Row by row where the blocks' rows do not lie alike.
+template <typename Move>
+void RankRun::for_each_pair(const Operation& op, Move move) {
+  if (op.runs.empty()) return move(op.from, op.to);
+  for (const RowRun& run : op.runs)
+    for (int i = 0; i < run.rows; ++i)
+      move(Block{op.from.buffer, run.from + i * run.from_step, 1, op.from.heads},
+           Block{op.to.buffer, run.to + i * run.to_step, 1, op.to.heads});
+}
+
 void RankRun::combine(const Block& from, const Block& to) {
   const bool merges = schedule_.buffers[to.buffer].payload == Payload::results;
   for_each_cell(to, [&](int array, int i, int head, int dim) {
@@ -120,9 +130,11 @@ void RankRun::run(const Operation& operation) {
     case OperationKind::clear:
       return clear(operation.to);
     case OperationKind::copy:
-      return copy(operation.from, operation.to);
+      return for_each_pair(operation,
+                           [this](const Block& from, const Block& to) { copy(from, to); });
     case OperationKind::combine:
-      return combine(operation.from, operation.to);
+      return for_each_pair(operation,
+                           [this](const Block& from, const Block& to) { combine(from, to); });
     case OperationKind::compute:
       return schedule_.pass == Pass::forward ? compute_forward(operation)
                                              : compute_backward(operation);

@@ -35,6 +35,8 @@ class RankRun {
   const double* cell(int buffer, int array, int row, int head) const;
   double* cell(int buffer, int array, int row, int head);
   void clear(const Block& block);
+  template <typename Move>
+  void for_each_pair(const Operation& op, Move move);
   void copy(const Block& from, const Block& to);
   void combine(const Block& from, const Block& to);
   void compute_forward(const Operation& operation);

@@ -11,14 +11,16 @@
 // two areas in turn. Backward walks the steps from the last to the first, fetches keys and values
 // anew from the ranks that own them, one step ahead, and sends gradients back as messages of the
 // forward pass transposed; what arrives is added, in the order of transfers(), after the rank's own
-// part. make_schedule() makes it, verify_schedules() proves those of all ranks, run_schedule.h runs
-// one on the CPU.
+// part. A message that lands by position travels through a staging area, from which a copy spreads
+// its rows; on its way back a copy collects them. make_schedule() makes it, verify_schedules()
+// proves those of all ranks, run_schedule.h runs one on the CPU.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "reference/plan.h"
+#include "reference/row_places.h"
 
 namespace ringside {
 
@@ -57,7 +59,7 @@ struct Block {  // some rows and heads of a buffer
 enum class OperationKind : int8_t {
   clear,     // `to` becomes the result of nothing: gradients 0, out 0, lse -inf
   exchange,  // posts sends and receives together and ends when all have arrived
-  copy,      // `from` to `to`: a message of a rank to itself
+  copy,      // `from` to `to`: a message of a rank to itself, or rows from or to staging
   combine,   // merges results, adds gradients of `from` into `to`
   compute,   // a tile list, into query_sums and, in the backward pass, key_sums
 };
@@ -78,9 +80,15 @@ struct Operation {
   std::vector<int> after{};                           // earlier operations of the other stream
   std::vector<ScheduledMessage> sends{}, receives{};  // of an exchange
   Block from{}, to{};
+  // Of copy and combine: which rows of the two buffers; none: all of the blocks, in order.
+  std::vector<RowRun> runs{};
   int tiles = 0;                       // of compute: index into Plan::tile_lists
   int queries = -1, keys = -1;         // of compute: buffers it reads
   int query_sums = -1, key_sums = -1;  // of compute: buffers it adds to
+
+  int64_t cells_moved() const {  // of copy and combine
+    return runs.empty() ? from.cells() : rows_of(runs) * from.heads.size();
+  }
   bool operator==(const Operation&) const = default;
 };
 

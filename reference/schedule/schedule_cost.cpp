@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "reference/interrupt.h"
+#include "reference/key_owners.h"
+#include "reference/schedule/home_rows.h"
 
 namespace ringside {
 namespace {
@@ -59,6 +61,13 @@ struct PassCounter::OfRank {
   int64_t cells(const Buffer& buffer) const {
     return int64_t{plan.rows(buffer)} * buffer.heads.size();
   }
+  // Cells that arrive together and land apart, in staging.
+  int64_t staged(int step, Operand operand) const {
+    int64_t cells = 0;
+    for (const Message& m : steps[step].before.receives)
+      if (m.operand == operand && m.peer != rank && m.lands_by_position()) cells += cells_of(m);
+    return cells;
+  }
   int64_t arrivals(int step, Operand operand) const {  // cells that come back from other ranks
     int64_t cells = 0;
     for (const Message& m : steps[step].before.sends)
@@ -111,67 +120,78 @@ void PassCounter::add_messages_back(const OfRank& of, int step, Operand operand,
 
 void PassCounter::add_forward(const OfRank& of) {
   InTurn keys;
-  int64_t queries = 0, results = of.cells(plan_.home_q[of.rank]);
+  int64_t queries = 0, results = of.cells(plan_.home_q[of.rank]), staged_q = 0, staged_kv = 0;
   for (int step = 0; step <= of.last(); ++step) {
     check_interrupt(16);
     if (of.replaced(step, Operand::q)) {
       const int64_t cells = of.cells(of.steps[step].q);
       queries += cells;
       results += cells + of.arrivals(step, Operand::q);
+      staged_q = std::max(staged_q, of.staged(step, Operand::q));
       add_messages(of, step, Operand::q, Payload::queries);
       add_messages_back(of, step, Operand::q, Payload::results);
     }
     if (of.replaced(step, Operand::kv)) {
       keys.add(of.cells(of.steps[step].kv));
+      staged_kv = std::max(staged_kv, of.staged(step, Operand::kv));
       add_messages(of, step, Operand::kv, Payload::keys);
     }
   }
-  cost_.workspace_bytes[of.rank] = lies(Payload::queries, queries) +
-                                   lies(Payload::results, results) +
-                                   lies(Payload::keys, keys.cells());
+  cost_.workspace_bytes[of.rank] = lies(Payload::queries, queries + staged_q) +
+                                   lies(Payload::results, results + staged_q) +
+                                   lies(Payload::keys, keys.cells() + staged_kv);
 }
 
 void PassCounter::add_backward(const OfRank& of) {
   InTurn keys, key_sums;
   const int steps = of.last() + 1;
   int64_t queries = 0, query_sums = of.cells(of.before(steps, Operand::q)), key_arrivals = 0;
+  int64_t staged_q = 0, staged_keys = 0, staged_sums = 0;
   key_sums.add(of.cells(of.before(steps, Operand::kv)));
   for (int step = of.last(); step >= 0; --step) {
     check_interrupt(32);
-    if (fetch(of, step)) keys.add(of.cells(of.steps[step].kv));
+    if (const auto fetched = fetch(of, step)) {
+      keys.add(of.cells(of.steps[step].kv));
+      staged_keys = std::max(staged_keys, fetched->staged);
+    }
     if (of.replaced(step, Operand::kv)) {
       key_sums.add(of.cells(of.before(step, Operand::kv)));
       key_arrivals = std::max(key_arrivals, of.arrivals(step, Operand::kv));
+      staged_sums = std::max(staged_sums, of.staged(step, Operand::kv));
       add_messages_back(of, step, Operand::kv, Payload::key_gradients);
     }
     if (of.replaced(step, Operand::q)) {
       queries += of.cells(of.steps[step].q);
       query_sums += of.cells(of.before(step, Operand::q)) + of.arrivals(step, Operand::q);
+      staged_q = std::max(staged_q, of.staged(step, Operand::q));
       add_messages(of, step, Operand::q, Payload::queries);
       add_messages_back(of, step, Operand::q, Payload::query_gradients);
     }
   }
-  cost_.workspace_bytes[of.rank] = lies(Payload::queries, queries) +
-                                   lies(Payload::query_gradients, query_sums) +
-                                   lies(Payload::keys, keys.cells()) +
-                                   lies(Payload::key_gradients, key_sums.cells() + key_arrivals);
+  cost_.workspace_bytes[of.rank] =
+      lies(Payload::queries, queries + staged_q) +
+      lies(Payload::query_gradients, query_sums + staged_q) +
+      lies(Payload::keys, keys.cells() + staged_keys) +
+      lies(Payload::key_gradients, key_sums.cells() + key_arrivals + staged_sums);
 }
 
 // Whether the keys of a step are brought anew from their owners: where they are neither at home nor
 // at hand, as those of the step after.
-bool PassCounter::fetch(const OfRank& of, int step) {
+std::optional<PassCounter::Fetched> PassCounter::fetch(const OfRank& of, int step) {
   const Buffer& wanted = of.steps[step].kv;
-  if (step < of.last() && !of.replaced(step + 1, Operand::kv)) return false;
-  if (wanted == plan_.home_kv[of.rank]) return false;
-  if (wanted.heads.size() == 0) return true;
-  for (const auto& [owner, rows] : owners_of_.at(wanted.shard)) {
+  if (step < of.last() && !of.replaced(step + 1, Operand::kv)) return {};
+  if (wanted == plan_.home_kv[of.rank]) return {};
+  Fetched fetched;
+  if (wanted.heads.size() == 0) return fetched;
+  for (const auto& [owner, rows, apart] : sources_of_.at(wanted.shard)) {
     if (owner == of.rank) continue;
     const int64_t bytes = travels(Payload::keys, rows * wanted.heads.size());
     check_interrupt(4);
     cost_.bytes_received(of.rank, step) += bytes;
     cost_.bytes_sent(owner, step) += bytes;
+    fetched.staged += apart * wanted.heads.size();
   }
-  return true;
+  return fetched;
 }
 
 CostOfPasses cost_of_passes(const Plan& plan, const ElementSizes& sizes,
@@ -184,11 +204,22 @@ PassCost pass_cost(const Plan& plan, Pass pass, const ElementSizes& sizes) {
   PassCounter counter(plan, pass, sizes, plan.num_steps());
   const KeyOwners owners(plan);
   std::vector<bool> is_known(plan.shards.size());
+  const auto sources_of = [&](const Shard& shard) {
+    const RowPlaces places(shard);
+    std::vector<KeySource> sources;
+    for (const auto& [rank, rows] : owners.count(shard)) {
+      int64_t apart = 0;
+      for (const HomeRun& run : home_runs(plan.shard(plan.home_kv[rank]), places))
+        if (run.lands_apart()) apart += run.rows;
+      sources.push_back({rank, rows, apart});
+    }
+    return sources;
+  };
   for (const auto& steps : plan.steps_of_rank)
     for (const Step& step : steps) {
       if (is_known[step.kv.shard]) continue;
       is_known[step.kv.shard] = true;
-      counter.set_owners(step.kv.shard, owners.count(plan.shards[step.kv.shard]));
+      counter.set_sources(step.kv.shard, sources_of(plan.shards[step.kv.shard]));
     }
   for (int rank = 0; rank < plan.cp_size(); ++rank) counter.add(rank, plan.steps_of_rank[rank]);
   return counter.total();

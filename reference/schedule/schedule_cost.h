@@ -5,11 +5,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "reference/cost.h"
-#include "reference/key_owners.h"
 #include "reference/schedule/schedule.h"
 
 namespace ringside {
@@ -32,13 +32,21 @@ struct CostOfPasses : PlanCost {
 CostOfPasses cost_of_passes(const Plan& plan, const ElementSizes& sizes,
                             const BlockSize& block_size);
 
+struct KeySource {  // of the rows of a shard
+  int rank = 0;
+  int64_t rows = 0;   // that are at home there
+  int64_t apart = 0;  // of those: that lie together there and not here
+};
+
 // The same, rank by rank, for steps that need not be the plan's own: of it homes and shards count.
 class PassCounter {
  public:
   PassCounter(const Plan& plan, Pass pass, const ElementSizes& sizes, int num_steps);
 
-  // Whose rows a shard of keys holds: of all that steps name, before they are added.
-  void set_owners(int shard, RowsOfOwners owners) { owners_of_[shard] = std::move(owners); }
+  // Where a shard of keys comes from: of all that steps name, before they are added.
+  void set_sources(int shard, std::vector<KeySource> sources) {
+    sources_of_[shard] = std::move(sources);
+  }
   void add(int rank, std::span<const Step> steps);
   PassCost total() { return std::move(cost_); }
 
@@ -48,14 +56,17 @@ class PassCounter {
   void add_messages_back(const OfRank& of, int step, Operand operand, Payload payload);
   void add_forward(const OfRank& of);
   void add_backward(const OfRank& of);
-  bool fetch(const OfRank& of, int step);
+  struct Fetched {
+    int64_t staged = 0;  // cells
+  };
+  std::optional<Fetched> fetch(const OfRank& of, int step);
   int64_t travels(Payload payload, int64_t cells) const;
   int64_t lies(Payload payload, int64_t cells) const;
 
   const Plan& plan_;
   Pass pass_;
   ElementSizes sizes_;
-  std::map<int, RowsOfOwners> owners_of_;  // by shard
+  std::map<int, std::vector<KeySource>> sources_of_;  // by shard
   PassCost cost_;
 };
 

@@ -30,6 +30,28 @@ void verify_block(const Schedule& schedule, const Block& block, const std::strin
                ") of a buffer of heads [", buffer.heads.begin, ", ", buffer.heads.end, ")");
 }
 
+bool within(int first, int step, int rows, const Block& block) {
+  const int64_t last = first + int64_t{step} * (rows - 1);
+  return step >= 1 && first >= block.row && last < block.row + block.rows;
+}
+
+// Runs lie inside both blocks, and no row is written twice.
+void verify_runs(const Operation& op, const std::string& what) {
+  std::vector<bool> written(op.runs.empty() ? 0 : op.to.rows);
+  for (const RowRun& run : op.runs) {
+    check_interrupt(run.rows);
+    plan_require(run.rows >= 1 && within(run.from, run.from_step, run.rows, op.from) &&
+                     within(run.to, run.to_step, run.rows, op.to),
+                 what, " moves ", run.rows, " rows from row ", run.from, " to row ", run.to,
+                 ", not all of them in its buffers");
+    for (int i = 0; i < run.rows; ++i) {
+      const int row = run.to + i * run.to_step - op.to.row;
+      plan_require(!written[row], what, " writes row ", row + op.to.row, " twice");
+      written[row] = true;
+    }
+  }
+}
+
 void verify_memory(const Schedule& schedule) {
   std::vector<int64_t> cells(schedule.areas.size(), 0);
   for (const ScheduledBuffer& buffer : schedule.buffers) {
@@ -100,9 +122,10 @@ void verify_shape(const Plan& plan, const Schedule& schedule) {
                    " waits for operation ", before, ", which does not come before it");
     if (op.kind == OperationKind::copy || op.kind == OperationKind::combine)
       plan_require(
-          op.from.rows == op.to.rows && op.from.heads == op.to.heads &&
+          (op.from.rows == op.to.rows || !op.runs.empty()) && op.from.heads == op.to.heads &&
               schedule.buffers[op.from.buffer].payload == schedule.buffers[op.to.buffer].payload,
           where(schedule, i), " moves one shape into another");
+    verify_runs(op, where(schedule, i));
   }
 }
 
@@ -139,7 +162,8 @@ void verify_sums(const Schedule& schedule) {
   std::vector<int64_t> gone(schedule.buffers.size(), 0);  // cells
   for (const Operation& op : schedule.operations) {
     for (const ScheduledMessage& m : op.sends) gone[m.block.buffer] += m.block.cells();
-    if (op.kind == OperationKind::combine) gone[op.from.buffer] += op.from.cells();
+    if (op.kind == OperationKind::combine || op.kind == OperationKind::copy)
+      gone[op.from.buffer] += op.cells_moved();
   }
   for (int i = 0; i < static_cast<int>(gone.size()); ++i) {
     const ScheduledBuffer& buffer = schedule.buffers[i];

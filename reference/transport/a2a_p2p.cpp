@@ -9,7 +9,8 @@ namespace {
 
 class TilesOfGroups {
  public:
-  TilesOfGroups(Plan& plan, int a2a_size) : plan_(plan), ring_(plan, a2a_size) {
+  TilesOfGroups(Plan& plan, int a2a_size, StackOrder order)
+      : plan_(plan), ring_(plan, a2a_size, order) {
     tiles_.resize(ring_.groups());
     for (int rank = 0; rank < plan.cp_size(); ++rank)
       if (const int group = ring_.group_of(rank); plan.holds(rank) && tiles_[group].empty())
@@ -49,6 +50,8 @@ class TilesOfGroups {
 
 }  // namespace
 
-void a2a_p2p(Plan& plan, int a2a_size) { TilesOfGroups(plan, a2a_size).fill_steps(); }
+void a2a_p2p(Plan& plan, int a2a_size, StackOrder order) {
+  TilesOfGroups(plan, a2a_size, order).fill_steps();
+}
 
 }  // namespace ringside

@@ -1,11 +1,13 @@
-// Every rank receives all K/V in rank order, then computes its own queries in one step. No reorder
-// is needed: each row knows its position.
+// Every rank receives all K/V, then computes its own queries in one step. Keys land where a
+// sequence goes on from chunk to chunk: in rank order, blocks of keys would end at every chunk's
+// border.
 #include "reference/interrupt.h"
 #include "reference/transport/gather.h"
 
 namespace ringside {
 
-Gather::Gather(Plan& plan) : plan_(plan), gathered_(stack(plan, plan.home_kv)) {}
+Gather::Gather(Plan& plan, StackOrder order)
+    : plan_(plan), gathered_(stack(plan, plan.home_kv, order)) {}
 
 Step Gather::make_step(int rank) const {
   const Range heads{0, plan_.problem.num_kv_heads};
@@ -17,14 +19,14 @@ Step Gather::make_step(int rank) const {
     check_interrupt(16);
     const int rows = plan_.rows(plan_.home_kv[peer]);
     add_message(step.before.sends, {peer, Operand::kv, 0, plan_.rows(plan_.home_kv[rank]), heads});
-    add_message(step.before.receives, {peer, Operand::kv, gathered_.row_begin[peer], rows, heads});
+    add_message(step.before.receives, {peer, Operand::kv, gathered_.row[peer], rows, heads});
   }
   if (!step.before.empty()) step.before.kind = ExchangeKind::all_gather;
   return step;
 }
 
-void all_gather(Plan& plan) {
-  const Gather gather(plan);
+void all_gather(Plan& plan, StackOrder order) {
+  const Gather gather(plan, order);
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     Step step = gather.make_step(rank);
     if (plan.holds(rank)) step.tiles = add_tiles(plan, step.q.shard, step.kv.shard);

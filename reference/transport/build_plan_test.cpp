@@ -178,16 +178,62 @@ TEST(AddMessage, LeavesOutWhatCarriesNothing) {
   EXPECT_EQ(messages.size(), 1u);
 }
 
-TEST(Stack, LaysBuffersOneBelowTheOther) {
+constexpr StackOrder kFewest = StackOrder::fewest_segments;
+
+Plan plan_of_shards(std::vector<Shard> shards) {
   Plan plan;
-  plan.shards = {{}, {{0, 0, 1, 0, 2}}, {{0, 2, 1, 0, 3}, {1, 4, 2, 3, 2}}};
-  const Stacked both = stack(plan, {{1, {0, 1}}, {0, {0, 1}}, {2, {0, 1}}});
-  EXPECT_EQ(both.row_begin, (std::vector<int>{0, 2, 2, 7}));
+  plan.problem = four_tokens();
+  plan.problem.layout_q = plan.problem.layout_k = PackedLayout({0, 100, 200, 300});
+  plan.shards = std::move(shards);
+  plan.shards.insert(plan.shards.begin(), Shard{});
+  return plan;
+}
+
+Stacked stack_all(Plan& plan, StackOrder order = kFewest) {
+  std::vector<Buffer> buffers;
+  for (int i = 1; i < static_cast<int>(plan.shards.size()); ++i) buffers.push_back({i, {0, 1}});
+  return stack(plan, buffers, order);
+}
+
+TEST(Stack, LaysBuffersOneBelowTheOtherWhereNoneGoOnOutOfOrder) {
+  Plan plan = plan_of_shards({{{0, 0, 1, 0, 2}}, {}, {{0, 2, 1, 0, 3}, {1, 4, 2, 3, 2}}});
+  const Stacked both = stack_all(plan);
+  EXPECT_EQ(both.row, (std::vector<int>{0, 2, 2}));
   EXPECT_EQ(plan.shards[both.shard], (Shard{{0, 0, 1, 0, 5}, {1, 4, 2, 5, 2}}))
       << "runs are joined";
-  const Stacked one = stack(plan, {{2, {0, 1}}});
-  EXPECT_EQ(one.shard, 2) << "one buffer is itself";
-  EXPECT_EQ(one.row_begin, (std::vector<int>{0, 5}));
+  const Stacked one = stack(plan, {{3, {0, 1}}}, kFewest);
+  EXPECT_EQ(one.shard, 3) << "one buffer is itself";
+  EXPECT_EQ(one.row, (std::vector<int>{0}));
+}
+
+TEST(Stack, LetsSequencesGoOnAcrossBuffers) {
+  const std::vector<Shard> chunks = {{{0, 0, 1, 0, 2}, {0, 6, 1, 2, 2}, {1, 0, 1, 4, 3}},
+                                     {{0, 2, 1, 0, 4}}};
+  Plan plan = plan_of_shards(chunks);
+  const Stacked stacked = stack_all(plan);
+  EXPECT_EQ(plan.shards[stacked.shard], (Shard{{0, 0, 1, 0, 8}, {1, 0, 1, 8, 3}}));
+  EXPECT_EQ(stacked.row, (std::vector<int>{kByPosition, 2})) << "the second lies together there";
+  Plan of_ranks = plan_of_shards(chunks);
+  const Stacked below = stack_all(of_ranks, StackOrder::of_ranks);
+  EXPECT_EQ(below.row, (std::vector<int>{0, 7}));
+  EXPECT_EQ(of_ranks.shards[below.shard].size(), 4u);
+}
+
+TEST(Stack, JoinsStripesThatAreAllThere) {  // of 7 and of 2 tokens, on 3 ranks
+  Plan plan = plan_of_shards(
+      {{{0, 0, 3, 0, 3}, {1, 0, 3, 3, 1}}, {{0, 1, 3, 0, 2}, {1, 1, 3, 2, 1}}, {{0, 2, 3, 0, 2}}});
+  const Stacked all = stack_all(plan);
+  EXPECT_EQ(plan.shards[all.shard], (Shard{{0, 0, 1, 0, 7}, {1, 0, 1, 7, 2}}));
+  EXPECT_EQ(all.row, (std::vector<int>{kByPosition, kByPosition, kByPosition}));
+}
+
+TEST(Stack, LeavesStripesWithGapsAlone) {
+  Plan plan = plan_of_shards({{{0, 0, 4, 0, 3}}, {{0, 1, 4, 0, 3}}, {{0, 2, 4, 0, 3}}});
+  EXPECT_EQ(stack_all(plan).row, (std::vector<int>{0, 3, 6}));
+  Plan uneven = plan_of_shards({{{0, 0, 2, 0, 3}}, {{0, 1, 2, 0, 1}}});
+  EXPECT_EQ(stack_all(uneven).row, (std::vector<int>{0, 3})) << "position 3 is missing";
+  Plan apart = plan_of_shards({{{0, 0, 2, 0, 3}}, {{0, 3, 2, 0, 2}}});
+  EXPECT_EQ(stack_all(apart).row, (std::vector<int>{0, 3})) << "position 1 is missing";
 }
 
 }  // namespace

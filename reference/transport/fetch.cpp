@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "reference/interrupt.h"
+#include "reference/row_places.h"
 #include "reference/tiles.h"
 #include "reference/transport/transport.h"
 
@@ -52,8 +53,9 @@ void append_rows(Shard& shard, const Shard& from, Interval rows) {
 class Fetch {
  public:
   // As many stages as there are owners are enough.
-  Fetch(Plan& plan, int stages)
+  Fetch(Plan& plan, int stages, StackOrder order)
       : plan_(plan),
+        order_(order),
         cp_size_(plan.cp_size()),
         stages_(std::clamp(stages, 1, std::max(cp_size_ - 1, 1))) {
     wanted_.resize(cp_size_);
@@ -132,7 +134,8 @@ class Fetch {
     add_message(exchange.receives, whole);
   }
 
-  // In the order of deal_owners(), below what `resident` has.
+  // In the order of deal_owners(), below what `resident` has; as stack() has it where that makes
+  // fewer segments.
   void receive(int rank, int stage, Shard& resident, Exchange& exchange) const {
     const int begin = num_rows(resident);
     Shard below;  // by itself: tiles are of what arrives, so it joins nothing above
@@ -146,10 +149,25 @@ class Fetch {
         append_rows(below, home(owner), run);
       }
     }
+    if (order_ == StackOrder::fewest_segments)
+      if (const auto fewer = in_fewer_segments(below, plan_.problem.layout_k.batch()))
+        below = move_to(*fewer, below, begin, exchange.receives);
     for (Segment segment : below) {
       segment.row += begin;
       resident.push_back(segment);
     }
+  }
+
+  // Messages that land `begin` rows below the rows of `from` land where `to` has their positions.
+  static Shard move_to(const Shard& to, const Shard& from, int begin,
+                       std::vector<Message>& messages) {
+    const RowPlaces places(to);
+    for (Message& m : messages) {
+      if (m.row < begin) continue;  // home
+      const auto runs = places.runs(from, {m.row - begin, m.row_end() - begin});
+      m.row = is_one_block(runs) ? begin + runs[0].to : kByPosition;
+    }
+    return to;
   }
 
   void send(int rank, int stage, Exchange& exchange) const {
@@ -161,6 +179,7 @@ class Fetch {
   }
 
   Plan& plan_;
+  StackOrder order_;
   int cp_size_, stages_;
   std::vector<std::vector<Runs>> wanted_;  // [rank][owner] rows of the owner's home
   std::vector<std::vector<int>> stage_;    // [rank][owner] when, or -1
@@ -169,6 +188,6 @@ class Fetch {
 
 }  // namespace
 
-void fetch(Plan& plan, int stages) { Fetch(plan, stages).fill_steps(); }
+void fetch(Plan& plan, int stages, StackOrder order) { Fetch(plan, stages, order).fill_steps(); }
 
 }  // namespace ringside

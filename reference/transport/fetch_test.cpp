@@ -126,8 +126,11 @@ TEST(Fetch, LeavesLongGapsOut) {  // 2 documents of 8 chunks of 128 rows: 4 runs
   const PackedLayout layout({0, 1024, 2048});
   const Plan plan = make_plan({layout, layout, Mask::causal(), 1, 1}, 4, 1, "zigzag");
   EXPECT_EQ(exchange(plan, 3, 1).receives,
-            (Messages{kv(0, 0, 128), kv(0, 128, 128), kv(1, 256, 128), kv(1, 384, 128),
-                      kv(2, 512, 128), kv(2, 640, 128)}));
+            (Messages{kv(0, 0, 128), kv(0, 384, 128), kv(1, 128, 128), kv(1, 512, 128),
+                      kv(2, 256, 128), kv(2, 640, 128)}))
+      << "and chunks that meet lie together";
+  EXPECT_EQ(plan.shard(plan.steps_of_rank[3][1].kv),
+            (Shard{{0, 0, 1, 0, 384}, {1, 0, 1, 384, 384}}));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Every rank receives all K/V in rank order: what is resident then. The tiles are made by
-// all_gather.cpp.
+// Every rank receives all K/V: what is resident then. The tiles are made by all_gather.cpp.
 #pragma once
 
 #include "reference/transport/transport.h"
@@ -8,8 +7,9 @@ namespace ringside {
 
 class Gather {
  public:
-  explicit Gather(Plan& plan);  // adds what is gathered to the plan's shards
+  Gather(Plan& plan, StackOrder order);  // adds what is gathered to the plan's shards
 
+  const Stacked& kv() const { return gathered_; }
   int kv_shard() const { return gathered_.shard; }
   Step make_step(int rank) const;  // without tiles
 

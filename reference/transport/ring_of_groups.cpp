@@ -4,11 +4,11 @@
 
 namespace ringside {
 
-RingOfGroups::RingOfGroups(Plan& plan, int a2a_size)
+RingOfGroups::RingOfGroups(Plan& plan, int a2a_size, StackOrder order)
     : plan_(plan), a2a_size_(a2a_size), groups_(plan.cp_size() / a2a_size) {
   for (int group = 0; group < groups_; ++group) {
-    q_.push_back(stack(plan, members(plan.home_q, group)));
-    kv_.push_back(stack(plan, members(plan.home_kv, group)));
+    q_.push_back(stack(plan, members(plan.home_q, group), order));
+    kv_.push_back(stack(plan, members(plan.home_kv, group), order));
   }
 }
 
@@ -45,14 +45,12 @@ Exchange RingOfGroups::trade_rows_for_heads(int rank) const {
   Exchange trade{ExchangeKind::all_to_all, {}, {}};
   for (int other = 0; other < a2a_size_; ++other) {
     const int peer = group * a2a_size_ + other;
-    const auto& q = q_[group].row_begin;
-    const auto& kv = kv_[group].row_begin;
     add_message(trade.sends, {peer, Operand::q, 0, rows_q, q_heads(other)});
     add_message(trade.sends, {peer, Operand::kv, 0, rows_kv, kv_heads(other)});
-    add_message(trade.receives,
-                {peer, Operand::q, q[other], q[other + 1] - q[other], q_heads(member)});
-    add_message(trade.receives,
-                {peer, Operand::kv, kv[other], kv[other + 1] - kv[other], kv_heads(member)});
+    add_message(trade.receives, {peer, Operand::q, q_[group].row[other],
+                                 plan_.rows(plan_.home_q[peer]), q_heads(member)});
+    add_message(trade.receives, {peer, Operand::kv, kv_[group].row[other],
+                                 plan_.rows(plan_.home_kv[peer]), kv_heads(member)});
   }
   if (trade.empty()) trade.kind = ExchangeKind::none;
   return trade;
@@ -64,10 +62,11 @@ Exchange RingOfGroups::shift_ring(int rank, int step) const {
   const int sent = owner_at(group, step - 1), received = owner_at(group, step);
   Exchange shift{ExchangeKind::ring_shift, {}, {}};
   if (step <= last_hop_[sent])
-    add_message(shift.sends, {next, Operand::kv, 0, kv_[sent].row_begin.back(), kv_heads(member)});
+    add_message(shift.sends,
+                {next, Operand::kv, 0, num_rows(plan_.shards[kv_[sent].shard]), kv_heads(member)});
   if (step <= last_hop_[received])
-    add_message(shift.receives,
-                {previous, Operand::kv, 0, kv_[received].row_begin.back(), kv_heads(member)});
+    add_message(shift.receives, {previous, Operand::kv, 0,
+                                 num_rows(plan_.shards[kv_[received].shard]), kv_heads(member)});
   if (shift.empty()) shift.kind = ExchangeKind::none;
   return shift;
 }

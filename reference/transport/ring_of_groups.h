@@ -18,11 +18,13 @@ namespace ringside {
 
 class RingOfGroups {
  public:
-  RingOfGroups(Plan& plan, int a2a_size);  // adds what the groups hold to the plan's shards
+  RingOfGroups(Plan& plan, int a2a_size,
+               StackOrder order);  // adds what the groups hold to the plan's shards
 
   int groups() const { return groups_; }
   int group_of(int rank) const { return rank / a2a_size_; }
   int q_shard(int group) const { return q_[group].shard; }
+  const Stacked& kv(int owner) const { return kv_[owner]; }
   int kv_shard(int owner) const { return kv_[owner].shard; }
   // Whose K/V a group holds in a step.
   int owner_at(int group, int step) const { return (group - step % groups_ + groups_) % groups_; }

@@ -49,16 +49,18 @@ std::vector<Buffer> add_homes(Plan& plan, const std::vector<Shard>& shards, int 
 
 std::span<const NamedTransport> transports() {
   static constexpr NamedTransport kTable[] = {
-      {"p2p", [](Plan& plan, const Transport&) { a2a_p2p(plan, 1); }, true,
+      {"p2p", [](Plan& plan, const Transport& t) { a2a_p2p(plan, 1, t.order); }, true,
        "K/V travel round a ring"},
-      {"all_gather", [](Plan& plan, const Transport&) { all_gather(plan); }, true,
+      {"all_gather", [](Plan& plan, const Transport& t) { all_gather(plan, t.order); }, true,
        "every rank receives all K/V at once"},
-      {"a2a", [](Plan& plan, const Transport&) { a2a_p2p(plan, plan.cp_size()); }, true,
+      {"a2a", [](Plan& plan, const Transport& t) { a2a_p2p(plan, plan.cp_size(), t.order); }, true,
        "ranks trade rows for heads"},
-      {"a2a+p2p", [](Plan& plan, const Transport& t) { a2a_p2p(plan, t.a2a_size); }, true,
+      {"a2a+p2p", [](Plan& plan, const Transport& t) { a2a_p2p(plan, t.a2a_size, t.order); }, true,
        "a2a inside groups of a2a_size, a ring between them"},
       {"fetch",
-       [](Plan& plan, const Transport& t) { fetch(plan, t.stages.value_or(kDefaultStages)); },
+       [](Plan& plan, const Transport& t) {
+         fetch(plan, t.stages.value_or(kDefaultStages), t.order);
+       },
        false, "own tiles first, then the K/V rows that a rank's tiles see, from their owners"},
   };
   return kTable;
@@ -123,17 +125,6 @@ int add_tiles(Plan& plan, int q_shard, const Shard& kv) {
   if (tiles.empty()) return kEmpty;
   plan.tile_lists.push_back(std::move(tiles));
   return static_cast<int>(plan.tile_lists.size()) - 1;
-}
-
-Stacked stack(Plan& plan, const std::vector<Buffer>& buffers) {
-  if (buffers.size() == 1) return {buffers[0].shard, {0, plan.rows(buffers[0])}};
-  Shard all;
-  std::vector<int> row_begin{0};
-  for (const Buffer& buffer : buffers) {
-    for (const Segment& s : plan.shard(buffer)) append(all, s.seq, s.pos, s.stride, s.len);
-    row_begin.push_back(num_rows(all));
-  }
-  return {add_shard(plan, std::move(all)), std::move(row_begin)};
 }
 
 void add_message(std::vector<Message>& messages, const Message& message) {

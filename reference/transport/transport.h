@@ -27,10 +27,14 @@ struct Placement {
 
 inline constexpr int kDefaultStages = 2;  // of fetch: the second travels under the first's tiles
 
+// How rows of several ranks lie in one buffer.
+enum class StackOrder : int8_t { fewest_segments, of_ranks };
+
 struct Transport {
   std::string name = "p2p";
   int a2a_size = 0;             // for a2a+p2p: how many neighbouring ranks trade rows for heads
   std::optional<int> stages{};  // for fetch: in how many exchanges at most; kDefaultStages
+  StackOrder order = StackOrder::fewest_segments;
 };
 
 Placement place(const Problem& problem, const std::string& partition, int cp_size);
@@ -51,9 +55,9 @@ struct NamedTransport {
 };
 std::span<const NamedTransport> transports();
 
-void all_gather(Plan& plan);
-void a2a_p2p(Plan& plan, int a2a_size);
-void fetch(Plan& plan, int stages);
+void all_gather(Plan& plan, StackOrder order);
+void a2a_p2p(Plan& plan, int a2a_size, StackOrder order);
+void fetch(Plan& plan, int stages, StackOrder order);
 
 // Tools that transports share.
 
@@ -63,12 +67,16 @@ int add_shard(Plan& plan, Shard shard);  // the new pool index
 int add_tiles(Plan& plan, int q_shard, int kv_shard);
 int add_tiles(Plan& plan, int q_shard, const Shard& kv);  // of some rows of a buffer
 
-// Buffers laid one below the other, and the row at which each starts (one entry more: the end).
+// All rows of some buffers in one: in the order of sequences and positions where segments that go
+// on across buffers become fewer so, as a block of a kernel ends where a segment ends; else the
+// buffers one below the other.
 struct Stacked {
   int shard;
-  std::vector<int> row_begin;
+  std::vector<int> row;  // of each buffer: where its rows begin, or kByPosition
 };
-Stacked stack(Plan& plan, const std::vector<Buffer>& buffers);
+// The same rows in that order; nothing where it makes no fewer segments.
+std::optional<Shard> in_fewer_segments(const Shard& shard, int batch);
+Stacked stack(Plan& plan, const std::vector<Buffer>& buffers, StackOrder order);
 
 // Appends the message unless it would carry nothing; both ends decide alike.
 void add_message(std::vector<Message>& messages, const Message& message);

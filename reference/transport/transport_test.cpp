@@ -8,6 +8,7 @@
 
 #include "reference/test_errors.h"
 #include "reference/test_random_case.h"
+#include "reference/verify.h"
 
 namespace ringside {
 namespace {
@@ -155,7 +156,7 @@ TEST(Ring, KeysTravelOnlyAsLongAsSomebodyStillNeedsThem) {
   }
 }
 
-TEST(AllGather, EveryRankReceivesAllKeysInRankOrder) {
+TEST(AllGather, EveryRankReceivesAllKeys) {
   const Plan plan = make_plan(one_sequence(5, Mask::causal()), 2, {"all_gather"});
   ASSERT_EQ(plan.num_steps(), 1);
   const Messages receives{kv(0, 0, 2), kv(1, 2, 3)};
@@ -169,10 +170,61 @@ TEST(AllGather, EveryRankReceivesAllKeysInRankOrder) {
   }
 }
 
-TEST(AllGather, RankOrderIsNotSequenceOrder) {
+TEST(AllGather, KeysGoOnFromChunkToChunk) {  // rank 0 owns positions 0 and 3, rank 1 the others
   const Plan plan = make_plan(one_sequence(4, Mask::full()), 2, {"all_gather"}, "zigzag");
-  EXPECT_EQ(plan.shard(plan.steps_of_rank[0][0].kv),
-            (Shard{{0, 0, 1, 0, 1}, {0, 3, 1, 1, 1}, {0, 1, 1, 2, 2}}));
+  EXPECT_EQ(plan.shard(plan.steps_of_rank[0][0].kv), (Shard{{0, 0, 1, 0, 4}}));
+  EXPECT_EQ(exchange(plan, 1, 0).receives, (Messages{kv(0, kByPosition, 2), kv(1, 1, 2)}));
+  EXPECT_EQ(plan.tiles(plan.steps_of_rank[1][0]).size(), 1u);
+}
+
+TEST(AllGather, KeysOfStripesGoOnFromTokenToToken) {
+  const Plan plan = make_plan(one_sequence(7, Mask::full()), 3, {"all_gather"}, "striped");
+  EXPECT_EQ(plan.shard(plan.steps_of_rank[0][0].kv), (Shard{{0, 0, 1, 0, 7}}));
+}
+
+TEST(A2a, QueriesAndKeysGoOnFromChunkToChunk) {
+  const Plan plan = make_plan(one_sequence(8, Mask::full(), 2, 2), 2, {"a2a"}, "zigzag");
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(plan.shard(plan.steps_of_rank[rank][0].q), (Shard{{0, 0, 1, 0, 8}}));
+    EXPECT_EQ(plan.shard(plan.steps_of_rank[rank][0].kv), (Shard{{0, 0, 1, 0, 8}}));
+  }
+  EXPECT_EQ(exchange(plan, 0, 0).receives[0], q(0, kByPosition, 4, {0, 1}));
+}
+
+TEST(A2aP2p, ChunksOfAGroupThatMeetAreOne) {  // ranks 0 and 1 own chunks 0, 7 and 1, 6 of 8
+  const Plan plan = make_plan(one_sequence(16, Mask::full(), 2, 2), 4, {"a2a+p2p", 2}, "zigzag");
+  EXPECT_EQ(plan.shard(plan.steps_of_rank[0][0].kv), (Shard{{0, 0, 1, 0, 4}, {0, 12, 1, 4, 4}}));
+}
+
+std::vector<int> rows_of(const PackedLayout& layout, const Shard& shard) {
+  std::vector<int> rows = global_rows(layout, shard);
+  std::ranges::sort(rows);
+  return rows;
+}
+
+TEST(StackOrder, DoesNotChangeWhichRowsABufferHasAndMakesFewerSegments) {
+  testing::Random random(43);
+  for (int i = 0; i < 200; ++i) {
+    const Problem problem = testing::random_problem(random);
+    const int n = random.integer(1, 6);
+    Transport comm = testing::random_comm(random, n);
+    const std::string partition = testing::random_partition(random).name;
+    const Plan plan = make_plan(problem, n, comm, partition);
+    comm.order = StackOrder::of_ranks;
+    const Plan of_ranks = make_plan(problem, n, comm, partition);
+    verify(of_ranks);
+    ASSERT_EQ(plan.num_steps(), of_ranks.num_steps());
+    for (int rank = 0; rank < n; ++rank)
+      for (int step = 0; step < plan.num_steps(); ++step) {
+        const Step &a = plan.steps_of_rank[rank][step], &b = of_ranks.steps_of_rank[rank][step];
+        ASSERT_EQ(rows_of(problem.layout_q, plan.shard(a.q)),
+                  rows_of(problem.layout_q, of_ranks.shard(b.q)));
+        ASSERT_EQ(rows_of(problem.layout_k, plan.shard(a.kv)),
+                  rows_of(problem.layout_k, of_ranks.shard(b.kv)));
+        ASSERT_LE(plan.shard(a.kv).size(), of_ranks.shard(b.kv).size());
+        ASSERT_LE(plan.tiles(a).size(), of_ranks.tiles(b).size());
+      }
+  }
 }
 
 TEST(A2a, RanksTradeRowsForHeads) {  // 2 ranks of 1 and 2 rows; 3 query heads, 3 kv heads

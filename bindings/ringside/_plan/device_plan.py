@@ -54,6 +54,10 @@ class DevicePlan:
     more rows than there are, not a multiple) count as an empty batch: results are zeros, lse -inf,
     and check() raises.
 
+    Rows of several ranks in one buffer lie one rank below the other here, so that a kernel's block
+    ends where a rank's chunk does. Of many short documents gathered from many ranks, a plan that
+    knows the lengths (ringside.plan) computes fewer blocks.
+
     >>> import ringside as rs, torch
     >>> plan = rs.DevicePlan(max_sequences=4, num_rows_q=8, cp_size=2)
     >>> plan.set_lengths(torch.tensor([0, 3, 8], dtype=torch.int32, device="cuda"))

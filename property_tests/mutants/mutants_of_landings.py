@@ -1,0 +1,94 @@
+"""Faults in where gathered rows land: sequences go on from chunk to chunk, in fewer segments."""
+
+from mutants_list import Mutant
+
+STACK = "reference/transport/stack.cpp"
+PLACES = "reference/row_places.cpp"
+LOWER = "reference/schedule/lower.cpp"
+VERIFY = "reference/verify_exchanges.cpp"
+MUTANTS_OF_LANDINGS = [
+    Mutant(
+        "gathered rows lie in rank order, and key blocks end at every chunk",
+        STACK,
+        "if (shard.size() < num_segments_below(segments)) {",
+        "if (shard.size() < num_segments_below(segments) / 1'000'000) {",
+    ),
+    Mutant(
+        "chunks of a sequence are gathered from the last to the first",
+        STACK,
+        "return a->pos < b->pos; });",
+        "return a->pos > b->pos; });",
+    ),
+    Mutant(
+        "stripes become one though one of them is missing",
+        STACK,
+        "s.pos != dealt.front()->pos + i || s.len",
+        "s.len",
+    ),
+    Mutant(
+        "a row lands one stripe too early",
+        PLACES,
+        "if (run.rows > 1) run.to_step = s->stride / to->stride;",
+        "if (run.rows > 1) run.to_step = s->stride / to->stride - (s->stride > 2);",
+    ),
+    Mutant(
+        "runs are joined though the second lies elsewhere",
+        PLACES,
+        "last.to + last.rows * last.to_step != run.to)",
+        "last.to > run.to)",
+    ),
+    Mutant(
+        "rows behind one that a buffer does not hold are forgotten",
+        PLACES,
+        "if (!are_runs) return i + 1;",
+        "if (!are_runs) return s.len;",
+    ),
+    Mutant(
+        "a chunk that lands apart is taken to lie together",
+        "reference/transport/stack.cpp",
+        "return row < 0 ? kByPosition : row;",
+        "return row < 0 ? 0 : row;",
+    ),
+    Mutant(
+        "the second peer's rows are spread from where the first one's begin",
+        LOWER,
+        "run.from += group->rows - runs.front().from;",
+        "run.from -= runs.front().from;",
+    ),
+    Mutant(
+        "gradients that land apart are collected in the order of arrival",
+        LOWER,
+        "moves.packs.push_back({move.to, move.from, transposed(std::move(move.runs))});",
+        "moves.packs.push_back({move.to, move.from, std::move(move.runs)});",
+    ),
+    Mutant(
+        "staging is not counted in the workspace",
+        "reference/schedule/schedule_cost.cpp",
+        "staged_sums = std::max(staged_sums, of.staged(step, Operand::kv));",
+        "",
+    ),
+    Mutant(
+        "owners of every n-th key are counted a row short",
+        "reference/key_owners.cpp",
+        "const int held = home.rows_below(end) - home.rows_below(first);",
+        "const int held = home.rows_below(end - 1) - home.rows_below(first);",
+    ),
+    Mutant(
+        "the proof takes rows that the buffer does not hold",
+        VERIFY,
+        "plan_require(place >= 0,",
+        "plan_require(place >= -1,",
+    ),
+    Mutant(
+        "what is fetched from several owners lies in the order of arrival, whatever is said",
+        "reference/transport/fetch.cpp",
+        "m.row = is_one_block(runs) ? begin + runs[0].to : kByPosition;",
+        "m.row = is_one_block(runs) ? m.row : kByPosition;",
+    ),
+    Mutant(
+        "rows of one device land together where they should lie apart",
+        "optimized/tables/move_tables.cpp",
+        "to.heads(t.to) * t.step,",
+        "to.heads(t.to),",
+    ),
+]
