@@ -112,8 +112,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: a row's table counts from the segment, not from the block",
         WALK,
-        "const int first = max(seen.x - begin_, 0), last = min(seen.x + seen.y - begin_, kBlockKeys);",
-        "const int first = max(seen.x, 0), last = min(seen.x + seen.y, kBlockKeys);",
+        "first = max(seen.x - begin_, 0), last = min(seen.x + seen.y - begin_, kBlockKeys);",
+        "first = max(seen.x, 0), last = min(seen.x + seen.y, kBlockKeys);",
     ),
     Mutant(
         "hopper: an item stops at its first segment that has keys",

@@ -271,8 +271,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "gradients that come home overwrite",
         MOVE,
-        "to[(b.to + row * b.to_pitch) * dim + at] +=",
-        "to[(b.to + row * b.to_pitch) * dim + at] =",
+        "return sum_of(*y, x);",
+        "return x;",
     ),
     Mutant(
         "a sink takes nothing from the output",
