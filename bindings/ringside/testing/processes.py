@@ -58,6 +58,7 @@ class ProcessPerRank:
         timeout_s: seconds that a case may take.
         arrays: "torch", or "jax" for one rank: fn gets JAX arrays, and jax.vjp differentiates it.
         preload: modules that are imported once, before the processes are made.
+        given: what setup is called with.
 
     It is a context manager, which ends the processes.
 
@@ -76,6 +77,7 @@ class ProcessPerRank:
         timeout_s: float = 60.0,
         arrays: str = "torch",
         preload: tuple[str, ...] = ("torch",),
+        given: tuple[Any, ...] = (),
     ) -> None:
         for name in (fn, *([] if setup is None else [setup])):
             if name.count(":") != 1:
@@ -86,7 +88,7 @@ class ProcessPerRank:
                 "which needs no exchange. Pass one of these"
             )
         self.fn, self.size, self.setup, self.timeout_s = fn, size, setup, timeout_s
-        self.arrays, self.preload = arrays, preload
+        self.arrays, self.preload, self.given = arrays, preload, given
         self.started = 0
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
@@ -148,7 +150,8 @@ class ProcessPerRank:
         store = str(Path(self._folder.name) / "store")
         for rank in range(self.size):
             ours, theirs = spawn.Pipe()
-            arguments = (rank, self.size, store, self.setup, (self.arrays, self.fn), theirs)
+            setup = (self.setup, self.given)
+            arguments = (rank, self.size, store, setup, (self.arrays, self.fn), theirs)
             process = spawn.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             theirs.close()
@@ -195,7 +198,12 @@ def _context(preload: tuple[str, ...]) -> Any:
 
 
 def _serve(
-    rank: int, size: int, store: str, setup: str | None, what: tuple[str, str], pipe: Connection
+    rank: int,
+    size: int,
+    store: str,
+    setup: tuple[str | None, tuple[Any, ...]],
+    what: tuple[str, str],
+    pipe: Connection,
 ) -> None:
     """A process: meets the others, then answers until its pipe is closed."""
     try:
@@ -212,14 +220,17 @@ def _serve(
         pipe.send(("raised", told))
 
 
-def _ready(rank: int, size: int, store: str, setup: str | None, arrays: str) -> Callable[..., Any]:
+def _ready(
+    rank: int, size: int, store: str, setup: tuple[str | None, tuple[Any, ...]], arrays: str
+) -> Callable[..., Any]:
     """Sets the process up, and what answers there."""
     if arrays == "torch":
         import torch
 
         torch.set_num_threads(1)
-    if setup is not None:
-        _named(setup)()
+    name, given = setup
+    if name is not None:
+        _named(name)(*given)
     if arrays == "torch":
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{store}", rank=rank, world_size=size

@@ -33,12 +33,25 @@ LOOP, VARLEN = "ringmaster.ring.loop.ring_attention", "ringmaster.ring.loop.varl
 ZIGZAG = "ringmaster.ring.zigzag.zigzag_ring_attention"
 DISTFLASH = "ringmaster.ring.distflash.distflash_attention"
 BOTH, PACKED = ("full", "causal"), "README: packing / varlen, global document metadata"
+ONE = Supports(cp=(2, 3), unit="2cp", partition="zigzag", documents=1)
+CHUNKS = Supports(cp=(2, 3), unit="2cp", partition="whole_pack_zigzag")
+
+
+def loop(name, rotate, claims, masks=BOTH):
+    supports = Supports(masks=masks, **BATCH)
+    return Feature(name, LOOP, claims, calls.loop, of_loop(rotate), supports)
+
+
+def packs(name, entry, kind, supports, claims=PACKED):
+    return Feature(name, entry, claims, calls.packs, of_packs(kind), supports)
+
+
 FEATURES = (
-    Feature("ring p2p, math kernel", LOOP, "README: p2p (memory-optimal, fwd+bwd)", calls.loop, of_loop("p2p"), Supports(masks=BOTH, **BATCH)),
-    Feature("ring allgather, math kernel", LOOP, "README: allgather (fast)", calls.loop, of_loop("allgather"), Supports(masks=BOTH, **BATCH)),
-    Feature("ring allgather, window", LOOP, "README: sliding-window via flash window", calls.loop, of_loop("allgather"), Supports(masks=("window",), **BATCH)),
-    Feature("gathered packs", VARLEN, PACKED, calls.packs, of_packs("gathered"), Supports(masks=(*BOTH, "window"), **PACK)),
-    Feature("zigzag, one document", ZIGZAG, "docs: zigzag load balancing", calls.packs, of_packs("zigzag"), Supports(cp=(2, 3), unit="2cp", partition="zigzag", documents=1)),
-    Feature("zigzag packs", ZIGZAG, PACKED, calls.packs, of_packs("zigzag"), Supports(cp=(2, 3), unit="2cp", partition="whole_pack_zigzag")),
-    Feature("distflash packs", DISTFLASH, PACKED, calls.packs, of_packs("distflash"), Supports(**PACK)),
+    loop("ring p2p, math kernel", "alltoall", "README: p2p (memory-optimal, fwd+bwd)"),
+    loop("ring allgather, math kernel", "allgather", "README: allgather (fast)"),
+    loop("ring allgather, window", "allgather", "README: sliding-window", ("window",)),
+    packs("gathered packs", VARLEN, "gathered", Supports(masks=(*BOTH, "window"), **PACK)),
+    packs("zigzag, one document", ZIGZAG, "zigzag", ONE, "docs: load balancing"),
+    packs("zigzag packs", ZIGZAG, "zigzag", CHUNKS),
+    packs("distflash packs", DISTFLASH, "distflash", Supports(**PACK)),
 )

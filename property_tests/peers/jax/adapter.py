@@ -33,8 +33,32 @@ def feature(name, claims, call, arguments, **supports):
 
 
 FEATURES = (
-    feature("is_causal", "docstring: is_causal", calls.batch, of_batch, masks=("full", "causal"), equal=True),
-    feature("local_window_size", "docstring: local_window_size", calls.batch, of_batch, masks=("window", "band"), equal=True),
-    feature("query_seq_lengths", "docstring: int32 array of sequence lengths", calls.batch, of_padded, masks=ALL, equal=True, padding=True, nan=False, reasons=REASONS),
+    feature(
+        "is_causal",
+        "docstring: is_causal",
+        calls.batch,
+        of_batch,
+        masks=("full", "causal"),
+        equal=True,
+    ),
+    feature(
+        "local_window_size",
+        "docstring: local_window_size",
+        calls.batch,
+        of_batch,
+        masks=("window", "band"),
+        equal=True,
+    ),
+    feature(
+        "query_seq_lengths",
+        "docstring: int32 array of sequence lengths",
+        calls.batch,
+        of_padded,
+        masks=ALL,
+        equal=True,
+        padding=True,
+        nan=False,
+        reasons=REASONS,
+    ),
     feature("mask of packs", "docstring: mask", calls.masked, of_mask, masks=(*ALL, "chunked")),
 )

@@ -34,6 +34,21 @@ STRIPED = Supports(masks=("causal",), unit="cp", partition="striped", **BATCH)
 CHUNKS = Supports(masks=("causal",), unit="2cp", partition="zigzag", **BATCH)
 FEATURES = (
     Feature("ring", RING, "README: Ring Attention", calls.ring, of_ring(False), PLAIN),
-    Feature("striped ring, causal", RING, "README: Striped Attention", calls.ring, of_ring(True), STRIPED),
-    Feature("zigzag, causal", ZIGZAG, "README: Zig Zag sharding, Llama 3", calls.zigzag, of_zigzag, CHUNKS, demands=Demands(merges=0)),
+    Feature(
+        "striped ring, causal",
+        RING,
+        "README: Striped Attention",
+        calls.ring,
+        of_ring(True),
+        STRIPED,
+    ),
+    Feature(
+        "zigzag, causal",
+        ZIGZAG,
+        "README: Zig Zag sharding, Llama 3",
+        calls.zigzag,
+        of_zigzag,
+        CHUNKS,
+        demands=Demands(merges=0),
+    ),
 )

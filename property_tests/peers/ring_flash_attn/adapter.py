@@ -48,7 +48,9 @@ def feature(name, kind, masks, claims, **supports):
 
 WINDOW = "its signature: window_size=(-1, -1),  # -1 means infinite context window"
 FEATURES = (
-    feature("zigzag varlen, causal", "zigzag_ring", ("causal",), "README: varlen (packing samples) api"),
+    feature(
+        "zigzag varlen, causal", "zigzag_ring", ("causal",), "README: varlen (packing samples) api"
+    ),
     feature("zigzag varlen, window_size", "zigzag_ring", ("window",), WINDOW),
     feature("ring varlen", "ring", ("full", "causal"), "README: A basic implementation"),
     feature("ring varlen, window_size", "ring", ("window", "band"), WINDOW),

@@ -42,12 +42,22 @@ CAUSAL = Supports(masks=("full", "causal"), equal=True, **ALONE)
 LOW = Supports(masks=("causal",), equal=True, scales=(0.0, -0.5), **ALONE)
 ALL = Supports(masks=("full", "causal", "window", "band", "chunked"), **ALONE)
 PACKS = Supports(masks=("full", "causal", "window", "band"), **ALONE)
+ONE = "docstring: a generalized ring attention implementation"
+
+
+def ring(name, claims, balance, rotate, supports):
+    return Feature(name, CP, claims, calls.ring, of_ring(balance, rotate), supports)
+
+
+MASKED = ("docstring: attn_mask", calls.masked, of_mask)
+LOW_SCALE = ("docstring: scale (optional float)", calls.sdpa, of_sdpa)
+BLOCKS = ("docstring: block_mask", calls.flex, of_flex)
 FEATURES = (
-    Feature("ring, gathered", CP, "docstring: a generalized ring attention implementation", calls.ring, of_ring(False, "allgather"), PLAIN),
-    Feature("ring, rotated", CP, "set_rotate_method: alltoall", calls.ring, of_ring(False, "alltoall"), PLAIN),
-    Feature("ring, load balanced", CP, "its note: Round-robin Load Balance", calls.ring, of_ring(True, "allgather"), BALANCED),
-    Feature("is_causal", SDPA, "docstring: is_causal, scale, enable_gqa", calls.sdpa, of_sdpa, CAUSAL),
-    Feature("is_causal, scale at most 0", SDPA, "docstring: scale (optional float)", calls.sdpa, of_sdpa, LOW),
-    Feature("attn_mask of packs", SDPA, "docstring: attn_mask", calls.masked, of_mask, ALL),
-    Feature("FlexAttention of packs", FLEX, "docstring: block_mask", calls.flex, of_flex, PACKS, gradients=False),
+    ring("ring, gathered", ONE, False, "allgather", PLAIN),
+    ring("ring, rotated", "set_rotate_method: alltoall", False, "alltoall", PLAIN),
+    ring("ring, load balanced", "its note: Round-robin Load Balance", True, "allgather", BALANCED),
+    Feature("is_causal", SDPA, "docstring: is_causal, scale", calls.sdpa, of_sdpa, CAUSAL),
+    Feature("is_causal, scale at most 0", SDPA, *LOW_SCALE, LOW),
+    Feature("attn_mask of packs", SDPA, *MASKED, ALL),
+    Feature("FlexAttention of packs", FLEX, *BLOCKS, PACKS, gradients=False),
 )

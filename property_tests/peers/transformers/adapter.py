@@ -17,7 +17,7 @@ def of_packs(kind):
     return arguments
 
 
-DOC = "docstring of find_packed_sequence_indices: several sequences packed in the same batch dimension"
+DOC = "find_packed_sequence_indices: several sequences packed in the same batch dimension"
 CREATE = "transformers.masking_utils.create_"
 
 

@@ -24,7 +24,11 @@ LOCAL = "docstring: Makes each block causal with local attention"
 FEATURES = (
     feature("packs", "full", "full", "docstring: a block-diagonal mask"),
     feature("packs, causal", "causal", "causal", "docstring: Makes each block causal"),
-    feature("packs, causal from the bottom right", "causal_from_bottomright", "causal", "docstring"),
+    feature(
+        "packs, causal from the bottom right", "causal_from_bottomright", "causal", "docstring"
+    ),
     feature("packs, local", "local_attention", "window", LOCAL),
-    feature("packs, local from the bottom right", "local_attention_from_bottomright", "window", LOCAL),
+    feature(
+        "packs, local from the bottom right", "local_attention_from_bottomright", "window", LOCAL
+    ),
 )

@@ -36,20 +36,31 @@ def feature(name, kind, claims, masks=("full", "causal"), attn_type="fa", **chan
     entry = f"yunchang.ring.{'zigzag_ring' if kind == 'zigzag' else kind}_flash_attn_func"
     partition, unit = ORDER[kind]
     settings = {"partition": partition, "unit": unit, "equal": True, "dtype": "bfloat16"}
+    gradients = changes.pop("gradients", True)
     supports = Supports(**settings | {"cp": (2, 3), "masks": masks, "longest": 6} | changes)
-    return Feature(name, entry, claims, calls.batch, of_batch(kind, attn_type), supports, demands=ROUNDED)
+    call = (calls.batch, of_batch(kind, attn_type), supports)
+    return Feature(name, entry, claims, *call, gradients=gradients, demands=ROUNDED)
 
 
-PACKS = Supports(masks=("full", "causal"), unit="cp", dtype="bfloat16", cp=(2, 3))
-HYBRID = Supports(masks=("full", "causal"), unit="cp", equal=True, dtype="bfloat16", heads=((2, 2), (4, 2)), longest=6)
-LAYER = "yunchang.LongContextAttention"
+def hybrid(name, kernel, claims):
+    layer, call = "yunchang.LongContextAttention", (calls.hybrid, of_hybrid(kernel, 2))
+    return Feature(name, layer, claims, *call, HYBRID, demands=ROUNDED)
+
+
+BOTH = {"masks": ("full", "causal"), "unit": "cp", "dtype": "bfloat16"}
+HYBRID = Supports(equal=True, heads=((2, 2), (4, 2)), longest=6, **BOTH)
+VARLEN = ("ring varlen, flash kernel", "yunchang.ring.ring_flash_attn_varlen_func")
+PACKS = (calls.packs, of_packs, Supports(cp=(2, 3), **BOTH))
+MATH = {"attn_type": "torch_math", "heads": ((1, 1), (2, 2))}
+TORCH = "its argument attn_type: TORCH_MATH"
 FEATURES = (
     feature("ring, flash kernel", "ring", "README: ring-attention"),
     feature("zigzag, flash kernel", "zigzag", "README: zigzag", ("causal",)),
     feature("stripe, flash kernel", "stripe", "README: stripe", ("causal",)),
     feature("ring, window_size", "ring", "its signature: window_size", ("window",)),
-    feature("ring, kernel TORCH_MATH", "ring", "its argument attn_type: AttnType.TORCH_MATH", attn_type="torch_math", heads=((1, 1), (2, 2))),
-    Feature("Ulysses of 2, flash kernel", LAYER, "README: LongContextAttention", calls.hybrid, of_hybrid("fa", 2), HYBRID, demands=ROUNDED),
-    Feature("Ulysses of 2, kernel TORCH_MATH", LAYER, "README: attn_type", calls.hybrid, of_hybrid("torch_math", 2), HYBRID, demands=ROUNDED),
-    Feature("ring varlen, flash kernel", "yunchang.ring.ring_flash_attn_varlen_func", "its signature: cu_seqlens", calls.packs, of_packs, PACKS, demands=ROUNDED),
+    feature("ring, kernel TORCH_MATH", "ring", TORCH, **MATH),
+    feature("ring, kernel TORCH_MATH, forward", "ring", TORCH, gradients=False, **MATH),
+    hybrid("Ulysses of 2, flash kernel", "fa", "README: LongContextAttention"),
+    hybrid("Ulysses of 2, kernel TORCH_MATH", "torch_math", "README: attn_type"),
+    Feature(*VARLEN, "its signature: cu_seqlens", *PACKS, demands=ROUNDED),
 )

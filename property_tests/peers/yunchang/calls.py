@@ -1,5 +1,5 @@
 import torch
-import yunchang
+import yunchang.globals
 from yunchang.kernels import AttnType
 from yunchang.ring import ring_flash_attn, stripe_flash_attn, zigzag_ring_flash_attn
 from yunchang.ring.ring_flash_attn_varlen import ring_flash_attn_varlen_func
@@ -25,7 +25,7 @@ def packs(q, k, v, *, cu_seqlens, longest, **settings):
 
 def hybrid(q, k, v, *, ulysses, attn_type, sequences, **settings):
     rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    if yunchang.PROCESS_GROUP.RING_PG is None:
+    if yunchang.globals.PROCESS_GROUP.RING_PG is None:
         yunchang.set_seq_parallel_pg(ulysses, size // ulysses, rank, size)
     q, k, v = (x.reshape(sequences, -1, *x.shape[1:]) for x in (q, k, v))
     layer = yunchang.LongContextAttention("basic", attn_type=AttnType.from_string(attn_type))

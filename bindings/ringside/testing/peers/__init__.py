@@ -1,9 +1,9 @@
-"""Packages that people use, as published, in the ring with the definition; `ringside peers` runs it.
+"""Packages that people use, as published, against the definition; `ringside peers` runs it.
 
-A peer is a folder with three files, 80 lines at most together. `package.json` says which package and
-version, and what goes into its environment; `adapter.py` says what it claims and where that stands,
-and turns a plan into the arguments of a call; `calls.py` makes the call and knows nothing of
-Ringside, so that it can be copied into a script.
+A peer is a folder with three short files. `package.json` says which package and version, and what
+goes into its environment; `adapter.py` says what it claims and where that stands, and turns a plan
+into the arguments of a call; `calls.py` makes the call and knows nothing of Ringside, so that it
+can be copied into a script.
 
 Here is what both are made of and what runs them:
 

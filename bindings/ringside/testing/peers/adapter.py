@@ -99,7 +99,7 @@ class Feature:
     claims: str
     call: Callable[..., Any]
     arguments: Callable[..., dict[str, Any]]
-    supports: Supports = Supports()  # noqa: RUF009  (frozen)
+    supports: Supports = Supports()
     gradients: bool = True
     demands: Demands = Demands()  # noqa: RUF009  (frozen)
     link: str = ""

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,13 +69,16 @@ class Environment:
         """
         module = "ringside.testing.peers.worker"
         command = [str(self.python), "-m", module, str(self.folder), settings_to(settings)]
-        with subprocess.Popen(
-            ["timeout", "--kill-after=5", f"{limit_s:.0f}", *command, *features],
+        process = subprocess.Popen(
+            [*command, *features],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(self._beside()), "PYTHONWARNINGS": "ignore"},
-        ) as process:
+        )
+        limit = threading.Timer(limit_s, process.kill)
+        limit.start()
+        try:
             assert process.stdout is not None
             for line in process.stdout:
                 told = json.loads(line)
@@ -82,6 +86,10 @@ class Environment:
                     raise AdapterError(told["broken"])
                 yield Verdict(**told)
             code = process.wait()
+        finally:
+            limit.cancel()
+            process.kill()
+            process.wait()
         if code:
             raise RuntimeError(
                 f"{self.peer.package} {self.peer.version} ended with exit code {code} before all "

@@ -1,12 +1,13 @@
 # flash_attn on a CPU, in plain torch: without this block the script uses the real one on a GPU.
 import sys
 import types
+from importlib.machinery import ModuleSpec
 
 import torch
 
 
 def _seen(lengths_q, lengths_k, causal, left, right):
-    """[rows_q, rows_k]: documents see themselves; causal masks and windows are aligned at the end."""
+    """[rows_q, rows_k]: documents see themselves; masks and windows are aligned at the end."""
     blocks = []
     for n_q, n_k in zip(lengths_q, lengths_k):
         ahead = torch.arange(n_k)[None, :] - (torch.arange(n_q)[:, None] + n_k - n_q)
@@ -53,9 +54,25 @@ def _lengths(cu_seqlens):
 
 
 def _flash_attn_varlen_forward(
-    q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale,
-    causal, window_size_left=-1, window_size_right=-1, softcap=0.0, alibi_slopes=None,
-    return_softmax=False, block_table=None, leftpad_k=None, seqused_k=None, zero_tensors=False,
+    q,
+    k,
+    v,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_seqlen_q,
+    max_seqlen_k,
+    dropout_p,
+    softmax_scale,
+    causal,
+    window_size_left=-1,
+    window_size_right=-1,
+    softcap=0.0,
+    alibi_slopes=None,
+    return_softmax=False,
+    block_table=None,
+    leftpad_k=None,
+    seqused_k=None,
+    zero_tensors=False,
 ):
     lengths = _lengths(cu_seqlens_q), _lengths(cu_seqlens_k)
     seen = _seen(*lengths, causal, window_size_left, window_size_right)
@@ -63,9 +80,29 @@ def _flash_attn_varlen_forward(
 
 
 def _flash_attn_varlen_backward(
-    dout, q, k, v, out, softmax_lse, dq, dk, dv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q,
-    max_seqlen_k, dropout_p, softmax_scale, causal, window_size_left, window_size_right, softcap,
-    alibi_slopes, deterministic, rng_state=None, zero_tensors=False,
+    dout,
+    q,
+    k,
+    v,
+    out,
+    softmax_lse,
+    dq,
+    dk,
+    dv,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_seqlen_q,
+    max_seqlen_k,
+    dropout_p,
+    softmax_scale,
+    causal,
+    window_size_left,
+    window_size_right,
+    softcap,
+    alibi_slopes,
+    deterministic,
+    rng_state=None,
+    zero_tensors=False,
 ):
     lengths = _lengths(cu_seqlens_q), _lengths(cu_seqlens_k)
     seen = _seen(*lengths, causal, window_size_left, window_size_right)
@@ -75,8 +112,17 @@ def _flash_attn_varlen_backward(
 
 
 def _flash_attn_forward(
-    q, k, v, dropout_p, softmax_scale, causal, window_size_left, window_size_right, softcap,
-    alibi_slopes, return_softmax,
+    q,
+    k,
+    v,
+    dropout_p,
+    softmax_scale,
+    causal,
+    window_size_left,
+    window_size_right,
+    softcap,
+    alibi_slopes,
+    return_softmax,
 ):
     seen = _seen([q.shape[1]], [k.shape[1]], causal, window_size_left, window_size_right)
     found = [_forward(*each, seen, softmax_scale) for each in zip(q, k, v)]
@@ -85,8 +131,24 @@ def _flash_attn_forward(
 
 
 def _flash_attn_backward(
-    dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout_p, softmax_scale, causal,
-    window_size_left, window_size_right, softcap, alibi_slopes, deterministic, rng_state=None,
+    dout,
+    q,
+    k,
+    v,
+    out,
+    softmax_lse,
+    dq,
+    dk,
+    dv,
+    dropout_p,
+    softmax_scale,
+    causal,
+    window_size_left,
+    window_size_right,
+    softcap,
+    alibi_slopes,
+    deterministic,
+    rng_state=None,
 ):
     seen = _seen([q.shape[1]], [k.shape[1]], causal, window_size_left, window_size_right)
     given = zip(dout, q, k, v, out, softmax_lse)
@@ -106,5 +168,6 @@ for _function in (
     *(_flash_attn_forward, _flash_attn_backward),
 ):
     setattr(_package, _function.__name__, _function)
+_package.__spec__ = ModuleSpec("flash_attn", None, is_package=True)
 _package.flash_attn_interface, _package.__path__, _package.__version__ = _package, [], "2.8.3"
 sys.modules["flash_attn"] = sys.modules["flash_attn.flash_attn_interface"] = _package

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
-import os
 import traceback
 from pathlib import Path
 from typing import Any
 
 import ringside as rs
-from ringside.testing.peers.adapter import AdapterError, Peer, load
+from ringside.testing.peers.adapter import AdapterError, Peer, described, load
 
-__all__ = ["attend", "set_up"]
+__all__ = ["attend", "ready", "set_up"]
 
-FOLDER = "RINGSIDE_PEER"
 
-PLAYED = contextlib.ExitStack()  # never closed: for the life of the process
+PLAYED = contextlib.ExitStack()  # for the life of the process
+atexit.register(PLAYED.close)
 
 
 @functools.cache
-def _ready(folder: str) -> Peer:
+def ready(folder: str) -> Peer:
     """The peer, read once; flash_attn is played from then on where it asks for that."""
-    peer = load(Path(folder))
-    if peer.stand_in:
+    if described(Path(folder)).stand_in:  # before the package looks for it
         from ringside.testing import stand_ins
 
         PLAYED.enter_context(stand_ins.flash_attn_installed())
-    return peer
+    return load(Path(folder))
 
 
-def set_up() -> None:
+def set_up(folder: str) -> None:
     """Reads the adapter, and imports what it calls, before the first case is timed."""
-    _ready(os.environ[FOLDER])
+    ready(folder)
 
 
 def attend(
@@ -47,7 +46,7 @@ def attend(
         feature: which of its features.
         options: softmax_scale.
     """
-    chosen = _ready(folder).feature(feature)
+    chosen = ready(folder).feature(feature)
     try:
         arguments = chosen.arguments(plan, options["softmax_scale"])
     except Exception as error:
@@ -62,6 +61,8 @@ def attend(
 
 
 def _of_a_package(error: BaseException) -> bool:
-    """Whether it was raised in installed code, which calls.py called; else calls.py is wrong."""
+    """Whether installed code raised it, Python or compiled, which calls.py called; else it did."""
+    if isinstance(error, RuntimeError | AssertionError):
+        return True
     frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     return any("site-packages" in file for file in frames)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import re
 import sys
 import time
@@ -21,23 +20,24 @@ import ringside as rs
 from ringside._extras import extra
 from ringside.testing import Case, Disagreement, Report, check_context_parallel
 from ringside.testing.peers import rank
-from ringside.testing.peers.adapter import AdapterError, Feature, Peer, Supports, load
+from ringside.testing.peers.adapter import AdapterError, Feature, Peer, Supports
 from ringside.testing.peers.drawing import Axes, cases, restricted
-from ringside.testing.peers.rank import FOLDER
+from ringside.testing.peers.failures import Failures
 from ringside.testing.peers.repeat import script_of
 from ringside.testing.peers.verdict import Covered, Verdict
 from ringside.testing.processes import ProcessPerRank, RankError
 
 with extra("testing", "ringside peers"):
     import hypothesis
-    from hypothesis.database import DirectoryBasedExampleDatabase
 
 __all__ = ["Settings", "try_peer"]
 
 MAX_FAULTS = 3  # of one feature
-SMALLER = 12  # so many cases that end a process look for a smaller one: each starts new processes
+SMALLER = 5  # so many cases that end a process look for a smaller one: each starts new processes
 RANK = rank.__name__
-REFUSAL = re.compile(r"NotImplemented|[Uu]nsupported|not( yet)? (supported|implemented)|only supp")
+REFUSAL = re.compile(
+    r"NotImplemented|[Uu]nsupported|[Nn]ot (yet )?(supported|implemented|support)|[Oo]nly supp"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Settings:
     budget_s: float = 120.0
     case_s: float = 20.0
     seed: int = 0
-    axes: Axes = Axes()
+    axes: Axes = Axes()  # noqa: RUF009  (frozen)
     failures: str | None = None
 
 
@@ -68,10 +68,13 @@ class Pools:
     """Processes for each number of ranks, which outlast a feature."""
 
     def __init__(self, folder: Path, peer: Peer, case_s: float) -> None:
-        self._settings: dict[str, Any] = {"arrays": peer.arrays, "preload": peer.preload}
+        self._settings: dict[str, Any] = {
+            "arrays": peer.arrays,
+            "preload": peer.preload,
+            "given": (str(folder),),
+        }
         self._case_s = case_s
         self._made: dict[int, ProcessPerRank] = {}
-        os.environ[FOLDER] = str(folder)
 
     def of(self, size: int) -> ProcessPerRank:
         """Those of this size."""
@@ -127,7 +130,7 @@ def try_peer(
         settings: see there.
         tell: is given each verdict as soon as it is known.
     """
-    peer = load(folder)
+    peer = rank.ready(str(folder))
     pools = Pools(folder, peer, settings.case_s)
     try:
         for feature in peer.features:
@@ -161,11 +164,13 @@ class _Trial:
             yield self._verdict("not drawn", told=supports)
             return
         self.ring = Ring(self.pools, self.folder, self.feature, supports.nan)
+        self.earlier = Failures(self.settings.failures, self.folder.name, self.feature.name)
         while len(self.faults) < MAX_FAULTS and self._time_left():
             before = len(self.faults)
             self._run(supports)
             if len(self.faults) == before:
                 break
+        self.earlier.keep([failure.case for failure in self.faults.values()])
         if not self.faults:
             yield self._verdict("agrees")
         for fault, failure in self.faults.items():
@@ -177,13 +182,9 @@ class _Trial:
     def _run(self, supports: Supports) -> None:
         """Cases until one shows a fault that is not known yet, and then smaller ones."""
         self.hunted, self.ended = None, 0
-        database = None
-        if self.settings.failures is not None:
-            place = Path(self.settings.failures, self.folder.name, _file_name(self.feature.name))
-            database = DirectoryBasedExampleDatabase(place)
         settings = hypothesis.settings(
             max_examples=self.settings.cases,
-            database=database,
+            database=None,
             deadline=None,
             report_multiple_bugs=False,
             suppress_health_check=list(hypothesis.HealthCheck),
@@ -192,6 +193,8 @@ class _Trial:
         test = settings(hypothesis.given(cases(supports))(self._one))
         with contextlib.redirect_stdout(sys.stderr):
             try:
+                for case in self.earlier:
+                    self._one(case)
                 hypothesis.seed(self.settings.seed)(test)()
             except Disagreement as failure:
                 self.faults[fault_of(failure)] = failure
@@ -228,7 +231,7 @@ class _Trial:
         return None
 
     def _check(self, case: Case) -> Report:
-        """Once more, and with more time, where a rank was silent: the machine may have been busy."""
+        """Once more, with more time, where a rank was silent: the machine may have been busy."""
         keywords: dict[str, Any] = {
             "backward": self.ring.backward,
             "demands": self.feature.demands,
@@ -291,7 +294,3 @@ def fault_of(failure: Disagreement) -> str:
         return f"{failure.__cause__.how}: {told.splitlines()[0][:60]}"
     finding = failure._finding
     return finding.tensor if finding is not None else failure.headline.splitlines()[0][:60]
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"\W+", "_", text).strip("_").lower()
