@@ -117,6 +117,15 @@ class ProcessPerRank:
         given = zip(qs, ks, vs, douts, strict=True)
         return self._run(plan, [("backward", x, options) for x in given])
 
+    def start(self) -> None:
+        """Starts the processes ahead of the first case, where they are not there yet."""
+        try:
+            if not self._processes:
+                self._start()
+        except BaseException:
+            self.close()
+            raise
+
     def close(self) -> None:
         """Ends the processes; the next case starts new ones."""
         for process in self._processes:
@@ -134,9 +143,8 @@ class ProcessPerRank:
                 f"a case of {plan.cp_size} ranks by {self.size} processes. Nearest supported: "
                 f"cp_size={self.size}"
             )
+        self.start()
         try:
-            if not self._processes:
-                self._start()
             for pipe, call in zip(self._pipes, calls, strict=True):
                 pipe.send((self.fn, plan, *call))
             return self._answers(self.timeout_s)

@@ -62,5 +62,7 @@ FEATURES = (
     feature("ring, kernel TORCH_MATH, forward", "ring", TORCH, gradients=False, **MATH),
     hybrid("Ulysses of 2, flash kernel", "fa", "README: LongContextAttention"),
     hybrid("Ulysses of 2, kernel TORCH_MATH", "torch_math", "README: attn_type"),
-    Feature(*VARLEN, "its signature: cu_seqlens", *PACKS, demands=ROUNDED),
+    Feature(
+        *VARLEN, "README: Yunchang supports flash_attn 2.6.x and 2.7.x", *PACKS, demands=ROUNDED
+    ),
 )

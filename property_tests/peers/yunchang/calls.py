@@ -28,5 +28,6 @@ def hybrid(q, k, v, *, ulysses, attn_type, sequences, **settings):
     if yunchang.globals.PROCESS_GROUP.RING_PG is None:
         yunchang.set_seq_parallel_pg(ulysses, size // ulysses, rank, size)
     q, k, v = (x.reshape(sequences, -1, *x.shape[1:]) for x in (q, k, v))
-    layer = yunchang.LongContextAttention("basic", attn_type=AttnType.from_string(attn_type))
+    kinds = {"ring_impl_type": "basic", "attn_type": AttnType.from_string(attn_type)}
+    layer = yunchang.LongContextAttention(**kinds)
     return layer(q, k, v, **settings).flatten(0, 1)

@@ -158,7 +158,10 @@ def described(folder: Path) -> Peer:
     """What package.json says; AdapterError where it cannot be read."""
     try:
         given = json.loads((folder / "package.json").read_text(encoding="utf-8"))
-        return Peer(**{x: tuple(y) if isinstance(y, list) else y for x, y in given.items()})
+        fields: dict[str, Any] = {
+            x: tuple(y) if isinstance(y, list) else y for x, y in given.items()
+        }
+        return Peer(**fields)
     except (OSError, ValueError, TypeError) as error:
         raise _broken(folder, error) from error
 

@@ -100,7 +100,8 @@ class Ring:
     def __init__(self, pools: Pools, folder: Path, feature: Feature, nan: bool) -> None:
         self.name = f"{folder.name}, {feature.name}"
         self._pools = pools
-        self._told, self._nan = {"folder": str(folder), "feature": feature.name}, nan
+        self._told: dict[str, Any] = {"folder": str(folder), "feature": feature.name}
+        self._nan = nan
         self.backward = self._backward if feature.gradients else None
 
     def __call__(self, *arrays: Any, plan: rs.Plan, **options: Any) -> list[Any]:
@@ -164,6 +165,9 @@ class _Trial:
             yield self._verdict("not drawn", told=supports)
             return
         self.ring = Ring(self.pools, self.folder, self.feature, supports.nan)
+        for size in supports.cp:
+            self.pools.of(size).start()
+        self.begin = time.monotonic()  # what a package imports is not of its budget
         self.earlier = Failures(self.settings.failures, self.folder.name, self.feature.name)
         while len(self.faults) < MAX_FAULTS and self._time_left():
             before = len(self.faults)
