@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from ringside.testing import stand_ins
 from ringside.testing.peers import AdapterError, Supports, adapter
 from ringside.testing.peers.adapter import described, known
-from ringside.testing.peers.drawing import Axes, cases
+from ringside.testing.peers.drawing import cases
 from ringside.testing.peers.environment import Environment
-from ringside.testing.peers.trial import Settings, try_peer
-from ringside.testing.peers.worker import settings_from, settings_to
+from ringside.testing.peers.settings import Axes, Settings, settings_from, settings_to
+from ringside.testing.peers.trial import try_peer
 
 HERE = Path(__file__).parent
 PLACE = Path(os.environ.get("RINGSIDE_PEERS", HERE.parents[1] / ".venv" / "peers"))

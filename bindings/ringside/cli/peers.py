@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 from ringside._extras import extra
-from ringside.cli import fuzz_cases as _fuzz_cases
 from ringside.cli.files import make_room_for, write_json
 from ringside.testing.junit import Result, write_junit
 from ringside.testing.peers import AdapterError, Verdict, table
 from ringside.testing.peers.adapter import MASKS, UNITS, described, known
-from ringside.testing.peers.drawing import Axes
 from ringside.testing.peers.environment import Absent, Environment
-from ringside.testing.peers.trial import Settings
+from ringside.testing.peers.settings import Axes, Settings
 
 with extra("cli", "the ringside command"):
     import typer
@@ -102,6 +100,8 @@ def peers(
         _check(root)
         return
     chosen = _chosen(folder, names or [])
+    from ringside.cli import fuzz_cases as _fuzz_cases  # needs Hypothesis
+
     axes = Axes(
         cp=None if cp is None else _fuzz_cases.numbers_from(cp, "cp"),
         masks=None if masks is None else _fuzz_cases.names_from(masks, "masks", MASKS),

@@ -10,30 +10,13 @@ import ringside as rs
 from ringside._extras import extra
 from ringside.testing.cases import Case
 from ringside.testing.peers.adapter import UNITS, Supports
+from ringside.testing.peers.settings import Axes
 
 with extra("testing", "ringside peers"):
     from hypothesis import strategies as st
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = ["Axes", "cases", "restricted"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Axes:
-    """What the command line asks for; None leaves an axis to the adapter.
-
-    >>> Axes(cp=(2,)).masks is None
-    True
-    """
-
-    cp: tuple[int, ...] | None = None
-    masks: tuple[str, ...] | None = None
-    heads: tuple[tuple[int, int], ...] | None = None
-    unit: str | None = None
-    longest: int | None = None
-    dtype: str | None = None
-    no_nan: bool = False
-    no_padding: bool = False
+__all__ = ["cases", "restricted"]
 
 
 def restricted(supports: Supports, axes: Axes) -> Supports | str:

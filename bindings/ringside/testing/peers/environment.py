@@ -14,9 +14,8 @@ from pathlib import Path
 
 import ringside
 from ringside.testing.peers.adapter import AdapterError, Peer
-from ringside.testing.peers.trial import Settings
+from ringside.testing.peers.settings import Settings, settings_to
 from ringside.testing.peers.verdict import Verdict
-from ringside.testing.peers.worker import settings_to
 
 __all__ = ["Absent", "Environment"]
 

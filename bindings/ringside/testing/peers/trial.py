@@ -6,7 +6,6 @@ Runs inside the peer's own environment, with its ranks in processes of their own
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import re
 import sys
 import time
@@ -21,16 +20,17 @@ from ringside._extras import extra
 from ringside.testing import Case, Disagreement, Report, check_context_parallel
 from ringside.testing.peers import rank
 from ringside.testing.peers.adapter import AdapterError, Feature, Peer, Supports
-from ringside.testing.peers.drawing import Axes, cases, restricted
+from ringside.testing.peers.drawing import cases, restricted
 from ringside.testing.peers.failures import Failures
 from ringside.testing.peers.repeat import script_of
+from ringside.testing.peers.settings import Settings
 from ringside.testing.peers.verdict import Covered, Verdict
 from ringside.testing.processes import ProcessPerRank, RankError
 
 with extra("testing", "ringside peers"):
     import hypothesis
 
-__all__ = ["Settings", "try_peer"]
+__all__ = ["try_peer"]
 
 MAX_FAULTS = 3  # of one feature
 SMALLER = 5  # so many cases that end a process look for a smaller one: each starts new processes
@@ -38,30 +38,6 @@ RANK = rank.__name__
 REFUSAL = re.compile(
     r"NotImplemented|[Uu]nsupported|[Nn]ot (yet )?(supported|implemented|support)|[Oo]nly supp"
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How long and on what.
-
-    >>> Settings(cases=5).budget_s
-    120.0
-
-    Args:
-        cases: of each feature.
-        budget_s: seconds for each feature; then it ends with what it has.
-        case_s: seconds for one case; a rank that is silent for longer hangs.
-        seed: of the cases.
-        axes: what is asked of them.
-        failures: a folder of failures of earlier runs, which are tried first; None for none.
-    """
-
-    cases: int = 40
-    budget_s: float = 120.0
-    case_s: float = 20.0
-    seed: int = 0
-    axes: Axes = Axes()  # noqa: RUF009  (frozen)
-    failures: str | None = None
 
 
 class Pools:

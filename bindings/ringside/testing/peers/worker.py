@@ -5,39 +5,17 @@ python -m ringside.testing.peers.worker FOLDER '{"cases": 5}' [FEATURE...]
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from ringside.testing.peers.adapter import AdapterError
-from ringside.testing.peers.drawing import Axes
-from ringside.testing.peers.trial import Settings, try_peer
+from ringside.testing.peers.settings import settings_from
+from ringside.testing.peers.trial import try_peer
 from ringside.testing.peers.verdict import Verdict
 
-__all__ = ["main", "settings_from", "settings_to"]
-
-
-def settings_to(settings: Settings) -> str:
-    """As JSON."""
-    return json.dumps(dataclasses.asdict(settings))
-
-
-def settings_from(text: str) -> Settings:
-    """What settings_to wrote.
-
-    >>> settings_from(settings_to(Settings(cases=7, axes=Axes(heads=((4, 2),))))).axes.heads
-    ((4, 2),)
-    """
-    given: dict[str, Any] = json.loads(text)
-    axes = {name: _tuples(value) for name, value in given.pop("axes", {}).items()}
-    return Settings(**given, axes=Axes(**axes))
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+__all__ = ["main"]
 
 
 def main() -> int:
