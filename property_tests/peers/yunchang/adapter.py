@@ -23,15 +23,6 @@ def of_packs(plan, softmax_scale):
     return given | {"causal": plan.mask.window_size[1] == 0}
 
 
-def of_hybrid(attn_type, ulysses):
-    def arguments(plan, softmax_scale):
-        given = {"ulysses": ulysses, "attn_type": attn_type}
-        given |= {"sequences": plan.layout_q.num_sequences, "softmax_scale": softmax_scale}
-        return given | {"causal": plan.mask.window_size[1] == 0}
-
-    return arguments
-
-
 def feature(name, kind, claims, masks=("full", "causal"), attn_type="fa", **changes):
     entry = f"yunchang.ring.{'zigzag_ring' if kind == 'zigzag' else kind}_flash_attn_func"
     partition, unit = ORDER[kind]
@@ -42,13 +33,7 @@ def feature(name, kind, claims, masks=("full", "causal"), attn_type="fa", **chan
     return Feature(name, entry, claims, *call, gradients=gradients, demands=ROUNDED)
 
 
-def hybrid(name, kernel, claims):
-    layer, call = "yunchang.LongContextAttention", (calls.hybrid, of_hybrid(kernel, 2))
-    return Feature(name, layer, claims, *call, HYBRID, demands=ROUNDED)
-
-
 BOTH = {"masks": ("full", "causal"), "unit": "cp", "dtype": "bfloat16"}
-HYBRID = Supports(equal=True, heads=((2, 2), (4, 2)), longest=6, **BOTH)
 VARLEN = ("ring varlen, flash kernel", "yunchang.ring.ring_flash_attn_varlen_func")
 PACKS = (calls.packs, of_packs, Supports(cp=(2, 3), **BOTH))
 MATH = {"attn_type": "torch_math", "heads": ((1, 1), (2, 2))}
@@ -60,8 +45,6 @@ FEATURES = (
     feature("ring, window_size", "ring", "its signature: window_size", ("window",)),
     feature("ring, kernel TORCH_MATH", "ring", TORCH, **MATH),
     feature("ring, kernel TORCH_MATH, forward", "ring", TORCH, gradients=False, **MATH),
-    hybrid("Ulysses of 2, flash kernel", "fa", "README: LongContextAttention"),
-    hybrid("Ulysses of 2, kernel TORCH_MATH", "torch_math", "README: attn_type"),
     Feature(
         *VARLEN, "README: Yunchang supports flash_attn 2.6.x and 2.7.x", *PACKS, demands=ROUNDED
     ),

@@ -1,5 +1,4 @@
 import torch
-import yunchang.globals
 from yunchang.kernels import AttnType
 from yunchang.ring import ring_flash_attn, stripe_flash_attn, zigzag_ring_flash_attn
 from yunchang.ring.ring_flash_attn_varlen import ring_flash_attn_varlen_func
@@ -21,13 +20,3 @@ def batch(q, k, v, *, kind, attn_type, sequences, window, **settings):
 def packs(q, k, v, *, cu_seqlens, longest, **settings):
     lengths = torch.tensor(cu_seqlens, dtype=torch.int32)
     return ring_flash_attn_varlen_func(q, k, v, lengths, longest, **settings)
-
-
-def hybrid(q, k, v, *, ulysses, attn_type, sequences, **settings):
-    rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    if yunchang.globals.PROCESS_GROUP.RING_PG is None:
-        yunchang.set_seq_parallel_pg(ulysses, size // ulysses, rank, size)
-    q, k, v = (x.reshape(sequences, -1, *x.shape[1:]) for x in (q, k, v))
-    kinds = {"ring_impl_type": "basic", "attn_type": AttnType.from_string(attn_type)}
-    layer = yunchang.LongContextAttention(**kinds)
-    return layer(q, k, v, **settings).flatten(0, 1)
