@@ -96,12 +96,14 @@ MAY_IMPORT = {
     "testing": {"", "_core", "_extras", "_rows", "_attention", "_plan"},
     "testing/faults": {"", "_extras", "testing"},
     "testing/stand_ins": {""},
+    "testing/peers": {"", "_extras", "testing", "testing/stand_ins"},
     "_bench": {"", "_core", "_plan", "lengths", "thd", "testing"},
     "_bench/gpu": {
         *("", "_core", "_plan", "_arrays", "_group", "thd", "torch", "testing", "_bench"),
     },
     "cli": {
         *("", "_core", "_extras", "_group", "_plan", "lengths", "testing", "_bench", "_bench/gpu"),
+        "testing/peers",
     },
     "__main__": {"cli"},
 }

@@ -124,4 +124,28 @@ MUTANTS_OF_USERS = [
         "            self.close()  # whoever waits for the one that failed waits for good\n",
         "",
     ),
+    Mutant(
+        "an adapter deals rows to ranks in another order than its package",
+        "property_tests/peers/torch/adapter.py",
+        'partition="zigzag"',
+        'partition="contiguous"',
+    ),
+    Mutant(
+        "the pool gives one rank's answer to another",
+        "bindings/ringside/testing/processes.py",
+        "return [answers[rank] for rank in range(self.size)]",
+        "return [answers[self.size - 1 - rank] for rank in range(self.size)]",
+    ),
+    Mutant(
+        "the pool sends keys where values belong",
+        "bindings/ringside/testing/processes.py",
+        '        given = zip(qs, ks, vs, strict=True)\n        return self._run(plan, [("forward"',
+        '        given = zip(qs, vs, ks, strict=True)\n        return self._run(plan, [("forward"',
+    ),
+    Mutant(
+        "a peer's wrong number counts as agreement",
+        "bindings/ringside/testing/peers/trial.py",
+        "        self.hunted = fault\n        raise failure",
+        "        self.hunted = fault",
+    ),
 ]

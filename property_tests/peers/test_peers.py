@@ -1,53 +1,235 @@
-"""Packages that people use, as published: what agrees with the definition, and what does not.
+"""Packages that people use, as published: torch's ring and ring-flash-attn, few cases a verdict.
 
-Versions are fixed: a verdict is of that version alone.
+./dev test makes their environments. Versions are fixed: a verdict is of that version alone.
 """
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
-import ring_flash_attn_0_1_8 as ring_flash_attn
-import ringside as rs
+import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from ringside.testing import Case, Demands, Disagreement, check_context_parallel
-from ringside.testing.processes import ProcessPerRank
+from ringside.testing import stand_ins
+from ringside.testing.peers import AdapterError, Supports, adapter
+from ringside.testing.peers.adapter import described, known
+from ringside.testing.peers.drawing import cases
+from ringside.testing.peers.environment import Environment
+from ringside.testing.peers.settings import Axes, Settings, settings_from, settings_to
+from ringside.testing.peers.trial import try_peer
 
-DEMANDS = Demands(partial="bfloat16", accumulate="float32")  # kernels return 16 bits, sums are wide
-LENGTHS = st.lists(st.integers(1, 6).map(lambda n: 4 * n), min_size=1, max_size=4)
-
-
-def test_the_peers_are_there():
-    assert ring_flash_attn.is_installed(), "./dev test installs them into .venv/peers"
-
-
-@pytest.fixture(scope="module")
-def ring():
-    module = "ring_flash_attn_0_1_8"
-    with ProcessPerRank(f"{module}:zigzag", 2, setup=f"{module}:set_up") as made:
-        yield made
+HERE = Path(__file__).parent
+PLACE = Path(os.environ.get("RINGSIDE_PEERS", HERE.parents[1] / ".venv" / "peers"))
+WRONG = {"zigzag varlen, window_size": "out", "ring varlen, window_size": "out"}
+RINGS = ["ring, gathered", "ring, rotated", "ring, load balanced"]
 
 
-def case_of(lengths, mask, heads, seed):
-    return Case(
-        rs.PackedLayout.from_lengths(lengths),
-        mask=mask,
-        cp_size=2,
-        num_heads=heads[0],
-        num_kv_heads=heads[1],
-        head_dim=8,
-        head_dim_v=8,
-        dtype="bfloat16",  # in float32 its buffers and sums would be one
-        seed=seed,
-    )
+def verdicts(name, features):
+    environment = Environment(PLACE, HERE / name, described(HERE / name))
+    assert environment.python.exists(), f"ringside peers {name} --install makes {environment.root}"
+    return list(environment.run(features, Settings(cases=5, axes=Axes(cp=(2,))), 150.0))
 
 
-@settings(max_examples=5)
-@given(LENGTHS, st.sampled_from([(2, 2), (4, 1)]), st.integers(0, 2**31))
-def test_ring_flash_attn_zigzag_agrees_without_a_window(ring, lengths, heads, seed):
-    case = case_of(lengths, rs.Mask.causal(), heads, seed)
-    check_context_parallel(ring, case, backward=ring.backward, demands=DEMANDS)
+def test_torchs_ring_agrees():
+    found = verdicts("torch", RINGS)
+    assert [(verdict.feature, verdict.kind) for verdict in found] == [(x, "agrees") for x in RINGS]
+    assert all(verdict.cases == 5 and verdict.covered for verdict in found)
 
 
-def test_ring_flash_attn_zigzag_is_silently_wrong_with_a_window(ring):
-    case = case_of([8], rs.Mask.sliding_window(1, 0), (1, 1), 0)
-    with pytest.raises(Disagreement, match="out is wrong at row"):
-        check_context_parallel(ring, case, demands=DEMANDS)
+def test_ring_flash_attn_agrees_and_its_window_size_does_not(tmp_path):
+    found = verdicts("ring_flash_attn", [])
+    told = {(verdict.feature, verdict.kind, verdict.fault) for verdict in found}
+    features = {verdict.feature for verdict in found}
+    assert told == {
+        (name, "silently wrong" if name in WRONG else "agrees", WRONG.get(name, ""))
+        for name in features
+    }
+    assert set(WRONG) < features and len(features) == 9
+    wrong = next(verdict for verdict in found if verdict.feature in WRONG)
+    assert "read" in wrong.told and "PackedLayout(cu_seqlens=[0, 4])" in wrong.smallest
+    said = run_script(wrong.script, tmp_path, PLACE / "ring_flash_attn-0.1.8/bin/python")
+    assert said["out"] > 0.1
+
+
+def run_script(script, folder, python):
+    """The largest error of each result, as a script without Ringside prints it."""
+    assert "ringside" not in script.lower()
+    file = folder / "script.py"
+    file.write_text(script)
+    ended = subprocess.run([python, file], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    lines = [x for x in ended.stdout.splitlines() if ": largest error" in x]
+    return {x.split(":")[0]: float(x.split("error ")[1].split(",")[0]) for x in lines}
+
+
+@pytest.mark.parametrize("name", known(HERE))
+def test_an_adapter_is_short_and_its_call_knows_nothing_of_ringside(name):
+    for file in ("adapter.py", "calls.py"):
+        assert len((HERE / name / file).read_text().splitlines()) <= 80
+    assert "ringside" not in (HERE / name / "calls.py").read_text().lower()
+    assert described(HERE / name).requirements[0].count("==") == 1
+
+
+RIGHT = '''
+import torch
+import torch.distributed as dist
+
+
+def right(q, k, v, *, seen, scale):
+    heads = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+    k, v = (torch.nan_to_num(x) for x in heads)
+    scores = torch.einsum("qhd,khd->hqk", torch.nan_to_num(q), k)
+    scores = scores * (q.shape[-1] ** -0.5 if scale is None else scale)
+    scores = scores.masked_fill(~torch.tensor(seen, dtype=torch.bool), -torch.inf)
+    return torch.einsum("hqk,khd->qhd", scores.softmax(-1), v)
+
+
+def forgetful(q, k, v, *, seen, scale):
+    """Every row that sees three keys or more misses its first one."""
+    seen = [[x and not (sum(row) > 2 and j == row.index(1)) for j, x in enumerate(row)]
+            for row in seen]
+    return right(q, k, v, seen=seen, scale=scale)
+
+
+def refusing(q, k, v, *, seen, scale):
+    return torch.linalg.eigh(torch.zeros(2, 2, dtype=torch.float16))
+
+
+def hanging(q, k, v, *, seen, scale):
+    import time
+    time.sleep(60)
+
+
+def leaving(q, k, v, *, seen, scale):
+    import os
+    os._exit(7)
+
+
+def mistaken(q, k, v, *, seen, scale):
+    return q.no_such_thing
+'''
+ADAPTER = """
+import calls
+from ringside.testing.adapters import pack_mask
+from ringside.testing.peers import Feature, Supports
+
+NAMES = {names!r}
+
+
+def arguments(plan, softmax_scale):
+    seen = pack_mask(plan.layout_q, plan.layout_k, plan.mask).astype(int).tolist()
+    return {{"seen": seen, "scale": softmax_scale}}
+
+
+FEATURES = [
+    Feature(name, "none", "ours", getattr(calls, name), arguments, Supports(cp=(1,), longest=6))
+    for name in NAMES
+]
+"""
+
+
+@pytest.fixture
+def peer(tmp_path):
+    """Makes a folder of a peer out of functions of RIGHT."""
+
+    def make(*names, adapter=ADAPTER):
+        folder = tmp_path / "made"
+        folder.mkdir()
+        (folder / "package.json").write_text('{"package": "made", "version": "1.0"}')
+        (folder / "calls.py").write_text(RIGHT)
+        (folder / "adapter.py").write_text(adapter.format(names=names))
+        return folder
+
+    return make
+
+
+def tried(folder, *names, **settings):
+    """Verdicts, of this environment's torch."""
+    found = []
+    try_peer(folder, list(names), Settings(**{"cases": 12, **settings}), found.append)
+    return found
+
+
+def test_each_verdict_is_told_with_what_it_rests_on(peer, tmp_path):
+    folder = peer("right", "forgetful", "leaving", "hanging", "refusing")
+    names = ("right", "forgetful", "leaving", "refusing")
+    right, forgetful, leaving, refusing = tried(folder, *names, failures=str(tmp_path))
+    assert right.kind == "agrees" and right.cases == 12 and 0 < right.ratio < 1
+    assert "tokens" in right.covered and "ranks 1" in right.covered
+    assert forgetful.kind == "silently wrong" and forgetful.fault == "out"
+    assert "did not read key 0" in forgetful.told
+    assert "cu_seqlens=[0, 3]" in forgetful.smallest  # as small as it can be
+    assert run_script(forgetful.script, tmp_path, sys.executable)["out"] > 0.01
+    assert leaving.kind == "fails" and "exit code 7" in leaving.told
+    (hanging,) = tried(folder, "hanging", case_s=1.0)
+    assert hanging.kind == "hangs" and "said nothing" in hanging.told
+    assert refusing.kind == "refuses" and "not implemented for 'Half'" in refusing.told
+
+    (again,) = tried(folder, "forgetful", failures=str(tmp_path), cases=1, seed=5)
+    assert again.kind == "silently wrong" and again.cases <= 2  # known failures come first
+
+
+@pytest.mark.parametrize(
+    ("adapter", "names", "said"),
+    [
+        ("import nothing_such", ["right"], "ModuleNotFoundError: No module named 'nothing_such'"),
+        ("FEATURES = ()", ["right"], "has no FEATURES"),
+        (ADAPTER, ["mistaken"], "calls.py: AttributeError"),
+        (ADAPTER.replace("plan.mask)", "plan.maks)"), ["right"], "AttributeError"),
+    ],
+)
+def test_a_broken_adapter_is_ours(peer, adapter, names, said):
+    with pytest.raises(AdapterError, match=said) as error:
+        tried(peer(*names, adapter=adapter))
+    assert "ours" in str(error.value)
+
+
+def test_axes_restrict_what_is_claimed_and_say_what_is_not(peer):
+    (verdict,) = tried(peer("right"), axes=Axes(masks=("full",)))
+    assert verdict.kind == "not drawn" and verdict.told == "claims masks causal, not full"
+    asked = Settings(cases=3, axes=Axes(cp=(2,), heads=((4, 2),), no_nan=True))
+    assert settings_from(settings_to(asked)) == asked
+    supports = Supports(cp=(2, 3), unit="cp", padding=True, documents=3)
+    for case in drawn(cases(supports)):
+        assert case.cp_size in (2, 3) and not any(case.layout_q.padded_lengths % case.cp_size)
+
+
+def drawn(strategy):
+    """Twenty of them."""
+    found = []
+
+    @settings(max_examples=20, database=None)
+    @given(strategy)
+    def draw(case):
+        found.append(case)
+
+    draw()
+    return found
+
+
+def test_the_plain_flash_attn_of_scripts_is_the_stand_in():
+    """Two people's words for one function: the scripts' own, and the kit's by the definition."""
+    part = Path(adapter.__file__).with_name("part_flash_attn.py").read_text()
+    with stand_ins.flash_attn_installed() as ours:
+        plain = {}
+        exec(part, plain)  # it takes the place in sys.modules, which comes back in the end
+    generator = torch.Generator().manual_seed(0)
+    q, dout = (torch.randn(7, 4, 8, generator=generator) for _ in range(2))
+    k, v = (torch.randn(9, 2, 8, generator=generator) for _ in range(2))
+    lengths = [torch.tensor(x, dtype=torch.int32) for x in ([0, 2, 7], [0, 3, 9])]
+    for causal, left, right in ((True, -1, -1), (False, 2, 1), (True, 1, 0), (False, -1, -1)):
+        rest = (*lengths, 5, 6, 0.0, 0.3, causal, left, right, 0.0, None)
+        found = []
+        for name in ("_flash_attn_varlen_forward", "_flash_attn_varlen_backward"):
+            for function in (getattr(ours, name), plain[name]):
+                if name.endswith("forward"):
+                    out, lse, *_ = function(q, k, v, *rest, False)
+                    found.append((out, lse))
+                else:
+                    gradients = [torch.empty_like(x) for x in (q, k, v)]
+                    function(dout, q, k, v, *found[0], *gradients, *rest, False)
+                    found.append(gradients)
+        for one, other in (found[:2], found[2:]):
+            for x, y in zip(one, other, strict=True):
+                torch.testing.assert_close(x, y)

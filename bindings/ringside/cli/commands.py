@@ -31,6 +31,7 @@ from ringside.cli.pack import (
     Pack,
     rows_to_pad_to,
 )
+from ringside.cli.peers import peers
 from ringside.cli.run import PASSED_ON, run
 from ringside.cli.verify import (
     SECONDS_WORTH_A_WORD,
@@ -62,6 +63,7 @@ bench_app.command()(cp)
 app.command()(explore)
 app.command("compare", hidden=True)(explore)
 app.command()(fuzz)
+app.command()(peers)
 app.command(context_settings=PASSED_ON)(run)
 
 _MASK_HELP = f"{', '.join(MASKS)}, window:LEFT,RIGHT or chunked:N."

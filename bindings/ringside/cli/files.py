@@ -15,7 +15,7 @@ def make_room_for(path: Path) -> Path:
     return path
 
 
-def write_json(path: Path | None, result: dict[str, Any]) -> None:
+def write_json(path: Path | None, result: Any) -> None:
     """A file of JSON, where a path is given."""
     if path is not None:
         text = json.dumps(_finite(result), indent=1, allow_nan=False)

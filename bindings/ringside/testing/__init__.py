@@ -15,6 +15,7 @@ out is wrong at row 0 of document 0, head 0:
 
 `check_context_parallel` does the same for all ranks of a context-parallel one. From here on:
 
+* `fuzz` makes a test of a function, run by pytest,
 * `strategies` draws such cases with Hypothesis; `ringside fuzz` does it from the command line,
 * `adapters` wraps functions of torch and JAX arrays,
 * `locate` names the step, rank and tile where an implementation of plans goes wrong,
@@ -24,6 +25,7 @@ out is wrong at row 0 of document 0, head 0:
 strategies and faults need Hypothesis, pip install "ringside[testing]"; this module does not.
 """
 
+from ringside.testing._fuzz import fuzz
 from ringside.testing._locate import Location, locate
 from ringside.testing._report import Disagreement, Finding
 from ringside.testing.cases import Arrays, Case, Results
@@ -42,5 +44,6 @@ __all__ = [
     "Results",
     "check_attention",
     "check_context_parallel",
+    "fuzz",
     "locate",
 ]

@@ -33,11 +33,12 @@ class RankError(RuntimeError):
 
     Attributes:
         ranks: which.
+        how: "raised", "ended" or "silent".
     """
 
-    def __init__(self, ranks: list[int], what: str) -> None:
+    def __init__(self, ranks: list[int], what: str, how: str) -> None:
         super().__init__(f"{_ranks(ranks)} {what}")
-        self.ranks = ranks
+        self.ranks, self.how = ranks, how
 
 
 def _ranks(ranks: list[int]) -> str:
@@ -51,10 +52,13 @@ class ProcessPerRank:
         fn: "module:function", imported in every process: fn(q, k, v, *, plan, softmax_scale, ...)
             of the rank's own rows, torch tensors on the CPU, after
             torch.distributed.init_process_group("gloo"); returns out, or (out, lse), which torch
-            can differentiate with respect to q, k and v.
+            can differentiate with respect to q, k and v. It may be set anew between two cases.
         size: how many ranks; a case of another cp_size raises Unsupported.
         setup: "module:function" that each process calls once, before anything else; None for none.
         timeout_s: seconds that a case may take.
+        arrays: "torch", or "jax" for one rank: fn gets JAX arrays, and jax.vjp differentiates it.
+        preload: modules that are imported once, before the processes are made.
+        given: what setup is called with.
 
     It is a context manager, which ends the processes.
 
@@ -65,12 +69,26 @@ class ProcessPerRank:
     """
 
     def __init__(
-        self, fn: str, size: int, *, setup: str | None = None, timeout_s: float = 60.0
+        self,
+        fn: str,
+        size: int,
+        *,
+        setup: str | None = None,
+        timeout_s: float = 60.0,
+        arrays: str = "torch",
+        preload: tuple[str, ...] = ("torch",),
+        given: tuple[Any, ...] = (),
     ) -> None:
         for name in (fn, *([] if setup is None else [setup])):
             if name.count(":") != 1:
                 raise ValueError(f'{name!r} names no function; expected "module:function"')
+        if arrays not in ARRAYS or (arrays == "jax" and size != 1):
+            raise ValueError(
+                f'arrays={arrays!r} with {size} ranks; expected "torch", or "jax" with one rank, '
+                "which needs no exchange. Pass one of these"
+            )
         self.fn, self.size, self.setup, self.timeout_s = fn, size, setup, timeout_s
+        self.arrays, self.preload, self.given = arrays, preload, given
         self.started = 0
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
@@ -99,6 +117,15 @@ class ProcessPerRank:
         given = zip(qs, ks, vs, douts, strict=True)
         return self._run(plan, [("backward", x, options) for x in given])
 
+    def start(self) -> None:
+        """Starts the processes ahead of the first case, where they are not there yet."""
+        try:
+            if not self._processes:
+                self._start()
+        except BaseException:
+            self.close()
+            raise
+
     def close(self) -> None:
         """Ends the processes; the next case starts new ones."""
         for process in self._processes:
@@ -116,23 +143,23 @@ class ProcessPerRank:
                 f"a case of {plan.cp_size} ranks by {self.size} processes. Nearest supported: "
                 f"cp_size={self.size}"
             )
+        self.start()
         try:
-            if not self._processes:
-                self._start()
             for pipe, call in zip(self._pipes, calls, strict=True):
-                pipe.send((plan, *call))
+                pipe.send((self.fn, plan, *call))
             return self._answers(self.timeout_s)
         except BaseException:
             self.close()  # whoever waits for the one that failed waits for good
             raise
 
     def _start(self) -> None:
-        spawn = multiprocessing.get_context("spawn")
+        spawn = _context(self.preload)
         self._folder = tempfile.TemporaryDirectory()
         store = str(Path(self._folder.name) / "store")
         for rank in range(self.size):
             ours, theirs = spawn.Pipe()
-            arguments = (rank, self.size, store, self.setup, self.fn, theirs)
+            setup = (self.setup, self.given)
+            arguments = (rank, self.size, store, setup, (self.arrays, self.fn), theirs)
             process = spawn.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             theirs.close()
@@ -149,16 +176,16 @@ class ProcessPerRank:
             silent = [rank for rank in range(self.size) if rank not in answers]
             ready = wait([self._pipes[rank] for rank in silent], max(0.0, end - time.monotonic()))
             if not ready:
-                raise RankError(silent, f"said nothing for {seconds:g} s")
+                raise RankError(silent, f"said nothing for {seconds:g} s", "silent")
             for rank in (r for r in silent if self._pipes[r] in ready):
                 try:
                     kind, answers[rank] = self._pipes[rank].recv()
                 except (EOFError, ConnectionResetError):
                     self._processes[rank].join()
                     code = self._processes[rank].exitcode
-                    raise RankError([rank], f"ended with exit code {code}") from None
+                    raise RankError([rank], f"ended with exit code {code}", "ended") from None
                 if kind == "raised":
-                    raise RankError([rank], f"raised {answers[rank]}")
+                    raise RankError([rank], f"raised {answers[rank]}", "raised")
         return [answers[rank] for rank in range(self.size)]
 
 
@@ -168,27 +195,55 @@ def _named(name: str) -> Callable[..., Any]:
     return found
 
 
-def _serve(rank: int, size: int, store: str, setup: str | None, fn: str, pipe: Connection) -> None:
+def _context(preload: tuple[str, ...]) -> Any:
+    """Processes come from one that has imported torch and computed nothing: quick to start anew."""
+    try:
+        context = multiprocessing.get_context("forkserver")
+    except ValueError:  # not on every system
+        return multiprocessing.get_context("spawn")
+    context.set_forkserver_preload(list(preload))
+    return context
+
+
+def _serve(
+    rank: int,
+    size: int,
+    store: str,
+    setup: tuple[str | None, tuple[Any, ...]],
+    what: tuple[str, str],
+    pipe: Connection,
+) -> None:
     """A process: meets the others, then answers until its pipe is closed."""
     try:
-        import torch
-
-        torch.set_num_threads(1)
-        if setup is not None:
-            _named(setup)()
-        torch.distributed.init_process_group(
-            "gloo", init_method=f"file://{store}", rank=rank, world_size=size
-        )
-        call = _named(fn)
+        answer = _ready(rank, size, store, setup, what[0])
+        _named(what[1])
         pipe.send((READY, None))
         while True:
-            plan, *asked = pipe.recv()
-            pipe.send(("returned", _answer(call, plan, *asked)))
+            name, plan, *asked = pipe.recv()
+            pipe.send(("returned", answer(_named(name), plan, *asked)))
     except EOFError:
         return
     except BaseException as error:
         told = "".join(traceback.format_exception_only(error)).strip()
         pipe.send(("raised", told))
+
+
+def _ready(
+    rank: int, size: int, store: str, setup: tuple[str | None, tuple[Any, ...]], arrays: str
+) -> Callable[..., Any]:
+    """Sets the process up, and what answers there."""
+    if arrays == "torch":
+        import torch
+
+        torch.set_num_threads(1)
+    name, given = setup
+    if name is not None:
+        _named(name)(*given)
+    if arrays == "torch":
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{store}", rank=rank, world_size=size
+        )
+    return ARRAYS[arrays]
 
 
 def _answer(
@@ -200,7 +255,7 @@ def _answer(
 
     q, k, v, *dout = (_tensor(torch, x) for x in arrays)
     for x in (q, k, v):
-        x.requires_grad_()
+        x.requires_grad_(kind == "backward")  # else kernels that have no backward would refuse
     returned = call(q, k, v, plan=plan, **options)
     if kind == "forward":
         results = returned if isinstance(returned, tuple) else (returned,)
@@ -211,3 +266,18 @@ def _answer(
     found = zip(gradients, (q, k, v), strict=True)
     zeros = (torch.zeros_like(x) if g is None else g for g, x in found)
     return tuple(np.asarray(_from_tensor(torch, x)) for x in zeros)
+
+
+def _answer_of_jax(
+    call: Callable[..., Any], plan: rs.Plan, kind: str, arrays: Any, options: dict[str, Any]
+) -> Any:
+    from ringside.testing.adapters import JaxFunction
+
+    function = JaxFunction(lambda q, k, v, **keywords: call(q, k, v, plan=plan, **keywords), "it")
+    q, k, v, *dout = arrays
+    if kind == "forward":
+        return function(q, k, v, **options)
+    return function.backward(*dout, q, k, v, None, None, **options)
+
+
+ARRAYS = {"torch": _answer, "jax": _answer_of_jax}

@@ -12,6 +12,7 @@ import contextlib
 import sys
 import types
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 
 from ringside.testing.stand_ins import flash_attn
 
@@ -39,6 +40,8 @@ def flash_attn_installed() -> Iterator[types.ModuleType]:
         setattr(package, name, getattr(flash_attn, name))
     package.__dict__.update(flash_attn_interface=interface, __version__=VERSION, __path__=[])
     modules = {"flash_attn": package, "flash_attn.flash_attn_interface": interface}
+    for name, module in modules.items():  # some look for it by importlib.util.find_spec
+        module.__spec__ = ModuleSpec(name, None, is_package=module is package)
     before = {name: sys.modules.get(name) for name in modules}
     sys.modules.update(modules)
     try:

@@ -1,0 +1,219 @@
+"""Packages that people use, against the definition; the command is `ringside peers`."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Optional
+
+from ringside._extras import extra
+from ringside.cli.files import make_room_for, write_json
+from ringside.testing.junit import Result, write_junit
+from ringside.testing.peers import AdapterError, Verdict, table
+from ringside.testing.peers.adapter import MASKS, UNITS, described, known
+from ringside.testing.peers.environment import Absent, Environment
+from ringside.testing.peers.settings import Axes, Settings
+
+with extra("cli", "the ringside command"):
+    import typer
+
+ADAPTERS = Path("property_tests", "peers")
+START_S = 300.0  # a peer may import for a minute, on a busy machine several
+OURS = 3  # exit code
+
+
+def peers(
+    names: Annotated[
+        Optional[list[str]],  # noqa: UP045  typer evaluates it on Python 3.10
+        typer.Argument(help="Which; all by default.", show_default=False),
+    ] = None,
+    cases: Annotated[int, typer.Option(help="Random cases of each feature.", min=1)] = 40,
+    budget: Annotated[float, typer.Option(help="Seconds for each feature.", min=1)] = 120.0,
+    case_time: Annotated[
+        float,
+        typer.Option(help="Seconds that a case may take; silent for longer, it hangs.", min=1),
+    ] = 20.0,
+    seed: Annotated[int, typer.Option(help="Other seeds draw other cases.", min=0)] = 0,
+    feature: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(help="Only these features of a peer."),
+    ] = None,
+    cp: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Numbers of ranks, such as 2,4, of those that a feature claims."),
+    ] = None,
+    masks: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help=f"Some of {','.join(MASKS)}, of those that a feature claims."),
+    ] = None,
+    heads: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="query:kv heads, such as 4:2,4:1, of those that a feature claims."),
+    ] = None,
+    lengths: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Multiples of 1, cp or 2cp, where a feature does not ask for more."),
+    ] = None,
+    longest: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Of a document, in such units.", min=1),
+    ] = None,
+    dtype: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="float64, float32, float16 or bfloat16, whatever a feature claims."),
+    ] = None,
+    no_nan: Annotated[bool, typer.Option("--no-nan", help="Zeros in the padding.")] = False,
+    no_padding: Annotated[bool, typer.Option("--no-padding", help="Documents fill rows.")] = False,
+    adapters: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help=f"The folder of peers; default {ADAPTERS} of the checkout here."),
+    ] = None,
+    install: Annotated[bool, typer.Option("--install", help="Their environments only.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="data/peers.csv, data/peers and the README's table.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only whether these say the same; runs nothing.")
+    ] = False,
+    junit: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Write the results there as JUnit XML."),
+    ] = None,
+    json_file: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--json", help="Write the results there."),
+    ] = None,
+) -> None:
+    """Run packages that people use, as published, against the definition; a verdict a feature.
+
+    Each runs in an environment of its own, which uv makes from PyPI; one that cannot be had is
+    absent, and not counted. Failures of earlier runs are tried first. Exit code 1 where anything
+    does not agree, 3 where an adapter is broken, which is a fault of ours.
+
+    Example: ringside peers ring_flash_attn --cases 100 --cp 2
+    """
+    folder = _folder(adapters)
+    root = folder.resolve().parent.parent
+    if check:
+        _check(root)
+        return
+    chosen = _chosen(folder, names or [])
+    from ringside.cli import fuzz_cases as _fuzz_cases  # needs Hypothesis
+
+    axes = Axes(
+        cp=None if cp is None else _fuzz_cases.numbers_from(cp, "cp"),
+        masks=None if masks is None else _fuzz_cases.names_from(masks, "masks", MASKS),
+        heads=None if heads is None else _heads(heads),
+        unit=None if lengths is None else _fuzz_cases.names_from(lengths, "lengths", UNITS)[0],
+        longest=longest,
+        dtype=dtype,
+        no_nan=no_nan,
+        no_padding=no_padding,
+    )
+    failures = str(root / ".cache" / "peers")
+    settings = Settings(cases, budget, case_time, seed, axes, failures)
+    if write and (axes != Axes() or feature):
+        raise ValueError("--write says all of a package; drop --feature and what restricts cases")
+    verdicts, broken = _run(folder, chosen, root, settings, feature or [], only_install=install)
+    if write:
+        table.write(root, verdicts, datetime.date.today().isoformat())
+    _write_results(verdicts, junit, json_file)
+    if broken:
+        raise typer.Exit(OURS)
+    if any(verdict.kind not in ("agrees", "not drawn") for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def _folder(given: Path | None) -> Path:
+    """Adapters are data of the checkout; an installed package has none."""
+    if given is not None:
+        if not known(given):
+            raise ValueError(f"--adapters {given} holds no peer; expected folders with adapter.py")
+        return given
+    here = Path.cwd()
+    for place in (here, *here.parents):
+        if known(place / ADAPTERS):
+            return place / ADAPTERS
+    raise ValueError(
+        f"no folder {ADAPTERS} in {here} or above; expected a checkout of Ringside, whose data the "
+        "adapters are. Run it there, or pass --adapters FOLDER"
+    )
+
+
+def _chosen(folder: Path, names: list[str]) -> list[str]:
+    all_of_them = known(folder)
+    for name in names:
+        if name.replace("-", "_") not in all_of_them:
+            raise ValueError(f'peer "{name}" is unknown; expected some of {", ".join(all_of_them)}')
+    return [name.replace("-", "_") for name in names] or all_of_them
+
+
+def _heads(text: str) -> tuple[tuple[int, int], ...]:
+    try:
+        pairs = [tuple(map(int, part.split(":"))) for part in text.split(",")]
+        return tuple((heads, kv_heads) for heads, kv_heads in pairs)
+    except ValueError:
+        raise ValueError(f'heads="{text}"; expected pairs such as 4:2,4:1') from None
+
+
+def _run(
+    folder: Path,
+    names: list[str],
+    root: Path,
+    settings: Settings,
+    features: list[str],
+    *,
+    only_install: bool,
+) -> tuple[list[Verdict], bool]:
+    """All verdicts, and whether an adapter was broken."""
+    verdicts: list[Verdict] = []
+    broken = False
+    for name in names:
+        try:
+            for verdict in _of_peer(folder / name, root, settings, features, only_install):
+                verdicts.append(verdict)
+                print(verdict.words(), flush=True)
+        except Absent as error:
+            print(f"{name}: absent, and not counted: {error}", flush=True)
+        except (AdapterError, RuntimeError) as error:
+            broken = True
+            print(f"{name}: broken adapter: {error}", flush=True)
+    return verdicts, broken
+
+
+def _of_peer(
+    folder: Path, root: Path, settings: Settings, features: list[str], only_install: bool
+) -> Iterator[Verdict]:
+    peer = described(folder)
+    environment = Environment(root / ".venv" / "peers", folder, peer)
+    print(f"{peer.package} {peer.version}: {environment.root}", file=sys.stderr)
+    environment.install()
+    if not only_install:
+        limit_s = START_S + 20 * (settings.budget_s + 60.0)
+        yield from environment.run(features, settings, limit_s)
+
+
+def _check(root: Path) -> None:
+    if wrong := table.in_step(root):
+        print(f"not what data/peers.csv says: {', '.join(wrong)}; run ringside peers --write")
+        raise typer.Exit(1)
+
+
+def _write_results(verdicts: list[Verdict], junit: Path | None, json_file: Path | None) -> None:
+    write_json(json_file, [verdict.to_dict() for verdict in verdicts])
+    if junit is None:
+        return
+    results = [
+        Result(
+            f"{verdict.package} {verdict.version}",
+            " ".join(filter(None, (verdict.feature, verdict.fault))),
+            verdict.seconds,
+            failure="" if verdict.kind in ("agrees", "not drawn") else verdict.words(),
+            skipped=verdict.told if verdict.kind == "not drawn" else "",
+            output=verdict.words() if verdict.kind == "agrees" else verdict.script,
+        )
+        for verdict in verdicts
+    ]
+    write_junit(make_room_for(junit), results)

@@ -1,0 +1,68 @@
+"""What a rank of a peer runs: its process reads the adapter, and calls the package."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import traceback
+from pathlib import Path
+from typing import Any
+
+import ringside as rs
+from ringside.testing.peers.adapter import AdapterError, Peer, described, load
+
+__all__ = ["attend", "ready", "set_up"]
+
+
+PLAYED = contextlib.ExitStack()  # for the life of the process
+atexit.register(PLAYED.close)
+
+
+@functools.cache
+def ready(folder: str) -> Peer:
+    """The peer, read once; flash_attn is played from then on where it asks for that."""
+    if described(Path(folder)).stand_in:  # before the package looks for it
+        from ringside.testing import stand_ins
+
+        PLAYED.enter_context(stand_ins.flash_attn_installed())
+    return load(Path(folder))
+
+
+def set_up(folder: str) -> None:
+    """Reads the adapter, and imports what it calls, before the first case is timed."""
+    ready(folder)
+
+
+def attend(
+    q: Any, k: Any, v: Any, *, plan: rs.Plan, folder: str, feature: str, **options: Any
+) -> Any:
+    """out, or (out, lse), of this rank's rows.
+
+    Args:
+        q, k, v: tensors of the rank's own rows.
+        plan: of the case.
+        folder: of the peer.
+        feature: which of its features.
+        options: softmax_scale.
+    """
+    chosen = ready(folder).feature(feature)
+    try:
+        arguments = chosen.arguments(plan, options["softmax_scale"])
+    except Exception as error:
+        raise AdapterError(f"{folder}: {type(error).__name__}: {error}. It is ours") from error
+    try:
+        return chosen.call(q, k, v, **arguments)
+    except Exception as error:
+        if not _of_a_package(error):
+            told = f"{folder}: calls.py: {type(error).__name__}: {error}. It is ours"
+            raise AdapterError(told) from error
+        raise
+
+
+def _of_a_package(error: BaseException) -> bool:
+    """Whether installed code raised it, Python or compiled, which calls.py called; else it did."""
+    if isinstance(error, RuntimeError | AssertionError):
+        return True
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return any("site-packages" in file for file in frames)

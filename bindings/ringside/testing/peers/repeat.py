@@ -1,0 +1,81 @@
+"""The script that shows a fault of a package without Ringside: numbers, the call, what is expected.
+
+It is put together from the part_*.py beside this module, which import nothing of Ringside, and the
+peer's calls.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringside.testing.adapters import pack_mask
+from ringside.testing.cases import Case
+from ringside.testing.peers.adapter import Feature, Peer
+
+__all__ = ["script_of"]
+
+HERE = Path(__file__).parent
+DTYPES = {
+    "torch": "torch.{}",
+    "jax": "jax.numpy.{}",
+}
+
+
+def script_of(peer: Peer, folder: Path, feature: Feature, case: Case, *, nan: bool = True) -> str:
+    """Python that prints how far each result is from what it should be.
+
+    Args:
+        peer, feature: what is called.
+        folder: of the peer, where calls.py is.
+        case: the problem.
+        nan: whether padding holds NaN.
+    """
+    plan = case.plan()
+    install = " ".join(peer.requirements)
+    shapes = "numpy" if peer.arrays == "jax" else "numpy, torch (CPU is enough)"
+    head = (
+        f'"""{peer.package} {peer.version}: {feature.entry}, {feature.name}.\n\n'
+        f"pip install {install}\nNeeds {shapes}, and nothing else.\n"
+        '"""\n'
+    )
+    rows = [plan.row_indices(rank).tolist() for rank in range(plan.cp_size)]
+    seen = pack_mask(plan.layout_q, plan.layout_k, plan.mask)
+    arguments = feature.arguments(plan, case.softmax_scale)
+    numbers = [
+        "# The problem: all rows, each rank's rows, who sees whom.",
+        f"ROWS = {rows}",
+        f"SEEN = {[np.flatnonzero(row).tolist() for row in seen]}",
+        f"SCALE = {case.scale!r}",
+        f"ARGUMENTS = {arguments!r}",
+        f"GRADIENTS = {feature.gradients}",
+        f"DTYPE = {DTYPES[peer.arrays].format(case.dtype)}",
+        f"CALL = {feature.call.__name__}",
+        f"PROBLEM = {_literal(case, nan)}",
+    ]
+    runner = "part_jax.py" if peer.arrays == "jax" else "part_ranks.py"
+    parts = [
+        head,
+        f"import {peer.arrays}\n",
+        _text(HERE / "part_flash_attn.py") if peer.stand_in else "",
+        _text(folder / "calls.py"),
+        "nan = float('nan')\n" + "\n".join(numbers),
+        _text(HERE / "part_truth.py"),
+        _text(HERE / runner),
+    ]
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _literal(case: Case, nan: bool) -> str:
+    """q, k, v, dout as (numbers, shape): short to write, exact to read."""
+    arrays: list[Any] = []
+    for x in case.arrays():
+        x = x if nan else np.nan_to_num(x)
+        arrays.append((x.ravel().tolist(), x.shape))
+    return repr(arrays)

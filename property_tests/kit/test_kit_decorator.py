@@ -1,0 +1,91 @@
+"""A test of one decorator: what it draws, what it says."""
+
+import pytest
+import ringside as rs
+from hypothesis import given, settings
+from ringside.testing import Disagreement, fuzz
+from ringside.testing._fuzz import LACKS, _cases
+from ringside.testing.junit import Result, write_junit
+
+
+def right(q, k, v, *, layout_q, layout_k, mask, softmax_scale):
+    return rs.attention(q, k, v, layout_q, layout_k, mask=mask, softmax_scale=softmax_scale)
+
+
+def test_a_right_one_passes_and_a_wrong_one_is_shrunk():
+    fuzz(examples=10)(right)()
+
+    @fuzz(examples=60)
+    def full(q, k, v, *, layout_q, layout_k, mask, softmax_scale):
+        return right(q, k, v, layout_q=layout_q, layout_k=layout_k, mask=rs.Mask.full(),
+                     softmax_scale=softmax_scale)  # fmt: skip
+
+    assert full.__name__ == "full"
+    with pytest.raises(Disagreement, match="read key"):
+        full()
+
+
+def test_context_parallel_ones_too():
+    def gathered(qs, ks, vs, *, plan, softmax_scale):
+        whole = plan.unshard(qs), plan.unshard(ks, side="k"), plan.unshard(vs, side="k")
+        out, _ = plan.attention(*whole, softmax_scale=softmax_scale)
+        return [plan.shard(out, rank) for rank in range(plan.cp_size)]
+
+    fuzz(examples=10, context_parallel=True, dtype="float64")(gathered)()
+
+
+def test_what_refuses_everything_was_not_checked():
+    @fuzz(examples=3)
+    def refusing(*arguments, **keywords):
+        raise NotImplementedError("no kernel here")
+
+    with pytest.raises(AssertionError, match=r"nothing was checked: \['no kernel here'\]"):
+        refusing()
+
+
+@pytest.mark.parametrize("lacks", [{"padings": "typing"}, {"padding": ""}])
+def test_what_it_lacks_has_a_known_name_and_a_reason(lacks):
+    with pytest.raises(ValueError, match=r"lacks=.*; expected one of padding, .*Say why"):
+        fuzz(lacks=lacks)
+
+
+HAS = {
+    "padding": lambda c: c.layout_q.num_rows > int(c.layout_q.lengths.sum()),
+    "windows": lambda c: max(c.mask.window_size) > 0 or c.mask.window_size[0] == 0,
+    "chunks": lambda c: c.mask.chunk_size > 0,
+    "bottom_right": lambda c: c.mask.align == "bottom_right",
+    "grouped_heads": lambda c: c.num_heads != c.num_kv_heads,
+    "other_keys": lambda c: c.layout_k is not None,
+    "empty": lambda c: any(c.layout_q.lengths == 0),
+}
+
+
+@pytest.mark.parametrize("name", LACKS)
+def test_what_it_lacks_is_not_drawn_and_else_it_is(name):
+    def of(lacks):
+        found = []
+
+        @settings(max_examples=150, database=None)
+        @given(_cases("float32", lacks, True))
+        def draw(case):
+            found.append(HAS[name](case))
+
+        draw()
+        return any(found)
+
+    assert of(set()) and not of({name})
+
+
+def test_junit_counts_and_holds_what_a_package_prints(tmp_path):
+    from xml.etree import ElementTree
+
+    path = tmp_path / "results.xml"
+    results = [Result("a", "good", 1.5), Result("a", "bad", failure="wrong\x1b[0m\nat row 1 <&>")]
+    write_junit(path, [*results, Result("b", "left out", skipped="no GPU")])
+    suites = ElementTree.parse(path).getroot()
+    assert [(s.get("name"), s.get("tests"), s.get("failures")) for s in suites] == [
+        ("a", "2", "1"),
+        ("b", "1", "0"),
+    ]
+    assert suites[0][1].find("failure").text == "wrong[0m\nat row 1 <&>"
+    assert suites[1][0].find("skipped").get("message") == "no GPU"
