@@ -50,11 +50,11 @@ TEST(KernelFamilies, AreAskedAboutTheDevice) {
   EXPECT_EQ(find_family({families, 1}, shape, kAmpere, false), nullptr);
 }
 
-TEST(KernelFamilies, AskForNoWorkspaceButHopperForItsQueue) {
+TEST(KernelFamilies, AskForNoWorkspaceButHopperForTwoWords) {
   for (const KernelFamily& family : kernel_families()) {
     if (family.name == std::string_view("hopper")) {
-      EXPECT_EQ(family.forward_workspace_bytes({}), 4);
-      EXPECT_EQ(family.backward_workspace_bytes({}), 4);
+      EXPECT_EQ(family.forward_workspace_bytes({}), 8);
+      EXPECT_EQ(family.backward_workspace_bytes({}), 8);
     } else {
       EXPECT_EQ(family.forward_workspace_bytes, nullptr) << family.name;
       EXPECT_EQ(family.backward_workspace_bytes, nullptr) << family.name;

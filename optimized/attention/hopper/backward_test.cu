@@ -217,7 +217,7 @@ void check(const Pack& p, ElementType type) {
   const KeyItems list(in);
   const DeviceMemory items = on_device(list.items), partners = on_device(list.partners);
   const DeviceMemory count = on_device(std::vector<int32_t>{int32_t(list.items.size())});
-  const DeviceMemory workspace = on_device(std::vector<int32_t>{-1});
+  const DeviceMemory workspace = on_device(std::vector<int32_t>{-1, -1});
 
   BackwardArguments a;
   a.shape = {p.heads, p.kv_heads,      0,   0, p.heads / p.kv_heads, p.dim_qk,
