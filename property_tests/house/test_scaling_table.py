@@ -26,11 +26,11 @@ def results(tmp_path):
 
 def test_the_quickest_plan_of_each_pack_is_named_beside_pytorch(results):
     written = scaling_table.section([results]).splitlines()
-    assert written[1].count("GPUs: quickest plan") == 2
-    assert written[3] == (
+    assert written[2].count("GPUs: quickest plan") == 2
+    assert written[4] == (
         "| 16k | 16/16 | 7.0 | zigzag, p2p, peer | 4.00 | 0.88 | 10 % | 8.50 |  |  |  |  |  |"
     )
-    assert written[4] == (
+    assert written[5] == (
         "| 64k | 32/8 | 230.0 |  |  |  |  |  | balanced, fetch, peer | 60.00 | 0.96 | 2 % |  |"
     )
 

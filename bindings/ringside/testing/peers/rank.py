@@ -15,6 +15,7 @@ from ringside.testing.peers.adapter import AdapterError, Peer, described, load
 __all__ = ["attend", "ready", "set_up"]
 
 
+RINGSIDE = Path(rs.__file__).parent
 PLAYED = contextlib.ExitStack()  # for the life of the process
 atexit.register(PLAYED.close)
 
@@ -64,5 +65,6 @@ def _of_a_package(error: BaseException) -> bool:
     """Whether installed code raised it, Python or compiled, which calls.py called; else it did."""
     if isinstance(error, RuntimeError | AssertionError):
         return True
-    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    return any("site-packages" in file for file in frames)
+    frames = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    others = [file for file in frames if not file.is_relative_to(RINGSIDE)]  # it may be installed
+    return any("site-packages" in file.parts for file in others)
