@@ -1,6 +1,7 @@
 """./dev decides well what to build: its functions, run by bash with other programs in the path."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -91,3 +92,14 @@ def test_a_verb_for_the_gpu_names_the_modules_that_no_python_has(tmp_path):
     script(tmp_path, "python3", 'test "$2" = "import torch, typer"')
     ended = said_by(tmp_path, "gpu_python()", "gpu_build()", "gpu_python gpu-bench torch typer")
     assert ended.stdout == f"{tmp_path}/python3\n", ended
+
+
+def test_every_verb_is_one_function_and_help_lists_it():
+    text = (ROOT / "dev").read_text(encoding="utf-8")
+    functions = re.findall(r"^([a-z_]+)\(\) \{", text, re.MULTILINE)
+    assert len(functions) == len(set(functions)), "a later one would silently take another's place"
+    verbs = re.search(r"^verbs=\((.*)\)$", text, re.MULTILINE)[1].split()
+    assert set(verbs) < set(functions)
+    told = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, check=True)
+    listed = [line.split()[0] for line in told.stdout.splitlines()[1:]]
+    assert sorted(listed) == sorted(x.removesuffix("_all").replace("_", "-") for x in verbs)
