@@ -30,18 +30,15 @@ struct LaneWords {
 
 inline constexpr int kProducers = 2;  // such warps of a block of threads
 
-// One item is under way; of the next one everything is being fetched, and the number of the one
-// after it is being asked for. The first two are not asked for: they are where they would be if all
-// takers, so many warps of every block of threads, ran alike.
+// Each takes its next item when it has done one, and no sooner: while it asks, the other's blocks
+// keep the block of threads busy, and long items do not wait behind one that is under way. The
+// first is not asked for: blocks of threads that begin with a longer one go on with a shorter one.
 class ItemQueue {
  public:
   __device__ ItemQueue(const WorkList& work, const QueueOrder& order, int32_t* taken, int warp)
       : work_(work), order_(order), taken_(taken), items_(*work.num_items) {
-    const unsigned taker = gridDim.x * warp + blockIdx.x;
-    fetch(taker);
-    fetch_partner();
-    take();
-    fetch(takers() + taker);
+    const unsigned block = blockIdx.x, blocks = gridDim.x;
+    fetch(warp % 2 == 0 ? blocks * warp + block : blocks * (warp + 1) - 1 - block);
   }
 
   __device__ bool valid() const { return valid_; }
@@ -49,44 +46,30 @@ class ItemQueue {
   __device__ Segment first_partner() const { return partner_.get(); }  // of the item
   __device__ int head() const { return head_; }
 
-  // Behind the first block of an item, when there is time.
-  __device__ void fetch_partner() {
-    if (!next_valid_) return;
-    const WorkItem next = next_item_.get();
-    if (next.partner_begin < next.partner_end)
-      next_partner_.fetch(work_.partners + next.partner_begin);
-  }
-
   __device__ void advance() {
-    const unsigned number = __shfl_sync(~0u, number_, 0);
-    take();
-    fetch(2 * takers() + number);
+    int number = 0;
+    if (threadIdx.x % 32 == 0) number = atomicAdd(taken_, 1);
+    fetch(kProducers * gridDim.x + static_cast<unsigned>(__shfl_sync(~0u, number, 0)));
   }
 
  private:
-  __device__ static unsigned takers() { return kProducers * gridDim.x; }
-
-  __device__ void take() {  // what has been fetched, and asks for a number
-    valid_ = next_valid_, head_ = next_head_;
-    item_ = next_item_, partner_ = next_partner_;
-    if (valid_ && threadIdx.x % 32 == 0) number_ = atomicAdd(taken_, 1);
-  }
-
   __device__ void fetch(unsigned index) {
-    next_valid_ = index < order_.size(items_);
-    if (!next_valid_) return;
+    valid_ = index < order_.size(items_);
+    if (!valid_) return;
     const QueueEntry entry = order_.at(index, items_);
-    next_head_ = entry.head;
-    next_item_.fetch(work_.items + entry.item);
+    head_ = entry.head;
+    item_.fetch(work_.items + entry.item);
+    const WorkItem item = item_.get();
+    if (item.partner_begin < item.partner_end) partner_.fetch(work_.partners + item.partner_begin);
   }
 
   const WorkList& work_;
   const QueueOrder& order_;
   int32_t* taken_;
-  int items_, head_ = 0, next_head_ = 0, number_ = 0;
-  bool valid_ = false, next_valid_ = false;
-  LaneWords<WorkItem> item_, next_item_;
-  LaneWords<Segment> partner_, next_partner_;
+  int items_, head_ = 0;
+  bool valid_ = false;
+  LaneWords<WorkItem> item_;
+  LaneWords<Segment> partner_;
 };
 
 }  // namespace ringside::hopper

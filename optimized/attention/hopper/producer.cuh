@@ -64,14 +64,13 @@ class Producer {
     wait(empty[blocks_ % kStages], blocks_ / kStages % 2 ^ 1);
   }
 
-  __device__ void produce(ItemQueue& queue) {
+  __device__ void produce(const ItemQueue& queue) {
     const WorkItem item = queue.item();
-    if (item.begin >= item.end || !is_sound(item)) return queue.fetch_partner();
+    if (item.begin >= item.end || !is_sound(item)) return;
     const int rows = item.end - item.begin;
     const uint32_t flags = rows > kGroupRows ? kBothHaveRows : 0;
     note_ = {item.own.row + item.begin, rows, queue.head(), flags};
     KeyWalk walk(p_.work, queue, s_.seen_of_segment[warp()]);
-    queue.fetch_partner();
     kv_head_ = kv_head_of(p_.shape, note_.head);
     take_turn();
     load_queries();
