@@ -235,6 +235,24 @@ def test_ringside_run_names_who_failed_and_ends_the_others(launched, then, code,
     assert "ending the other 2" in err
 
 
+def test_ringside_run_names_who_began_though_others_end_before(launched):
+    again = "plan.attention_rank(x, x, x, group=group)"
+    tidy = "(__import__('atexit').register(time.sleep, 1.0), sys.exit(7))"
+    process = launched(f"{tidy} if group.rank == 1 else {again}")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 7, err
+    assert "ringside run: process 1 of 3 exited with code 7" in err
+
+
+def test_ringside_run_ends_where_all_fail_because_of_others(launched, tmp_path):
+    note = "__import__('ringside._group.launched').%s.note_failed_by_others()"
+    note %= "_group.launched"
+    process = launched(f"({note}, sys.exit(3)) if group.rank == 2 else time.sleep(60)")
+    with within(20):
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 3 and "process 2 of 3 exited with code 3" in err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ringside_run_forwards_signals(launched, number):
     listen = "signal.signal({0}, lambda *_: (os.write(1, b'heard\\n'), sys.exit(0))); "

@@ -16,6 +16,7 @@ from typing import Any
 
 from ringside._group import wire
 from ringside._group.failure import RankFailure, named
+from ringside._group.launched import note_failed_by_others
 from ringside._group.rendezvous import Connections
 
 BEAT_S = 0.25
@@ -147,6 +148,7 @@ class Control:
     def own_failure(self) -> RankFailure:
         """That of the group as a new exception, so that each raise has a traceback of its own."""
         assert self.failure is not None
+        note_failed_by_others()
         return RankFailure(*self.failure.arguments())
 
     def raise_failure(self) -> None:

@@ -12,12 +12,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 
 from ringside._core import InvalidArgument
+from ringside._group import launched
 
 GRACE_S = 5.0  # between asking a process to end and ending it
+BEGAN_S = 2.0  # for the process that others fail because of: it may take longer to end than they
 LOOK_EVERY_S = 0.02
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -38,14 +41,17 @@ def run(command: Sequence[str], processes: int) -> int:
     }
     started: list[subprocess.Popen[bytes]] = []
     heard: list[int] = []
+    notes = tempfile.TemporaryDirectory()
+    common[launched.NOTES] = notes.name
     before = {number: signal.signal(number, lambda n, _: heard.append(n)) for number in FORWARDED}
     try:
         for rank in range(processes):
             own = {"RINGSIDE_RANK": str(rank), "RINGSIDE_LOCAL_RANK": str(rank)}
             started.append(_start(command, {**os.environ, **common, **own}))
-        return _wait(started, heard)
+        return _wait(started, heard, notes.name)
     finally:
         _end(started)
+        notes.cleanup()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -63,8 +69,8 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Po
     )
 
 
-def _wait(started: list[subprocess.Popen[bytes]], heard: list[int]) -> int:
-    forwarded = 0
+def _wait(started: list[subprocess.Popen[bytes]], heard: list[int], notes: str) -> int:
+    forwarded, failed_at = 0, 0.0
     while any(process.poll() is None for process in started):
         for number in heard[forwarded:]:
             forwarded += 1
@@ -73,13 +79,21 @@ def _wait(started: list[subprocess.Popen[bytes]], heard: list[int]) -> int:
                     process.send_signal(number)
         failed = [i for i, process in enumerate(started) if process.poll()]
         if failed and not heard:
-            return _report(failed[0], started)
+            failed_at = failed_at or time.monotonic()
+            began = _that_began(failed, notes)
+            if began is not None or time.monotonic() - failed_at > BEGAN_S:
+                return _report(failed[0] if began is None else began, started)
         time.sleep(LOOK_EVERY_S)
-    codes = [process.returncode for process in started]
     if heard:
         return 128 + heard[0]
-    failed = [i for i, code in enumerate(codes) if code]
-    return _report(failed[0], started) if failed else 0
+    failed = [i for i, process in enumerate(started) if process.returncode]
+    began = _that_began(failed, notes)
+    return _report(failed[0] if began is None else began, started) if failed else 0
+
+
+def _that_began(failed: list[int], notes: str) -> int | None:
+    """The first of them that did not fail because of another one."""
+    return next((i for i in failed if not launched.failed_by_others(i, notes)), None)
 
 
 def _report(rank: int, started: list[subprocess.Popen[bytes]]) -> int:
