@@ -62,12 +62,13 @@ def test_the_tests_build_in_the_folder_of_the_c_plus_plus_tests(tmp_path):
 def test_every_verb_installs_the_packages_that_it_needs(tmp_path, purpose, extras):
     script(tmp_path, "python", 'echo "$@"')
     helpers = "has_cmake() { :; }; has_ninja() { :; }; has_gpu() { :; }; package_settings() { :; }"
-    helpers += '; with_progress() { "$@"; }'
+    helpers += '; with_progress() { "$@"; }; rm() { :; }'
     ended = said_by(tmp_path, "pip_install()", "setup()", f"{helpers}; pip_install {purpose}")
     assert ended.returncode == 0, ended.stderr
-    build, package = ended.stdout.splitlines()
+    build, wheel, _, package = ended.stdout.splitlines()
     assert "scikit-build-core" in build and "pybind11" in build
-    assert package.split()[-1] == f".[{extras}]"
+    assert "pip wheel" in wheel and "--no-deps" in wheel
+    assert package.split()[-1].endswith(f".whl[{extras}]")
 
 
 def test_a_build_says_what_it_compiles(tmp_path):
