@@ -222,13 +222,14 @@ def test_ringside_run_starts_processes_that_find_each_other(launched):
 @pytest.mark.parametrize(
     ("then", "code", "words"),
     [
-        ("sys.exit(7) if group.rank == 1 else time.sleep(60)", 7, "1 of 3 exited with code 7"),
-        ("os.kill(os.getpid(), 9) if group.rank == 2 else time.sleep(60)", 137, "2 of 3 was ended"),
+        ("sys.exit(7) if group.rank == 1 else 0", 7, "1 of 3 exited with code 7"),
+        ("os.kill(os.getpid(), 9) if group.rank == 2 else 0", 137, "2 of 3 was ended"),
     ],
 )
 def test_ringside_run_names_who_failed_and_ends_the_others(launched, then, code, words):
-    with within(20):
-        process = launched(then)
+    asleep = "time.sleep(3 if group.rank else 60)"  # the others have left the call by then
+    with within(25):
+        process = launched(f"{asleep}; {then}; time.sleep(60)")
         _, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert f"ringside run: process {words}" in err
@@ -247,8 +248,9 @@ def test_ringside_run_names_who_began_though_others_end_before(launched):
 def test_ringside_run_ends_where_all_fail_because_of_others(launched, tmp_path):
     note = "__import__('ringside._group.launched').%s.note_failed_by_others()"
     note %= "_group.launched"
-    process = launched(f"({note}, sys.exit(3)) if group.rank == 2 else time.sleep(60)")
-    with within(20):
+    failing = f"(time.sleep(3), {note}, sys.exit(3))"
+    process = launched(f"{failing} if group.rank == 2 else time.sleep(60)")
+    with within(25):
         _, err = process.communicate(timeout=60)
     assert process.returncode == 3 and "process 2 of 3 exited with code 3" in err
 
