@@ -1,0 +1,73 @@
+"""Attention beside FlashAttention 3, in the README: what `ringside bench gpu --peer fa3` measured.
+
+Run: python3 .dev/fa3_table.py to rewrite the README from data/results/bench_fa3_*.csv, --check to
+see whether it is in step (./dev style does). Standard library only.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from pathlib import Path
+
+import marked
+
+BEGIN = "<!-- beside FlashAttention 3: written by .dev/fa3_table.py -->"
+END = "<!-- beside FlashAttention 3: end -->"
+PASSES = ("forward", "backward")
+
+
+def conditions(comment: str) -> dict[str, str]:
+    """What the first line of a results file says.
+
+    >>> conditions("# gpu NVIDIA H200; cuda 13.0")
+    {'gpu': 'NVIDIA H200', 'cuda': '13.0'}
+    """
+    parts = comment.strip("# \n").split("; ")
+    return {name: value for name, _, value in (part.partition(" ") for part in parts)}
+
+
+def section_of(file: Path) -> str:
+    """A line for each case: both rates and their ratio, forward and backward."""
+    with file.open(encoding="utf-8", newline="") as text:
+        measured = conditions(next(text))
+        rows = list(csv.DictReader(text))
+    of = {(row["case"], row["work"]): row for row in rows if not row["fault"]}
+    lines = [
+        "| heads | pack | ours, forward | FA3 | ratio | ours, backward | FA3 | ratio |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for case in dict.fromkeys(row["case"] for row in rows):
+        found = re.fullmatch(r"d(\d+) h(\d+(?:/\d+)?) (.*)", case)
+        if found is None or any((case, work) not in of for work in PASSES):
+            raise SystemExit(f"{file.name}: {case!r} is no whole case; measure it again")
+        cells = [f"{found[2]} of {found[1]}", found[3]]
+        for work in PASSES:
+            row = of[case, work]
+            cells += [f"{float(row[name]):.0f}" for name in ("gpu_tflops", "fa3_gpu_tflops")]
+            cells.append(f"{float(row['gpu_over_fa3']):.2f}")
+        lines.append("| " + " | ".join(cells) + " |")
+    told = (
+        f"TFLOP/s of visible pairs, bfloat16, packs of 32k tokens, on one {measured['gpu']}, from "
+        "the GPU time of all kernels of a call, by turns with\nflash-attn3-jax in one process "
+        f"({measured['date']}, commit {measured['commit'][:7]}, `ringside bench gpu --peer fa3`); "
+        "ratio: theirs over ours in time."
+    )
+    return "\n".join([*lines, "", told])
+
+
+def updated(readme: str, files: list[Path]) -> str:
+    """The README with the tables of today."""
+    section = "\n\n".join([BEGIN, *map(section_of, files), END])
+    return marked.replaced(readme, BEGIN, END, section)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    files = sorted((marked.ROOT / "data" / "results").glob("bench_fa3_*.csv"))
+    what = "the table beside FlashAttention 3 is not that of data/results/bench_fa3_*.csv"
+    return marked.main(__doc__, what, lambda readme: updated(readme, files), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
