@@ -156,8 +156,8 @@ def write_explorers(site: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     zigzag = rs.plan(layout, cp_size=8, partition="zigzag")
     balanced = rs.plan(layout, cp_size=8, partition="balanced", comm="fetch")
-    zigzag.show(folder / "zigzag.html")
-    zigzag.show(folder / "zigzag_balanced.html", compare=balanced)
+    zigzag.show().save(folder / "zigzag.html")
+    zigzag.show(compare=balanced).save(folder / "zigzag_balanced.html")
     return ["zigzag", "zigzag_balanced"]
 
 

@@ -35,6 +35,7 @@ settings.register_profile(
 )
 settings.load_profile("dev")
 SEED = pytest.StashKey()
+ALONE = {"group", "group_cuda", "peers", "explorer", "test_interrupts.py", "test_kit_processes.py"}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -43,6 +44,13 @@ def pytest_configure(config):
     if config.getoption("--hypothesis-profile") != "mutants":
         seed = draw_anew.seed_of_run(config.getoption("--hypothesis-seed"))
         config.option.hypothesis_seed = config.stash[SEED] = seed
+
+
+def pytest_collection_modifyitems(items):
+    """Marks tests that start processes or look at the clock: ./dev test runs them one by one."""
+    for item in items:
+        if ALONE & {*item.path.parts, item.path.name}:
+            item.add_marker(pytest.mark.alone)
 
 
 def pytest_report_header(config):
