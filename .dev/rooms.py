@@ -97,13 +97,15 @@ MAY_IMPORT = {
     "testing/faults": {"", "_extras", "testing"},
     "testing/stand_ins": {""},
     "testing/peers": {"", "_extras", "testing", "testing/stand_ins"},
+    "learn/figures": {"", "_core", "_extras", "_plan"},
+    "learn": {"", "_core", "_extras", "_plan", "lengths", "testing", "learn/figures"},
     "_bench": {"", "_core", "_plan", "lengths", "thd", "testing"},
     "_bench/gpu": {
         *("", "_core", "_plan", "_arrays", "_group", "thd", "torch", "testing", "_bench"),
     },
     "cli": {
         *("", "_core", "_extras", "_group", "_plan", "lengths", "testing", "_bench", "_bench/gpu"),
-        "testing/peers",
+        *("testing/peers", "learn"),
     },
     "__main__": {"cli"},
 }

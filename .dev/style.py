@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import notebook_format
 import rooms
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,11 +110,16 @@ def wrong_arrows(files: list[Path]) -> Iterator[str]:
     yield from rooms.wrong_imports(files, read)
 
 
+def wrong_notebooks(files: list[Path]) -> Iterator[str]:
+    """Notebooks that .dev/notebook_format.py would have otherwise."""
+    yield from notebook_format.wrong_notebooks(files, ROOT)
+
+
 def main() -> int:
     files = own_files()
     for warning in (*long_code(files), *rooms.crowded_folders(files)):
         print(f"warning: {warning}")
-    checks = (wrong_places, large_files, forbidden_includes, wrong_arrows)
+    checks = (wrong_places, large_files, forbidden_includes, wrong_arrows, wrong_notebooks)
     errors = [error for check in checks for error in check(files)]
     for error in errors:
         print(f"error: {error}", file=sys.stderr)

@@ -9,7 +9,12 @@ import contextlib
 import importlib
 from collections.abc import Iterator
 
-EXTRAS = {"cli": ("typer", "rich"), "plot": ("matplotlib",), "testing": ("hypothesis",)}
+EXTRAS = {
+    "cli": ("typer", "rich"),
+    "plot": ("matplotlib",),
+    "testing": ("hypothesis",),
+    "learn": ("matplotlib", "hypothesis", "jupyterlab"),
+}
 """As pyproject.toml has them."""
 
 

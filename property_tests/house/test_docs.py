@@ -7,13 +7,16 @@ import itertools
 import pytest
 import ringside as rs
 from cuda_cases import REASON as NO_GPU
-from ringside import testing
+from ringside import learn, testing
 from ringside.testing import cases, strategies
 
 STRATEGIES = "ringside.testing.strategies"
 
 # Made by the library, only read by users: no example needed.
-READ_ONLY = (rs.Message, rs.PlanCost, rs.PlanProof, rs.Step, rs.Tile, rs.thd.StepMetadata)
+READ_ONLY = (
+    *(rs.Message, rs.PlanCost, rs.PlanProof, rs.Step, rs.Tile, rs.thd.StepMetadata),
+    *(learn.Revealed, learn.Verdict),
+)
 
 
 MODULES = {
@@ -21,6 +24,7 @@ MODULES = {
     "ringside.thd": rs.thd,
     "ringside.lengths": rs.lengths,
     "ringside.testing": testing,
+    "ringside.learn": learn,
     STRATEGIES: strategies,
 }
 
@@ -48,6 +52,7 @@ def documented_objects():
     """(name, object, must have an example) of everything public."""
     yield "ringside", rs, True
     yield "ringside.testing", testing, True
+    yield "ringside.learn", learn, True
     yield "ringside.testing.strategies", strategies, True
     yield "ringside.thd", rs.thd, False
     yield "ringside.lengths", rs.lengths, False

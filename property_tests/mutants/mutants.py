@@ -44,6 +44,7 @@ COPIED = (
     "bindings",
     "property_tests",
     "data",
+    "notebooks",
 )
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", ".hypothesis")
 # The concepts a fault can touch, those that notice most first.

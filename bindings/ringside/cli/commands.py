@@ -24,6 +24,7 @@ from ringside.cli.bench_cp import cp
 from ringside.cli.explore import explore
 from ringside.cli.files import make_room_for, write_csv, write_json
 from ringside.cli.fuzz import fuzz
+from ringside.cli.learn import learn
 from ringside.cli.pack import (
     DEFAULT_LENGTHS,
     DEFAULT_PADDING,
@@ -63,6 +64,7 @@ bench_app.command()(cp)
 app.command()(explore)
 app.command("compare", hidden=True)(explore)
 app.command()(fuzz)
+app.command()(learn)
 app.command()(peers)
 app.command(context_settings=PASSED_ON)(run)
 

@@ -1,0 +1,32 @@
+"""Ten notebooks, each a question, and the property tests that their exercises are judged by.
+
+`ringside learn` copies the notebooks out of the installed package. Each ends with a function to
+write; `check` tries it on random cases and says "not yet", "refuted", with the smallest case it
+found and a picture of it, or "holds".
+
+>>> import numpy as np
+>>> from ringside import learn
+>>> def positions(cu_seqlens, cu_seqlens_padded):
+...     return np.arange(cu_seqlens_padded[-1])  # as if the pack were one document
+>>> verdict = learn.check(1, positions)
+>>> verdict.word
+'refuted'
+
+check needs Hypothesis and Matplotlib, pip install "ringside[learn]"; this module does not.
+"""
+
+from ringside.learn._check import Verdict, check
+from ringside.learn._reveal import Revealed, reveal
+from ringside.learn._shipped import copy_notebooks, notebooks
+from ringside.learn.figures.packs import figure_of_documents, figure_of_rows
+
+__all__ = [
+    "Revealed",
+    "Verdict",
+    "check",
+    "copy_notebooks",
+    "figure_of_documents",
+    "figure_of_rows",
+    "notebooks",
+    "reveal",
+]

@@ -1,0 +1,1 @@
+"""Pictures of the notebooks, as matplotlib figures; one module an idea."""
