@@ -18,6 +18,7 @@ check needs Hypothesis and Matplotlib, pip install "ringside[learn]"; this modul
 from ringside.learn._check import Verdict, check
 from ringside.learn._reveal import Revealed, reveal
 from ringside.learn._shipped import copy_notebooks, notebooks
+from ringside.learn.figures.masks import figure_of_masks
 from ringside.learn.figures.packs import figure_of_documents, figure_of_rows
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "check",
     "copy_notebooks",
     "figure_of_documents",
+    "figure_of_masks",
     "figure_of_rows",
     "notebooks",
     "reveal",
