@@ -18,8 +18,10 @@ check needs Hypothesis and Matplotlib, pip install "ringside[learn]"; this modul
 from ringside.learn._check import Verdict, check
 from ringside.learn._reveal import Revealed, reveal
 from ringside.learn._shipped import copy_notebooks, notebooks
+from ringside.learn.figures.halves import figure_of_halves
 from ringside.learn.figures.masks import figure_of_masks
 from ringside.learn.figures.packs import figure_of_documents, figure_of_rows
+from ringside.learn.figures.ring import figure_of_ring, figure_of_story
 
 __all__ = [
     "Revealed",
@@ -27,8 +29,11 @@ __all__ = [
     "check",
     "copy_notebooks",
     "figure_of_documents",
+    "figure_of_halves",
     "figure_of_masks",
+    "figure_of_ring",
     "figure_of_rows",
+    "figure_of_story",
     "notebooks",
     "reveal",
 ]

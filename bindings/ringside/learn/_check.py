@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import html
 import io
 from collections.abc import Callable
@@ -95,9 +96,9 @@ def check(n: SupportsIndex, answer: Answer | None, *, seed: SupportsIndex = 0) -
 
 def _verdict_on(asked: Exercise, answer: Answer, seed: int) -> Verdict:
     name = getattr(answer, "__name__", "the answer")
-    _, first = _asked(asked, answer, asked.plain)
-    if first == _NOTHING:
+    if _is_unwritten(asked, answer):
         return Verdict(NOT_YET, f"{name} returns nothing. Write it, and check again.")
+    _, first = _asked(asked, answer, asked.plain)
     found, judged = _smallest_fault(asked, answer, seed)
     if found is None and first:
         found = asked.plain, first
@@ -111,7 +112,20 @@ def _verdict_on(asked: Exercise, answer: Answer, seed: int) -> Verdict:
     return Verdict(HOLDS, text, cases=judged)
 
 
-_NOTHING = "got None, expected an answer"
+def _is_unwritten(asked: Exercise, answer: Answer) -> bool:
+    """Whether the first call of all returns nothing."""
+    returned: list[Any] = []
+
+    def watched(*args: Any) -> Any:
+        try:
+            returned.append(answer(*args))
+        except NotImplementedError:
+            returned.append(None)
+        return returned[-1]
+
+    with contextlib.suppress(Exception, SystemExit):
+        asked.ask(watched, asked.plain)
+    return bool(returned) and (returned[0] is None or returned[0] is ...)
 
 
 class _Raised(Exception):
@@ -129,7 +143,7 @@ def _guarded(answer: Answer) -> Answer:
         except (Exception, SystemExit) as error:
             raise _Raised(f"raised {type(error).__name__}: {error}") from error
         if result is None or result is ...:
-            raise _Raised(_NOTHING)
+            raise _Raised("got None; expected an answer")
         return result
 
     return call

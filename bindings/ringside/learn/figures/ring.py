@@ -1,0 +1,145 @@
+"""Pictures of a plan's steps: whose keys each rank holds, and how a row's answer grows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from ringside._core import InvalidArgument, Plan, Step
+from ringside.learn.figures.paper import INK, RULE, SMALL, UNSEEN, bare, paper, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_RANKS, MAX_STEPS = 16, 32
+
+
+def figure_of_story(
+    plan: Plan, row: SupportsIndex, q: npt.ArrayLike | None = None, k: npt.ArrayLike | None = None
+) -> Figure:
+    """How the answer of one row grows: after each step, the share of its weights that is merged.
+
+    Args:
+        plan: of any partition and transport.
+        row: of the pack's queries, one that sees a key.
+        q, k: as of Plan.story; default: all keys weigh alike.
+
+    >>> import ringside as rs
+    >>> from ringside import learn
+    >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)
+    >>> figure = learn.figure_of_story(plan, 7)
+    """
+    from ringside._plan.draw import rank_colours
+
+    parts = plan.story(row, q, k)  # type: ignore[attr-defined]  # of the plan that users hold
+    if not parts:
+        raise InvalidArgument(
+            f"got row {row}, which is padding or sees no key; expected one with an answer. Pass it"
+        )
+    if len(parts) > MAX_STEPS:
+        raise InvalidArgument(
+            f"got a plan in which the row has {len(parts)} parts; expected at most {MAX_STEPS}. "
+            "Pass one of fewer ranks"
+        )
+    colours = rank_colours(plan.cp_size)
+    figure, axis = paper(8.4, 0.9 + 0.3 * len(parts))
+    before = 0.0
+    for place, part in enumerate(parts):
+        axis.barh(place, before, 0.8, color="#E3E6EB")
+        left = before
+        for owner, share in _by_owner(part):
+            axis.barh(place, share, 0.8, left=left, color=colours[owner])
+            left += share
+        before += part.share
+        words = f"{100 * part.share:.1f} %, {part.keys:,} keys of rank {_ranks(part.owners)}"
+        inside = before > 0.6
+        axis.text(
+            *(left - part.share - 0.01 if inside else before + 0.01, place, words),
+            ha="right" if inside else "left",
+            va="center",
+            fontsize=SMALL,
+            color=INK,
+        )
+    plain(axis, f"row {row}, computed by rank {_ranks({part.rank for part in parts})}: its weights")
+    axis.set(ylim=(len(parts) - 0.5, -0.5), xlim=(0, 1), yticks=range(len(parts)))
+    axis.set_yticklabels([f"step {part.step}" for part in parts])
+    axis.set(xticks=[0, 0.25, 0.5, 0.75, 1])
+    axis.set_xticklabels(["0", "25 %", "50 %", "75 %", "100 %"])
+    return figure
+
+
+def _by_owner(part: Any) -> list[tuple[int, float]]:
+    """Shares of the owners, told as equal: a part knows whose keys it has, not how many each."""
+    return [(owner, part.share / len(part.owners)) for owner in part.owners]
+
+
+def _ranks(ranks: Any) -> str:
+    return ", ".join(map(str, sorted(ranks)))
+
+
+def owners_of_keys(plan: Plan) -> list[list[list[int]]]:
+    """[ranks][steps] the ranks at home to the keys that a rank holds in a step.
+
+    >>> import ringside as rs
+    >>> layout = rs.PackedLayout([0, 8])
+    >>> owners_of_keys(rs.plan(layout, mask=rs.Mask.full(), cp_size=2, comm="p2p"))
+    [[[0], [1]], [[1], [0]]]
+    """
+    home = np.full(plan.layout_k.num_rows, -1)
+    for rank in range(plan.cp_size):
+        home[plan.row_indices(rank, side="k")] = rank
+    return [
+        [_owners_in(plan, step, home) for step in plan.steps(rank)] for rank in range(plan.cp_size)
+    ]
+
+
+def _owners_in(plan: Plan, step: Step, home: npt.NDArray[np.int64]) -> list[int]:
+    begins = plan.layout_k.cu_seqlens_padded
+    rows = [begins[s.seq] + s.pos + s.stride * np.arange(s.len) for s in step.kv]
+    return sorted(set(home[np.concatenate(rows)].tolist())) if rows else []
+
+
+def figure_of_ring(plan: Plan) -> Figure:
+    """Whose keys each rank holds in each step: a colour and a number a rank.
+
+    Args:
+        plan: of at most 16 ranks and 32 steps.
+
+    >>> import ringside as rs
+    >>> from ringside import learn
+    >>> figure = learn.figure_of_ring(rs.plan(rs.PackedLayout([0, 8]), cp_size=4))
+    """
+    from ringside._plan.draw import rank_colours
+
+    if plan.cp_size > MAX_RANKS or plan.num_steps > MAX_STEPS:
+        raise InvalidArgument(
+            f"got a plan of {plan.cp_size} ranks and {plan.num_steps} steps; expected at most "
+            f"{MAX_RANKS} and {MAX_STEPS}. Pass a smaller one"
+        )
+    colours, owners = rank_colours(plan.cp_size), owners_of_keys(plan)
+    size = min(0.55, 7.0 / max(plan.num_steps, 1))
+    figure, axis = paper(size * plan.num_steps + 1.9, size * plan.cp_size + 0.9)
+    bare(axis, "whose keys a rank holds")
+    for rank, steps in enumerate(owners):
+        for step, held in enumerate(steps):
+            for place, owner in enumerate(held):
+                height = 0.92 / len(held)
+                top = rank - 0.46 + place * height
+                axis.bar(step, height, 0.92, bottom=top, color=colours[owner], edgecolor=UNSEEN)
+                dark = colours[owner] @ [0.299, 0.587, 0.114] < 0.55
+                if len(held) <= 2:
+                    ink = UNSEEN if dark else INK
+                    where = (step, top + height / 2)
+                    axis.text(
+                        *where, str(owner), ha="center", va="center", fontsize=SMALL, color=ink
+                    )
+    axis.set(xlim=(-0.5, plan.num_steps - 0.5), ylim=(plan.cp_size - 0.5, -0.5), aspect="equal")
+    axis.set(xticks=range(plan.num_steps), yticks=range(plan.cp_size))
+    axis.set_xticklabels(
+        [f"step {step}" if size > 0.5 else str(step) for step in axis.get_xticks()]
+    )
+    axis.set_yticklabels([f"rank {rank}" for rank in axis.get_yticks()])
+    axis.tick_params(length=0, color=RULE)
+    return figure
