@@ -21,7 +21,7 @@ def test_every_notebook_has_an_exercise_and_answers():
 def test_the_answer_holds(number, seed):
     verdict = learn.check(number, ANSWERS[number].right, seed=seed)
     assert verdict.word == "holds", verdict
-    assert verdict.cases == exercise(number).examples and f"seed {seed};" in verdict.text
+    assert verdict.cases >= exercise(number).examples and f"seed {seed};" in verdict.text
     assert verdict.case is None and verdict.figure is None
 
 

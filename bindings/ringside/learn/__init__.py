@@ -15,25 +15,33 @@ found and a picture of it, or "holds".
 check needs Hypothesis and Matplotlib, pip install "ringside[learn]"; this module does not.
 """
 
+from ringside.learn._balance import Balance, Share, balance, share_of
 from ringside.learn._check import Verdict, check
 from ringside.learn._reveal import Revealed, reveal
 from ringside.learn._shipped import copy_notebooks, notebooks
+from ringside.learn._steps import errors_after_steps, figure_of_steps
 from ringside.learn.figures.halves import figure_of_halves
 from ringside.learn.figures.masks import figure_of_masks
 from ringside.learn.figures.packs import figure_of_documents, figure_of_rows
 from ringside.learn.figures.ring import figure_of_ring, figure_of_story
 
 __all__ = [
+    "Balance",
     "Revealed",
+    "Share",
     "Verdict",
+    "balance",
     "check",
     "copy_notebooks",
+    "errors_after_steps",
     "figure_of_documents",
     "figure_of_halves",
     "figure_of_masks",
     "figure_of_ring",
     "figure_of_rows",
+    "figure_of_steps",
     "figure_of_story",
     "notebooks",
     "reveal",
+    "share_of",
 ]

@@ -6,7 +6,7 @@ import base64
 import contextlib
 import html
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -153,8 +153,10 @@ def _asked(asked: Exercise, answer: Answer, case: Any) -> tuple[Any, str]:
     """(what the answer said of this case, None where nothing can be read; what is wrong, or "")."""
     try:
         got = asked.ask(_guarded(answer), case)
-    except (_Raised, Wrong) as error:
+    except _Raised as error:
         return None, str(error)
+    except Wrong as error:
+        return error.got, str(error)
     return got, asked.fault(case, got)
 
 
@@ -173,7 +175,10 @@ def _smallest_fault(
             seen.append((case, fault))
             raise _Refuted
 
-    _search(judge, asked, seed)
+    given = asked.cases()
+    for cases in given if isinstance(given, Sequence) else [given]:
+        if not seen:
+            _search(judge, cases, asked.examples, seed)
     return (seen[-1] if seen else None), judged
 
 
@@ -181,13 +186,13 @@ class _Refuted(Exception):
     """A case was found; one kind and one place, so that all faults shrink together."""
 
 
-def _search(judge: Callable[[Any], None], asked: Exercise, seed: int) -> None:
+def _search(judge: Callable[[Any], None], cases: Any, examples: int, seed: int) -> None:
     """Lets Hypothesis draw cases, and shrink the first that judge refuses."""
     import hypothesis
     from hypothesis import HealthCheck, Phase
 
     settings = hypothesis.settings(
-        max_examples=asked.examples,
+        max_examples=examples,
         deadline=None,
         database=None,
         derandomize=False,
@@ -197,7 +202,7 @@ def _search(judge: Callable[[Any], None], asked: Exercise, seed: int) -> None:
         phases=[Phase.generate, Phase.shrink],
     )
     try:
-        hypothesis.seed(seed)(settings(hypothesis.given(asked.cases())(judge)))()
+        hypothesis.seed(seed)(settings(hypothesis.given(cases)(judge)))()
     except _Refuted:
         pass
     except hypothesis.errors.Flaky:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,15 @@ Answer = Callable[..., Any]
 
 
 class Wrong(Exception):
-    """What an answer returned cannot be read as one: "got ..., expected ..."."""
+    """What an answer returned cannot be read as one: "got ..., expected ...".
+
+    Attributes:
+        got: what can be drawn of it all the same; None for nothing.
+    """
+
+    def __init__(self, words: str, got: Any = None):
+        super().__init__(words)
+        self.got = got
 
 
 def array_of(got: Any, kinds: str, expected: str) -> np.ndarray[Any, Any]:
@@ -58,19 +66,20 @@ class Exercise:
     Attributes:
         stub: what the notebook's cell holds; it defines one function, which returns nothing yet.
         plain: a case that nothing is odd about; an answer of None there is no answer yet.
-        cases: draws cases; what is small comes first, so that counterexamples shrink to it.
+        cases: draws cases; what is small comes first, so that counterexamples shrink to it. Of
+            several strategies each is tried, the first ones first.
         ask: calls the answer about a case, with copies of what may be written to, and returns what
             it got; raises Wrong where that is no answer at all. What the answer raises passes.
         fault: of a case and what ask got, what is wrong ("got ..., expected ..."), or "".
         told: of a case, how it reads.
-        drawn: of a case and what ask got, None where it raised, the picture.
+        drawn: of a case and what ask got, None where it raised without, the picture.
         holds: what has been shown of an answer that holds, in words.
-        examples: how many cases are drawn.
+        examples: how many cases are drawn of each strategy.
     """
 
     stub: str
     plain: Any
-    cases: Callable[[], SearchStrategy[Any]]
+    cases: Callable[[], SearchStrategy[Any] | Sequence[SearchStrategy[Any]]]
     ask: Callable[[Answer, Any], Any]
     fault: Callable[[Any, Any], str]
     told: Callable[[Any], str]

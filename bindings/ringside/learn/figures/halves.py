@@ -86,18 +86,30 @@ def figure_of_parts(parts: Sequence[Any], title: str) -> Figure:
     figure.suptitle(title, fontsize=SMALL, color=WRONG, x=0.01, ha="left")
     for number, (axis, scores) in enumerate(zip(axes[0], parts, strict=True)):
         _draw_part(axis, number, np.asarray(scores, float))
+    if not any(len(scores) and np.any(scores) for scores in parts):
+        axes[0, 0].set_ylim(-1, 1)  # as nothing else gives the axis a scale
     axes[0, 0].set_ylabel("score", fontsize=SMALL, color=INK)
     return figure
 
 
 def _draw_part(axis: Axes, number: int, scores: npt.NDArray[np.float64]) -> None:
-    axis.bar(np.arange(len(scores)), scores, 0.7, color=PARTS[number % len(PARTS)])
-    axis.axhline(0, color=RULE, linewidth=0.6)
+    """A dot a key, at its score."""
+    places, colour = np.arange(len(scores)), PARTS[number % len(PARTS)]
+    axis.vlines(places, 0, scores, color=colour, linewidth=4)
+    axis.plot(places, scores, "o", color=colour, markersize=13, clip_on=False)
+    axis.axhline(0, color=RULE, linewidth=0.6, zorder=0)
     plain(axis, f"part {'abc'[number]}: lse {lse_of(scores):,.2f}")
-    axis.set(xticks=np.arange(len(scores)), xlim=(-0.7, max(len(scores), 1) - 0.3))
-    words = [f"{score:,.0f}" for score in scores.tolist()]
-    for place, (score, word) in enumerate(zip(scores.tolist(), words, strict=True)):
-        axis.text(place, score, word, ha="center", va="bottom", fontsize=SMALL, color=INK)
-    if not words:
-        axis.text(0, 0, "no key", ha="center", va="bottom", fontsize=SMALL, color=RULE)
-    axis.margins(y=0.25)
+    for place, score in zip(places, scores, strict=True):
+        axis.annotate(
+            f"{score:,.0f}",
+            (place, score),
+            (11, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=SMALL,
+            color=INK,
+        )
+    if not len(scores):
+        axis.annotate("no key", (0, 0), (0, 5), textcoords="offset points", color=RULE)
+    axis.set(xticks=places, xlim=(-0.7, max(len(scores), 1) - 0.3))
+    axis.margins(y=0.3)

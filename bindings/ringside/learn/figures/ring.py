@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside._core import InvalidArgument, Plan, Step
-from ringside.learn.figures.paper import INK, RULE, SMALL, UNSEEN, bare, paper, plain
+from ringside.learn.figures.paper import EVEN, INK, SMALL, UNSEEN, WRONG, bare, paper, plain
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MAX_RANKS, MAX_STEPS = 16, 32
@@ -111,35 +112,80 @@ def figure_of_ring(plan: Plan) -> Figure:
     >>> from ringside import learn
     >>> figure = learn.figure_of_ring(rs.plan(rs.PackedLayout([0, 8]), cp_size=4))
     """
-    from ringside._plan.draw import rank_colours
-
     if plan.cp_size > MAX_RANKS or plan.num_steps > MAX_STEPS:
         raise InvalidArgument(
             f"got a plan of {plan.cp_size} ranks and {plan.num_steps} steps; expected at most "
             f"{MAX_RANKS} and {MAX_STEPS}. Pass a smaller one"
         )
-    colours, owners = rank_colours(plan.cp_size), owners_of_keys(plan)
-    size = min(0.55, 7.0 / max(plan.num_steps, 1))
-    figure, axis = paper(size * plan.num_steps + 1.9, size * plan.cp_size + 0.9)
-    bare(axis, "whose keys a rank holds")
+    return _draw_owners(owners_of_keys(plan), "whose keys a rank holds")
+
+
+def figure_of_owners_by_step(
+    owners: npt.NDArray[np.int64], *, mark: tuple[int, int], title: str
+) -> Figure:
+    """The same of a table, with one place in it marked.
+
+    Args:
+        owners: [ranks, steps].
+        mark: (rank, step).
+        title: in words.
+
+    >>> figure = figure_of_owners_by_step(np.array([[0, 1], [1, 0]]), mark=(0, 1), title="wrong")
+    """
+    figure = _draw_owners([[[owner] for owner in steps] for steps in owners.tolist()], title)
+    (axis,) = figure.axes
+    rank, step = mark
+    axis.bar(step, 1, 1, bottom=rank - 0.5, color="none", edgecolor=WRONG, linewidth=2.5)
+    axis.title.set_color(WRONG)
+    return figure
+
+
+def _draw_owners(owners: list[list[list[int]]], title: str) -> Figure:
+    """[ranks][steps] lists of owners as squares, a colour and a number each."""
+    from ringside._plan.draw import rank_colours
+
+    cp_size, num_steps = len(owners), max(map(len, owners), default=0)
+    colours = rank_colours(cp_size)
+    size = min(0.5, 6.6 / max(num_steps, 1))
+    figure, axis = paper(max(size * num_steps + 1.9, 4), size * cp_size + 0.9)
+    bare(axis, title)
     for rank, steps in enumerate(owners):
         for step, held in enumerate(steps):
             for place, owner in enumerate(held):
                 height = 0.92 / len(held)
-                top = rank - 0.46 + place * height
-                axis.bar(step, height, 0.92, bottom=top, color=colours[owner], edgecolor=UNSEEN)
-                dark = colours[owner] @ [0.299, 0.587, 0.114] < 0.55
-                if len(held) <= 2:
-                    ink = UNSEEN if dark else INK
-                    where = (step, top + height / 2)
-                    axis.text(
-                        *where, str(owner), ha="center", va="center", fontsize=SMALL, color=ink
-                    )
-    axis.set(xlim=(-0.5, plan.num_steps - 0.5), ylim=(plan.cp_size - 0.5, -0.5), aspect="equal")
-    axis.set(xticks=range(plan.num_steps), yticks=range(plan.cp_size))
-    axis.set_xticklabels(
-        [f"step {step}" if size > 0.5 else str(step) for step in axis.get_xticks()]
-    )
-    axis.set_yticklabels([f"rank {rank}" for rank in axis.get_yticks()])
-    axis.tick_params(length=0, color=RULE)
+                where = (step, rank - 0.46 + place * height)
+                _draw_owner(axis, where, height, owner, colours)
+    axis.set(xlim=(-0.5, num_steps - 0.5), ylim=(cp_size - 0.5, -0.5), aspect="equal", anchor="W")
+    axis.set(xticks=range(num_steps), yticks=range(cp_size))
+    axis.set_xticklabels([f"{'step ' if step == 0 else ''}{step}" for step in range(num_steps)])
+    axis.set_yticklabels([f"rank {rank}" for rank in range(cp_size)])
+    axis.tick_params(length=0)
+    return figure
+
+
+def _draw_owner(
+    axis: Axes, where: tuple[float, float], height: float, owner: int, colours: Any
+) -> None:
+    """A square, or a slice of one."""
+    step, top = where
+    axis.bar(step, height, 0.92, bottom=top, color=colours[owner], edgecolor=UNSEEN)
+    if height > 0.4:
+        dark = colours[owner] @ [0.299, 0.587, 0.114] < 0.55
+        ink = UNSEEN if dark else INK
+        middle = (step, top + height / 2)
+        axis.text(*middle, str(owner), ha="center", va="center", fontsize=SMALL, color=ink)
+
+
+def figure_of_errors(errors: npt.NDArray[np.float64]) -> Figure:
+    """[steps + 1] how far a result is from the final one, after each step.
+
+    >>> figure = figure_of_errors(np.array([1.0, 0.5, 0.0]))
+    """
+    figure, axis = paper(6.4, 2.6)
+    axis.bar(range(len(errors)), 100 * errors, 0.7, color=EVEN)
+    for step, error in enumerate(errors.tolist()):
+        words = f"{100 * error:.3g} %" if error else "0"
+        axis.text(step, 100 * error, words, ha="center", va="bottom", fontsize=SMALL, color=INK)
+    plain(axis, "error of the result, of its size, after so many steps")
+    axis.set(xticks=range(len(errors)), yticks=[0, 50, 100], ylim=(0, 112))
     return figure
