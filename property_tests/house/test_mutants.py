@@ -11,6 +11,7 @@ from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_hopper import MUTANTS_OF_HOPPER
 from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from mutants_of_kernels import MUTANTS_OF_KERNELS
+from mutants_of_learning import MUTANTS_OF_LEARNING
 from mutants_of_links import MUTANTS_OF_LINKS
 from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
@@ -28,7 +29,7 @@ def test_every_fault_has_exactly_one_place_and_its_own_name():
     check_list(
         MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_NOT_FINITE
     )
-    check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS + MUTANTS_OF_LINKS)
+    check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS + MUTANTS_OF_LINKS + MUTANTS_OF_LEARNING)
 
 
 def test_a_stale_fault_is_refused():

@@ -27,6 +27,13 @@ def paper(width: float, height: float, *grid: int, **options: Any) -> tuple[Figu
     return figure, figure.subplots(*grid, **options)
 
 
+def rank_colours(cp_size: int) -> Any:
+    """[cp_size, 3] RGB: those of the ranks in every picture of a plan."""
+    from ringside._plan import draw
+
+    return draw.rank_colours(cp_size)
+
+
 def thousands(axis: Axes) -> None:
     """Numbers of rows as 12,000 along x."""
     axis.xaxis.set_major_formatter("{x:,.0f}")

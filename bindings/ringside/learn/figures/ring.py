@@ -8,7 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside._core import InvalidArgument, Plan, Step
-from ringside.learn.figures.paper import EVEN, INK, SMALL, UNSEEN, WRONG, bare, paper, plain
+from ringside.learn.figures.paper import (
+    EVEN,
+    INK,
+    SMALL,
+    UNSEEN,
+    WRONG,
+    bare,
+    paper,
+    plain,
+    rank_colours,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +42,6 @@ def figure_of_story(
     >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)
     >>> figure = learn.figure_of_story(plan, 7)
     """
-    from ringside._plan.draw import rank_colours
-
     parts = plan.story(row, q, k)  # type: ignore[attr-defined]  # of the plan that users hold
     if not parts:
         raise InvalidArgument(
@@ -142,8 +150,6 @@ def figure_of_owners_by_step(
 
 def _draw_owners(owners: list[list[list[int]]], title: str) -> Figure:
     """[ranks][steps] lists of owners as squares, a colour and a number each."""
-    from ringside._plan.draw import rank_colours
-
     cp_size, num_steps = len(owners), max(map(len, owners), default=0)
     colours = rank_colours(cp_size)
     size = min(0.5, 6.6 / max(num_steps, 1))
@@ -187,5 +193,6 @@ def figure_of_errors(errors: npt.NDArray[np.float64]) -> Figure:
         words = f"{100 * error:.3g} %" if error else "0"
         axis.text(step, 100 * error, words, ha="center", va="bottom", fontsize=SMALL, color=INK)
     plain(axis, "error of the result, of its size, after so many steps")
-    axis.set(xticks=range(len(errors)), yticks=[0, 50, 100], ylim=(0, 112))
+    most = 100 * max(float(errors.max()), 1)
+    axis.set(xticks=range(len(errors)), yticks=[0, 50, 100], ylim=(0, 1.15 * most))
     return figure
