@@ -48,3 +48,10 @@ def test_it_brings_traces_pictures_need_another_extra(empty):
     draw = "import ringside as rs; rs.plan(rs.PackedLayout([0, 8]), cp_size=2).draw('plan.png')"
     ended = subprocess.run([empty, "-c", draw], capture_output=True, text=True)
     assert ended.returncode == 1 and "ringside[plot]" in ended.stderr
+
+
+def test_it_brings_the_notebooks(empty, tmp_path):
+    printed = said(empty.parent / "ringside", "learn", tmp_path / "notebooks")
+    wanted = {path.name: path.read_bytes() for path in (ROOT / "notebooks").glob("*.ipynb")}
+    copied = {path.name: path.read_bytes() for path in (tmp_path / "notebooks").iterdir()}
+    assert copied == wanted and all(name in printed for name in wanted)

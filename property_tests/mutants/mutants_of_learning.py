@@ -50,9 +50,9 @@ MUTANTS_OF_LEARNING = [
         "if set(range(begin, end)) >= set(allowed):",
     ),
     Mutant(
-        "exercise 3: lse is not compared",
+        "exercise 3: out is not compared",
         EXERCISE.format(3),
-        '                ("lse", mine[1][row], right[1][row]),\n',
+        '                ("out", mine[0][row, 0], right[0][row, 0]),\n',
         "",
     ),
     Mutant(

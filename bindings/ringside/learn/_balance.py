@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 from ringside import _core
 from ringside._core import InvalidArgument, Mask, PackedLayout, arguments
 from ringside._plan.estimate import estimate
+from ringside._plan.names import Comm
 from ringside._plan.partitions import Partition
 from ringside.learn.figures.balance import figure_of_balance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COMM = "all_gather"  # keys in the order of their sequences: what a partition does, no transport
+COMM: Comm = (
+    "all_gather"  # keys in the order of their sequences: what a partition does, no transport
+)
 
 
 class Share(NamedTuple):

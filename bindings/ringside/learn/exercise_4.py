@@ -12,6 +12,7 @@ from ringside import lengths
 from ringside._core import PackedLayout, PlanError, Segment, Unsupported
 from ringside._plan.build import plan
 from ringside._plan.estimate import estimate
+from ringside._plan.names import Comm
 from ringside._plan.partitions import segments_of_both
 from ringside.learn._exercise import Answer, Exercise, Wrong
 from ringside.learn.figures.balance import figure_of_blocks, figure_of_owners
@@ -23,7 +24,7 @@ def partition(layout, cp_size):
 LIMIT = 1.3  # times an equal share of the blocks
 TOKENS, RANKS = 131072, 32
 TRACES = ("man_pages", "c_headers", "python_stdlib", "perl_manual")
-COMM = "all_gather"
+COMM: Comm = "all_gather"
 
 
 class Case(NamedTuple):
