@@ -25,6 +25,7 @@ def test_the_answer_holds(number, seed):
     assert verdict.case is None and verdict.figure is None
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("number", "name"), WRONG)
 def test_a_wrong_answer_is_refuted_by_a_small_case_with_a_picture(number, name):
     answers = ANSWERS[number]
@@ -52,6 +53,7 @@ def test_the_notebook_holds_the_stub_which_is_no_answer_yet(number):
     assert learn.check(number, stub).word == "not yet"
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("number", NUMBERS)
 def test_an_answer_that_raises_or_forgets_some_cases_is_refuted_and_drawn(number):
     def raises(*arguments):

@@ -95,21 +95,17 @@ def figure_of_parts(parts: Sequence[Any], title: str) -> Figure:
 def _draw_part(axis: Axes, number: int, scores: npt.NDArray[np.float64]) -> None:
     """A dot a key, at its score."""
     places, colour = np.arange(len(scores)), PARTS[number % len(PARTS)]
-    axis.vlines(places, 0, scores, color=colour, linewidth=4)
-    axis.plot(places, scores, "o", color=colour, markersize=13, clip_on=False)
+    if len(scores):  # of no lines Matplotlib cannot tell where they lie
+        axis.vlines(places, 0, scores, color=colour, linewidth=4)
+        axis.plot(places, scores, "o", color=colour, markersize=13, clip_on=False)
     axis.axhline(0, color=RULE, linewidth=0.6, zorder=0)
     plain(axis, f"part {'abc'[number]}: lse {lse_of(scores):,.2f}")
-    for place, score in zip(places, scores, strict=True):
-        axis.annotate(
-            f"{score:,.0f}",
-            (place, score),
-            (11, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=SMALL,
-            color=INK,
+    words = [(place, score, f"{score:,.0f}") for place, score in zip(places, scores, strict=True)]
+    for place, score, word in words or [(0, 0, "no key")]:
+        shift = (11, 0) if words else (-18, 7)
+        text = axis.annotate(
+            word, (place, score), shift, textcoords="offset points", fontsize=SMALL, color=INK
         )
-    if not len(scores):
-        axis.annotate("no key", (0, 0), (0, 5), textcoords="offset points", color=RULE)
+        text.set(verticalalignment="center", in_layout=False)
     axis.set(xticks=places, xlim=(-0.7, max(len(scores), 1) - 0.3))
     axis.margins(y=0.3)
