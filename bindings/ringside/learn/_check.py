@@ -44,7 +44,8 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """For Jupyter: the words, and the picture if there is one."""
-        words = f"<pre><b>{self.word}</b>: {html.escape(self.text)}</pre>"
+        text = f"<b>{self.word}</b>: {html.escape(self.text)}"
+        words = f'<pre style="white-space: pre-wrap">{text}</pre>'
         if self.figure is None:
             return words
         file = io.BytesIO()

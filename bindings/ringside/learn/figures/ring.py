@@ -11,6 +11,7 @@ from ringside._core import InvalidArgument, Plan, Step
 from ringside.learn.figures.paper import (
     EVEN,
     INK,
+    NORMAL,
     SMALL,
     UNSEEN,
     WRONG,
@@ -140,11 +141,11 @@ def figure_of_owners_by_step(
 
     >>> figure = figure_of_owners_by_step(np.array([[0, 1], [1, 0]]), mark=(0, 1), title="wrong")
     """
-    figure = _draw_owners([[[owner] for owner in steps] for steps in owners.tolist()], title)
+    figure = _draw_owners([[[owner] for owner in steps] for steps in owners.tolist()], "")
     (axis,) = figure.axes
     rank, step = mark
     axis.bar(step, 1, 1, bottom=rank - 0.5, color="none", edgecolor=WRONG, linewidth=2.5)
-    axis.title.set_color(WRONG)
+    axis.set_title(title, fontsize=NORMAL, color=WRONG, loc="left")
     return figure
 
 
