@@ -23,6 +23,7 @@ def partition(layout, cp_size):
 '''
 LIMIT = 1.3  # times an equal share of the blocks
 TOKENS, RANKS = 131072, 32
+FEW = 1024  # tokens of a real pack that is proved
 TRACES = ("man_pages", "c_headers", "python_stdlib", "perl_manual")
 COMM: Comm = "all_gather"
 
@@ -77,9 +78,13 @@ def _real(trace: str, share: int) -> Case:
 
 
 def cases() -> Any:
-    """Small packs, to be proved; then large ones, of real documents and of few lengths."""
+    """Small packs, real ones too, to be proved; then large ones, real and of a few lengths."""
     few = st.lists(st.integers(0, 40), max_size=3)
-    small = st.builds(_small, few, st.integers(1, 4), st.integers(1, 4))
+    real_few = st.sampled_from(TRACES).map(lambda trace: lengths.pack(lengths.load(trace), FEW))
+    small = st.one_of(
+        st.builds(_small, few, st.integers(1, 4), st.integers(1, 4)),
+        st.builds(_small, real_few.map(np.ndarray.tolist), st.integers(1, 8), st.integers(2, 8)),
+    )
     some = st.lists(st.integers(1, 2048).map(lambda n: 64 * n), min_size=1, max_size=4)
     real = st.builds(_real, st.sampled_from(TRACES), st.integers(0, 16))
     return small, real, some.map(_repeated)
