@@ -34,6 +34,7 @@ assert np.allclose(out, want, rtol=0, atol=1e-14)
 rs.thd.partition_indices(layout.cu_seqlens_padded, 2, 0), rs.lengths.load(rs.lengths.names()[0])
 kit.check_attention(rs.attention, kit.Case(layout), backward=rs.attention_backward)
 import ringside.testing.adapters, ringside.testing.tolerance, ringside.testing.trace
+import ringside.learn; ringside.learn.notebooks()
 print(sorted({name.partition(".")[0] for name in sys.modules} & OPTIONAL))
 """
 
@@ -62,6 +63,11 @@ NEEDS = {
     "strategies": ("testing", "hypothesis", "import ringside.testing.strategies"),
     "one strategy": ("testing", "hypothesis", "from ringside.testing.strategies import cases"),
     "the gallery": ("testing", "hypothesis", "import ringside.testing.faults"),
+    "an exercise": ("learn", "hypothesis", "import ringside.learn as x; x.check(1, print)"),
+    "a picture of a notebook": (
+        *("learn", "matplotlib"),
+        "import ringside.learn as x; x.figure_of_documents([3])",
+    ),
     "the application": ("cli", "typer", "from ringside.cli import app"),
     "its tables": ("cli", "rich", "import ringside.cli.report"),
 }
@@ -107,6 +113,12 @@ def test_the_other_commands_do_without():
     for arguments in (("verify", "--random", 2), ("plan", "--tokens", 64, "--cp", 2)):
         ended = command_without(["matplotlib", "hypothesis"], *arguments)
         assert ended.returncode == 0 and ended.stdout, ended.stderr
+
+
+def test_notebooks_are_copied_without_what_they_need(tmp_path):
+    ended = command_without(["matplotlib", "hypothesis", "jupyterlab"], "learn", tmp_path)
+    assert ended.returncode == 0 and 'pip install "ringside[learn]"' in ended.stdout, ended.stderr
+    assert sorted(path.suffix for path in tmp_path.iterdir())[-1] == ".ipynb"
 
 
 def test_what_is_missing_for_another_reason_is_not_hidden():
