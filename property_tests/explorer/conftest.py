@@ -1,12 +1,10 @@
-"""One browser for all tests of pages, and what every page must be: silent, alone and quick."""
+"""One browser for all tests of pages, and what every page must be: complete, silent and alone."""
 
 import math
 
 import numpy as np
 import pytest
 from browser import Browser
-
-READY = 3000  # milliseconds
 
 
 class Reader:
@@ -16,7 +14,7 @@ class Reader:
         self.browser, self.folder = browser, folder
 
     def open(self, page, address=""):
-        """Shows a page, having asked nothing of anybody, said nothing, and in time."""
+        """Shows a page, which has asked nothing of anybody and complained of nothing."""
         path = self.folder / "plan.html"
         page.save(path)
         self.browser.open(path, address)
@@ -28,7 +26,11 @@ class Reader:
         assert self.browser.complaints() == []
         asked = [address.partition("#")[0] for address in self.browser.requests()]
         assert asked == [(self.folder / "plan.html").resolve().as_uri()]
-        assert 0 < float(self.run("document.documentElement.dataset.ready")) < READY
+        assert self.ready() > 0
+
+    def ready(self):
+        """Milliseconds from its address to its last view."""
+        return float(self.run("document.documentElement.dataset.ready"))
 
     def run(self, script):
         """The value of an expression of JavaScript."""

@@ -32,7 +32,7 @@ def show_whole(reader, plan, step, head):
 @pytest.mark.parametrize(("mask", "partition"), CASES, ids=MASKS)
 def test_texts_and_colours_are_those_of_the_plan(reader, comm, mask, partition):
     rng = np.random.default_rng()
-    keys = KEYS if rng.random() < 0.5 and partition in ("zigzag", "contiguous", "striped") else None
+    keys = KEYS if partition in ("contiguous", "zigzag", "striped") else None
     plan = plan_over(comm, mask, keys, partition)
     step, head = int(rng.integers(plan.num_steps)), int(rng.integers(8))
     show_whole(reader, plan, step, head)
@@ -90,6 +90,7 @@ def test_of_many_tiles_one_document_is_shown_and_tiles_keep_their_numbers(reader
         assert reader.text(".pair") == hover_text(plan, row, key)
         assert tuple(shown[row - begin, key - begin]) == colour(plan, row, key, 0, 0)
     assert plan.explain(short=True) in reader.all_text()
+    assert f"of {plan.verify().tiles} tiles this page has" in reader.text(".pairs .note")
 
 
 @pytest.mark.parametrize("comm", rs.COMMS)
@@ -141,3 +142,15 @@ def test_the_rim_and_the_buffers_show_whose_keys_are_held(reader):
     held = [plan.steps(rank)[1].receives[0].peer for rank in range(4)]
     colours = data_of(_of_plan(plan))["colours"][0]
     assert reader.run(fills) == [colours[owner] for owner in held]
+
+
+def test_a_large_page_is_ready_in_three_seconds(reader):
+    lengths = np.minimum(np.random.default_rng(0).lognormal(7.3, 1.0, 56) + 16, 16_000).astype(int)
+    layout = rs.PackedLayout.from_lengths(lengths.tolist(), pad_to_multiple_of=16)
+    page = rs.plan(layout, cp_size=8).show()
+    ready = []
+    for _ in range(5):  # of which one is not disturbed by what else the machine does
+        ready.append(reader.open(page).ready())
+        if ready[-1] < 3000:
+            return
+    raise AssertionError(f"ready after {ready} ms; expected 3000 once")

@@ -288,7 +288,7 @@
       const part = q.rows.length < q.end - q.begin ? `; ${number(q.rows.length)} of ${count(q.end - q.begin, "row")}` : "";
       this.caption(".pairs", `Who computes a pair of ${state.doc === null ? "the whole pack" : `document ${state.doc}`}${heads}`,
         `queries down, keys across; a colour is a rank; full: in this step, paler: before, palest: after${part}` +
-        (faults ? "; black: nobody, or twice" : ""));
+        (faults ? "; black: nobody, or twice" : "") + (plan.only === null ? "" : `; of ${count(plan.num_tiles, "tile")} this page has this document's only`));
     }
     showMarks() {
       const { q, k } = this.raster, { plan } = this, { fault } = plan, marks = this.find(".marks");
@@ -424,8 +424,8 @@
       if (!here) return rank < plan.cp ? `This plan has ended: it has ${count(plan.numSteps, "step")}.` : `This plan has ${count(plan.cp, "rank")}.`;
       const moved = [inWords("receives", here.in, "from", rank), inWords("sends", here.out, "to", rank)].filter(Boolean).join(" and ");
       const [queries, keys] = [this.held("q"), this.held("k")], whose = keys.of.map(([owner]) => owner);
-      const kind = [undefined, "none"].includes(plan.kinds[here.kind]) ? "" : ` by ${plan.kinds[here.kind]}`;
-      return `Step ${step}, the last is ${plan.numSteps - 1}${kind}: rank ${rank} ${moved || "moves nothing"}. ` +
+      const kind = [undefined, "none"].includes(plan.kinds[here.kind]) ? "" : `, ${plan.kinds[here.kind]}`;
+      return `Step ${step} of 0 to ${plan.numSteps - 1}${kind}: rank ${rank} ${moved || "moves nothing"}. ` +
         `It holds ${count(queries.rows.length, "query row")} of ${range(here.heads, "head")} and the keys of ${whose.length ? ofRanks(whose) : "nobody"}, ` +
         `${count(keys.rows.length, "row")} of ${range(here.kvHeads, "kv head")}. It computes ${this.computed(rank, step, here.heads)}.`;
     }
