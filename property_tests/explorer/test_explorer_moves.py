@@ -122,6 +122,15 @@ def test_names_of_the_user_are_words_and_nothing_else(reader):
     assert reader.text("h2").startswith(f"{name} over p2p") and reader.run("document.title") != "x"
 
 
+def test_a_frame_without_room_waits_for_it(reader, tmp_path):
+    """As a cell of a notebook does that nobody has scrolled to."""
+    cell = tmp_path / "cell.html"
+    frame = PLAN.show()._repr_html_().replace("border:0", "display:none")
+    cell.write_text(f"<!DOCTYPE html><title>cell</title>{frame}", "utf-8")
+    reader.browser.open(cell)  # which ends when all frames are there
+    assert "display:none" in frame and reader.browser.complaints() == []
+
+
 def test_a_notebook_s_cell_runs_it(reader, tmp_path):
     cell, picture = tmp_path / "cell.html", tmp_path / "cell.png"
     cell.write_text(f"<!DOCTYPE html><title>cell</title>{PLAN.show()._repr_html_()}", "utf-8")

@@ -354,7 +354,7 @@
       this.find(".row").textContent = "";
     }
     showMatrix() {
-      const { plan } = this, { cost } = plan, canvas = this.find(".matrix"), scale = window.devicePixelRatio || 1, width = canvas.clientWidth;
+      const { plan } = this, { cost } = plan, canvas = this.find(".matrix"), scale = window.devicePixelRatio || 1, width = Math.max(canvas.clientWidth, 100);
       const line = limit(280 / plan.cp, 3, 26), left = 26, top = 16, height = top + line * plan.cp;
       const cell = (width - left) / Math.max(plan.numSteps, 1);
       this.grid = { left, top, line, cell };
