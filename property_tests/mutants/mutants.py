@@ -307,8 +307,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
     everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
-    everything += MUTANTS_OF_LANDINGS + MUTANTS_OF_EXPLORER
+    everything += MUTANTS_OF_LANDINGS
     everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS + MUTANTS_OF_EXCHANGE
+    everything += MUTANTS_OF_EXPLORER
     only = options.only or [""]
     mutants = [m for m in everything if any(part in m.name for part in only)]
     if not mutants:
