@@ -117,10 +117,17 @@ def test_a_fault_of_a_pair_points_at_the_pair(reader):
 
 def test_a_plan_that_cannot_be_counted_shows_its_tiles(reader):
     page = page_of_texts([("", edited(PLAN, lambda tables: tables["messages"].pop()))])
-    refused(reader, page)
+    refused(reader, page, "#rank=0&step=0")
     tiles = len(PLAN.steps(0)[0].tiles)
     assert f"It computes {tiles} tiles." in reader.text(".sentence")
     assert "blocks cannot be counted" in reader.text(".work .note")
+
+
+def test_the_place_is_the_error_s_as_far_as_it_names_one():
+    class Placed(rs.PlanError):
+        rank, step, tile, row, key = 2, 1, None, 130, None
+
+    assert Fault.of(Placed("why")) == Fault("why", rank=2, step=1, row=130)
 
 
 @given(strategies.plans(), st.data())
