@@ -80,8 +80,11 @@ MAY_IMPORT = {
     "_arrays": {"_core", "_attention"},
     "_group": {"_core"},
     "_ranks": {"_core", "_attention", "_arrays", "_group"},
+    "_pictures": {"_core"},
+    "_page": {"_core", "_pictures"},
     "_plan": {
         *("_core", "_extras", "_rows", "_arguments", "_attention", "_arrays", "_group", "_ranks"),
+        "_page",
     },
     "thd": {"_core", "_rows", "_arguments", "_arrays"},
     "lengths": {"_core"},
@@ -105,7 +108,7 @@ MAY_IMPORT = {
     },
     "cli": {
         *("", "_core", "_extras", "_group", "_plan", "lengths", "testing", "_bench", "_bench/gpu"),
-        *("testing/peers", "learn"),
+        *("_page", "testing/peers", "learn"),
     },
     "__main__": {"cli"},
 }

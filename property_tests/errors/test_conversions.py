@@ -83,6 +83,7 @@ TAKES_HERE = {  # where that is more than elsewhere
     **{("Options", name): REAL | {"None", "fractions"} for name in ("sink", "alibi_slopes")},
     ("Plan.draw", "path"): {"None", "text"},
     ("Plan.prepare", "device"): {"None"},
+    ("Plan.show", "compare"): {"None"},
     **{(f"Plan.attention{x}_rank", "backend"): {"None"} for x in ("", "_backward")},
     ("plan", "cp_size"): {"None"},
     ("plan", "name"): {"None", "text"},

@@ -181,6 +181,7 @@ CALLS = {
     "Plan.to_json": plan("to_json"),
     "Plan.unshard": plan("unshard", parts=[np.arange(3), np.arange(3)], side="q"),
     "Plan.schedule": plan("schedule", rank=0, backward=True),
+    "Plan.show": plan("show", compare=PLAN),
     "Plan.verify": plan("verify"),
     "Plan.who": plan("who", row=0, key=0),
     "Segment": (rs.Segment, {"seq": 0, "pos": 0, "len": 2, "stride": 1, "row": 0}),

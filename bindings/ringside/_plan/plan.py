@@ -30,11 +30,14 @@ from ringside._plan import json_format as _plan_json
 from ringside._plan import pickling as _plan_pickle
 from ringside._plan import questions as _questions
 from ringside._plan import rank_calls as _rank_calls
+from ringside._plan import show as _show
 from ringside._plan.numbers import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Self
+
+    from ringside._page.page import Page
 
 Side = Literal["q", "k"]
 Float64 = npt.NDArray[np.float64]
@@ -551,6 +554,32 @@ class Plan(_core.Plan):
         from ringside._plan.draw import draw
 
         return draw(self, path)
+
+    def show(self, *, compare: Plan | None = None) -> Page:
+        """An interactive page: mask, ranks, what they hold, work and traffic, step by step.
+
+        A notebook shows it; save() writes one file that needs nothing else. The plan is verified
+        first; one that is refused opens at its fault. Of plans of more than 100,000 tiles it holds
+        all counts, and the tiles of one document.
+
+        Args:
+            compare: another plan, beside this one in the same step.
+
+        Returns:
+            The page.
+
+        >>> import ringside as rs
+        >>> layout = rs.PackedLayout([0, 8, 20])
+        >>> ring = rs.plan(layout, cp_size=2)
+        >>> page = ring.show(compare=rs.plan(layout, cp_size=2, comm="all_gather"))
+        >>> len(page.html) < 100_000
+        True
+        """
+        if compare is not None and not isinstance(compare, Plan):
+            raise TypeError(
+                f"compare is a {type(compare).__name__}; expected a Plan, or None for one alone"
+            )
+        return _show.show(self, compare)
 
     def to_json(self) -> str:
         """The whole plan as JSON: layouts, mask, and its tables with named columns.
