@@ -15,26 +15,36 @@ found and a picture of it, or "holds".
 check needs Hypothesis and Matplotlib, pip install "ringside[learn]"; this module does not.
 """
 
+from ringside import learn
 from ringside.learn._balance import Balance, Share, balance, share_of
 from ringside.learn._check import Verdict, check
 from ringside.learn._reveal import Revealed, reveal
 from ringside.learn._shipped import copy_notebooks, notebooks
 from ringside.learn._steps import errors_after_steps, figure_of_steps
+from ringside.learn.faults.gallery import SILENT_FAULTS, RingModel, SilentFault
+from ringside.learn.faults.habits import errors_of_faults, seen_by_habit
+from ringside.learn.figures.errors import figure_of_error_table, figure_of_habits
 from ringside.learn.figures.halves import figure_of_halves
 from ringside.learn.figures.masks import figure_of_masks
 from ringside.learn.figures.packs import figure_of_documents, figure_of_rows
 from ringside.learn.figures.ring import figure_of_ring, figure_of_story
 
 __all__ = [
+    "SILENT_FAULTS",
     "Balance",
     "Revealed",
+    "RingModel",
     "Share",
+    "SilentFault",
     "Verdict",
     "balance",
     "check",
     "copy_notebooks",
     "errors_after_steps",
+    "errors_of_faults",
     "figure_of_documents",
+    "figure_of_error_table",
+    "figure_of_habits",
     "figure_of_halves",
     "figure_of_masks",
     "figure_of_ring",
@@ -43,5 +53,6 @@ __all__ = [
     "figure_of_story",
     "notebooks",
     "reveal",
+    "seen_by_habit",
     "share_of",
 ]
