@@ -15,7 +15,6 @@ found and a picture of it, or "holds".
 check needs Hypothesis and Matplotlib, pip install "ringside[learn]"; this module does not.
 """
 
-from ringside import learn
 from ringside.learn._balance import Balance, Share, balance, share_of
 from ringside.learn._check import Verdict, check
 from ringside.learn._merging import Partials, partials
