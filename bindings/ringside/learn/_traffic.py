@@ -65,5 +65,5 @@ def traffic_by_ranks(
 
 def _cost(layout: PackedLayout, cp_size: int, comm: Any, plan: dict[str, Any]) -> PlanCost:
     group = max(n for n in range(1, min(4, cp_size) + 1) if cp_size % n == 0)
-    groups = {"a2a_size": group} if comm == "a2a+p2p" else {}
+    groups: dict[str, Any] = {"a2a_size": group} if comm == "a2a+p2p" else {}
     return estimate(layout, cp_size=cp_size, comm=comm, **groups, **plan)

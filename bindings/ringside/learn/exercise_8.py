@@ -82,7 +82,7 @@ def told(exchange: Exchange) -> str:
 def drawn(exchange: Exchange, got: Any) -> Figure:
     """E as a matrix, y beside it, and what comes back below it."""
     found = exchange.moves
-    return figure_of_transpose(tuple(found), exchange.y(len(found.source)), got)
+    return figure_of_transpose((found[0], found[1], found[2]), exchange.y(len(found.source)), got)
 
 
 @st.composite

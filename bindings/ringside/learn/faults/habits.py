@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Habit(NamedTuple):
 def _ladder() -> tuple[Habit, ...]:
     """Each as the one before it, and one thing more."""
     steps = [Habit("the usual test")]
-    for name, changes in {
+    added: dict[str, dict[str, Any]] = {
         "+ lengths that do not divide": {"lengths": (13, 7, 3)},
         "+ windows, attention chunks": {"masks": MASKS},
         "+ grouped heads": {"heads": (4, 2)},
@@ -51,7 +51,8 @@ def _ladder() -> tuple[Habit, ...]:
         "+ the backward pass": {"backward": True},
         "+ a random dout": {"ones": False},
         "+ a tolerance from the type": {"atol": 1e-10},
-    }.items():
+    }
+    for name, changes in added.items():
         steps.append(steps[-1]._replace(name=name, **changes))
     return tuple(steps)
 
@@ -70,8 +71,12 @@ def flags(habit: Habit, model: RingModel) -> bool:
     False
     """
     layout = PackedLayout.from_lengths(habit.lengths, pad_to_multiple_of=habit.pad_to_multiple_of)
-    heads = dict(zip(("num_heads", "num_kv_heads"), habit.heads, strict=True))
-    return any(_fails(habit, model, Case(layout, mask=mask, **heads)) for mask in habit.masks)
+    return any(_fails(habit, model, _case(habit, layout, mask)) for mask in habit.masks)
+
+
+def _case(habit: Habit, layout: PackedLayout, mask: Mask) -> Case:
+    num_heads, num_kv_heads = habit.heads
+    return Case(layout, mask=mask, num_heads=num_heads, num_kv_heads=num_kv_heads)
 
 
 def _fails(habit: Habit, model: RingModel, case: Case) -> bool:

@@ -114,9 +114,10 @@ def _draw_numbers(axis: Axes, numbers: Any, name: str, expected: Any | None) -> 
     bare(axis)
     height, width = numbers.shape
     axis.set(xlim=(0, width or 1), ylim=(height or 1, 0))
-    (axis.set_title if width == 1 and height > 1 else axis.set_ylabel)(
-        name, fontsize=NORMAL, color=INK, **({} if width == 1 and height > 1 else ROTATED)
-    )
+    if width == 1 and height > 1:
+        axis.set_title(name, fontsize=NORMAL, color=INK)
+    else:
+        axis.set_ylabel(name, fontsize=NORMAL, color=INK, rotation=0, ha="right", va="center")
     if max(numbers.shape) > MAX_NUMBERS:
         return
     for (i, j), number in np.ndenumerate(numbers):
@@ -124,9 +125,6 @@ def _draw_numbers(axis: Axes, numbers: Any, name: str, expected: Any | None) -> 
         ink = WRONG if wrong else INK
         text = "?" if np.isnan(number) else f"{number:g}"
         axis.text(j + 0.5, i + 0.5, text, ha="center", va="center", fontsize=SMALL, color=ink)
-
-
-ROTATED = {"rotation": 0, "ha": "right", "va": "center"}
 
 
 def figure_of_micro_sequences(buffer: MicroSequenceBuffer) -> Figure:
