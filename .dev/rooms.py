@@ -101,7 +101,11 @@ MAY_IMPORT = {
     "testing/stand_ins": {""},
     "testing/peers": {"", "_extras", "testing", "testing/stand_ins"},
     "learn/figures": {"", "_core", "_extras", "_plan"},
-    "learn": {"", "_core", "_extras", "_plan", "lengths", "testing", "learn/figures"},
+    "learn/faults": {"_core", "_rows", "testing"},
+    "learn": {
+        *("", "_core", "_extras", "_rows", "_plan", "lengths", "testing"),
+        *("learn/figures", "learn/faults"),
+    },
     "_bench": {"", "_core", "_plan", "lengths", "thd", "testing"},
     "_bench/gpu": {
         *("", "_core", "_plan", "_arrays", "_group", "thd", "torch", "testing", "_bench"),

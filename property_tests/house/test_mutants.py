@@ -14,6 +14,7 @@ from mutants_of_kernels import MUTANTS_OF_KERNELS
 from mutants_of_learning import MUTANTS_OF_LEARNING
 from mutants_of_links import MUTANTS_OF_LINKS
 from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
+from mutants_of_notebooks import MUTANTS_OF_NOTEBOOKS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
@@ -30,6 +31,7 @@ def test_every_fault_has_exactly_one_place_and_its_own_name():
         MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_NOT_FINITE
     )
     check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS + MUTANTS_OF_LINKS + MUTANTS_OF_LEARNING)
+    check_list(MUTANTS_OF_NOTEBOOKS)
 
 
 def test_a_stale_fault_is_refused():

@@ -29,6 +29,7 @@ from mutants_of_explorer import MUTANTS_OF_EXPLORER
 from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_landings import MUTANTS_OF_LANDINGS
 from mutants_of_learning import MUTANTS_OF_LEARNING
+from mutants_of_notebooks import MUTANTS_OF_NOTEBOOKS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
@@ -60,7 +61,7 @@ PROPERTIES = (
     *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
     *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
     *("lengths", "own_partitions", "ranges", "thd_check", "explore"),
-    *("exercises", "learn"),
+    *("exercises", "learn", "learn_moves", "learn_merging", "learn_traffic"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 TIMEOUT = 300  # seconds for one suite; a fault may hang
@@ -311,7 +312,7 @@ def main(arguments: list[str] | None = None) -> int:
     everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
     everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
     everything += MUTANTS_OF_LANDINGS
-    everything += MUTANTS_OF_LEARNING
+    everything += MUTANTS_OF_LEARNING + MUTANTS_OF_NOTEBOOKS
     everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS + MUTANTS_OF_EXCHANGE
     everything += MUTANTS_OF_EXPLORER
     only = options.only or [""]
