@@ -11,8 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-# pybind11 makes unhashable classes and narrow comparisons, which object does not foresee.
-HEADER = '# mypy: disable-error-code="assignment,override"\n'
+# pybind11 makes unhashable classes and narrow comparisons, which object does not foresee; an array
+# of no dimension is an integer, too.
+HEADER = '# mypy: disable-error-code="assignment,override,overload-overlap"\n'
 # The package puts functions of Python's around some methods; the stub is of what is below.
 WRITE = """
 import ringside._core, pybind11_stubgen

@@ -69,6 +69,8 @@ TAKES = {
         {"None"},
     ),
     **of("seqused seqused_q seqused_k partition_k num_rows_k", {"None"}),
+    **of("path", {"None", "text"}),
+    **of("ax timeline mark sequence against", {"None"}),
     **of("qv q_descale k_descale v_descale block_table", {"None"}),
     **of("pack_gqa", {"None", "bool"}),
 }
@@ -81,7 +83,6 @@ TAKES_HERE = {  # where that is more than elsewhere
     **{(f"lengths.{name}", "cu_seqlens"): {"bool"} for name in ("load", "parse")},
     ("thd.copy_rows", "x"): {"fractions"},
     **{("Options", name): REAL | {"None", "fractions"} for name in ("sink", "alibi_slopes")},
-    ("Plan.draw", "path"): {"None", "text"},
     ("Plan.prepare", "device"): {"None"},
     ("Plan.show", "compare"): {"None"},
     **{(f"Plan.attention{x}_rank", "backend"): {"None"} for x in ("", "_backward")},

@@ -16,7 +16,7 @@ TOL = (
     *("#66CCEE", "#AA3377", "#332288", "#999933"),
 )
 UNSEEN, PADDED, INK = "#FFFFFF", "#D5D8DE", "#4A4F5A"
-SEEN, MISSED = "#9AA1AD", "#1B1D22"  # of no rank: seen, and seen though nobody computes it
+SEEN, BLACK = "#9AA1AD", "#1B1D22"  # of no rank: seen, and seen though nobody computes it
 Colours = npt.NDArray[np.float64]
 
 

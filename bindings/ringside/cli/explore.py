@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 from ringside import _core, _extras
-from ringside._plan.explain import mask_words
+from ringside._words import mask_words
 from ringside.cli import explore_picture
 from ringside.cli import report as _report
 from ringside.cli.choices import Choice, Comparison, Settings, as_rows, cp_sizes_from

@@ -1,0 +1,237 @@
+"""The mask: queries down, keys to the right, and who computes each pair, or that nobody need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ringside._pictures.colours import (
+    BLACK,
+    INK,
+    PADDED,
+    SEEN,
+    UNSEEN,
+    Colours,
+    ink_on,
+    lightened,
+    rgb,
+)
+from ringside._pictures.figure import SMALL, plain
+from ringside._pictures.raster import MISSED, NOBODY, PADDING, Integers, Raster, Shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ringside import _core
+
+STRIP = 0.05  # of a side: how wide the strips of owners are
+FEW_LINES = 40  # documents between which lines are drawn
+CELLS = 32  # rows a side up to which single pairs can be told
+
+
+class Mark(NamedTuple):
+    """A place to point at, in rows of the pack; either may be None."""
+
+    row: int | None
+    key: int | None
+
+
+def paint_plan(
+    axis: Axes, plan: _core.Plan, image: Raster, colours: Colours, only: int | None = None
+) -> None:
+    """Pairs in the colour of who computes them, later steps lighter; strips: whose rows they are.
+
+    Args:
+        only: a rank: the pairs of all others are grey.
+    """
+    box = _frame(axis, image.q, image.k, strips=True)
+    axis.imshow(
+        _pixels(plan, image, colours, only),
+        extent=box.inner,
+        interpolation="nearest",
+        aspect="auto",
+    )
+    _paint_strip(axis, box.left, image.owner_q, colours, across=False)
+    _paint_strip(axis, box.top, image.owner_k, colours, across=True)
+    _paint_borders(axis, (plan.layout_q, plan.layout_k), (image.q, image.k))
+
+
+def paint_mask(
+    axis: Axes,
+    layouts: tuple[_core.PackedLayout, _core.PackedLayout],
+    shown: tuple[Shown, Shown],
+    visible: np.ndarray[Any, Any],
+    padding: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+) -> None:
+    """Pairs that the mask lets see each other in grey, rows of no token lighter."""
+    box = _frame(axis, *shown, strips=False)
+    pixels = np.where(visible[..., None], rgb(SEEN), rgb(UNSEEN))
+    dead = padding[0][:, None] | padding[1]
+    pixels = np.where(dead[..., None], rgb(PADDED), pixels)
+    if pixels.size:
+        axis.imshow(pixels, extent=box.inner, interpolation="nearest", aspect="auto")
+    _paint_borders(axis, layouts, shown)
+    _paint_cells(axis, shown)
+
+
+def paint_mark(axis: Axes, mark: Mark, shown: tuple[Shown, Shown]) -> None:
+    """Lines through a row and through a key, and a ring where they meet."""
+    q, k = shown
+    if mark.row is not None and q.begin <= mark.row < q.end:
+        axis.axhline(mark.row + 0.5, color="black", linewidth=0.8, linestyle="--", zorder=5)
+    if mark.key is not None and k.begin <= mark.key < k.end:
+        axis.axvline(mark.key + 0.5, color="black", linewidth=0.8, linestyle="--", zorder=5)
+    if mark.row is not None and mark.key is not None:
+        axis.plot(
+            [mark.key + 0.5],
+            [mark.row + 0.5],
+            *("o",),
+            markersize=11,
+            markerfacecolor="none",
+            markeredgecolor="black",
+            markeredgewidth=1.6,
+            zorder=6,
+        )
+
+
+class _Box(NamedTuple):
+    """Where what lies, as imshow counts: left, right, bottom, top."""
+
+    inner: tuple[float, float, float, float]
+    left: tuple[float, float, float, float]
+    top: tuple[float, float, float, float]
+
+
+def _frame(axis: Axes, q: Shown, k: Shown, *, strips: bool) -> _Box:
+    right, bottom = max(k.end, k.begin + 1), max(q.end, q.begin + 1)
+    wide = (right - k.begin) * STRIP if strips else 0
+    high = (bottom - q.begin) * STRIP if strips else 0
+    axis.set(
+        xlim=(k.begin - wide, right),
+        ylim=(bottom, q.begin - high),
+        box_aspect=_box_aspect(bottom - q.begin, right - k.begin),
+        anchor="N",
+        xlabel="key (token)",
+        ylabel="query (token)",
+    )
+    axis.set_xticks([k.begin, right], [f"{k.begin:,}", f"{right:,}"])
+    axis.set_yticks([q.begin, bottom], [f"{q.begin:,}", f"{bottom:,}"])
+    plain(axis)
+    return _Box(
+        (k.begin, right, bottom, q.begin),
+        (k.begin - wide, k.begin, bottom, q.begin),
+        (k.begin, right, q.begin, q.begin - high),
+    )
+
+
+def _box_aspect(rows: int, keys: int) -> float:
+    """Pairs are square, where that makes no sliver."""
+    return rows / keys if 0.4 <= rows / keys <= 1.5 else 1.0
+
+
+def _pixels(plan: _core.Plan, image: Raster, colours: Colours, only: int | None) -> Colours:
+    if not image.rank.size:
+        return np.ones((1, 1, 3))
+    pixels = lightened(colours[image.rank], image.step, plan.num_steps)
+    if only is not None:
+        others = (image.rank >= 0) & (image.rank != only)
+        pixels = np.where(others[..., None], rgb(PADDED), pixels)
+    for what, colour in ((NOBODY, UNSEEN), (MISSED, BLACK)):
+        pixels = np.where((image.rank == what)[..., None], rgb(colour), pixels)
+    dead = (image.owner_q == PADDING)[:, None] | (image.owner_k == PADDING)
+    return np.where(dead[..., None], rgb(PADDED), pixels)
+
+
+def runs_of(owners: Integers) -> Iterator[tuple[int, int, int]]:
+    """(begin, end, owner) of runs that are alike.
+
+    >>> list(runs_of(np.array([1, 1, 0])))
+    [(0, 2, 1), (2, 3, 0)]
+    """
+    edges = np.concatenate([[0], np.nonzero(np.diff(owners))[0] + 1, [len(owners)]])
+    for begin, end in pairwise(edges.tolist()):
+        if end > begin:
+            yield begin, end, int(owners[begin])
+
+
+def _paint_strip(
+    axis: Axes,
+    extent: tuple[float, float, float, float],
+    owners: Integers,
+    colours: Colours,
+    *,
+    across: bool,
+) -> None:
+    """A strip in the colours of owners, with their numbers where there is room for them."""
+    if not len(owners):
+        return
+    shades = np.concatenate([colours, [rgb(PADDED), rgb(UNSEEN)]])  # [-2], [-1]
+    pixels = shades[owners]
+    axis.imshow(
+        pixels[None] if across else pixels[:, None],
+        extent=extent,
+        interpolation="nearest",
+        aspect="auto",
+        zorder=3,
+    )
+    left, right, bottom, top = extent
+    for begin, end, owner in runs_of(owners):
+        room = 0.04 if owner < 10 else 0.065
+        if owner < 0 or end - begin < room * len(owners):
+            continue
+        middle = (begin + end) / 2 / len(owners)
+        at = (
+            (left + middle * (right - left), (top + bottom) / 2)
+            if across
+            else ((left + right) / 2, top + middle * (bottom - top))
+        )
+        write(axis, at, str(owner), colours[owner])
+
+
+def write(axis: Axes, at: tuple[float, float], text: str, ground: Colours, **options: Any) -> None:
+    """Small letters that can be read on their ground."""
+    options = {"ha": "center", "va": "center_baseline", "zorder": 4, **options}
+    axis.text(*at, text, color=ink_on(ground), fontsize=SMALL, **options)
+
+
+def _paint_borders(
+    axis: Axes,
+    layouts: tuple[_core.PackedLayout, _core.PackedLayout],
+    shown: tuple[Shown, Shown],
+) -> None:
+    if layouts[0].num_sequences > FEW_LINES:
+        return
+    for layout, side, line in zip(layouts, shown, (axis.axhline, axis.axvline), strict=True):
+        for start in np.unique(layout.cu_seqlens_padded).tolist():
+            if side.begin < start < side.end:
+                line(start, color=INK, linewidth=0.6)
+
+
+def _paint_cells(axis: Axes, shown: tuple[Shown, Shown]) -> None:
+    """Lines between single rows, where they are few."""
+    for side, line in zip(shown, (axis.axhline, axis.axvline), strict=True):
+        for row in range(side.begin + 1, side.end if side.end - side.begin <= CELLS else 0):
+            line(row, color=PADDED, linewidth=0.4)
+
+
+def paint_differences(axis: Axes, differs: np.ndarray[Any, Any], shown: tuple[Shown, Shown]) -> str:
+    """Plus where another mask sees too much, minus where too little. Returns how many, in words."""
+    for sign, symbol in ((1, "P"), (-1, "_")):
+        rows, keys = np.nonzero(differs == sign)
+        room = 2000 / max(side.end - side.begin for side in shown)
+        axis.scatter(
+            keys + 0.5,
+            rows + 0.5,
+            s=float(np.clip(room, 6, 90)),
+            marker=symbol,
+            c="black",
+            linewidths=0.6 if sign > 0 else 2,
+            zorder=5,
+        )
+    extra, lacking = int((differs > 0).sum()), int((differs < 0).sum())
+    if not extra and not lacking:
+        return "the other agrees"
+    return f"the other sees {extra:,} too many (plus) and misses {lacking:,} (minus)"
