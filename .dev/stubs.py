@@ -20,6 +20,8 @@ import ringside._core, pybind11_stubgen
 for method in vars(kind := ringside._core.PackedLayout).copy():
     if hasattr(vars(kind)[method], "__wrapped__"):
         setattr(kind, method, vars(kind)[method].__wrapped__)
+for kind in (ringside._core.PackedLayout, ringside._core.Mask):
+    del kind._repr_html_
 pybind11_stubgen.main()
 """
 PACKAGE = Path(__file__).resolve().parent.parent / "bindings" / "ringside"

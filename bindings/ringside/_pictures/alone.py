@@ -57,8 +57,8 @@ def draw_mask(
     sequence = _chosen(layouts, sequence)
     differs = _differs(against, layouts, mask)
     point = checked_mark(mark)
-    figure, axis = axes_for(ax, 4.5, 4.4)
     shown = shown_of(layouts, sequence, PIXELS)
+    figure, axis = axes_for(ax, 0.9 + 3.6 * of_mask.aspect_of(*shown), 4.4)
     padding = tuple(~tokens_of(one, side.rows)[2] for one, side in zip(layouts, shown, strict=True))
     of_mask.paint_mask(axis, layouts, shown, seen(mask, layouts, shown), padding)
     lines = [mask_words(mask) + ": grey pairs are seen"]

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ringside._extras import extra
-from ringside._pictures.colours import INK
+from ringside._pictures.colours import INK, Colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +73,21 @@ def plain(axis: Axes) -> None:
         label.set_fontsize(SMALL)
 
 
+def paint_boxes(
+    axis: Axes, name: str, spans: Sequence[Any], faces: Colours, edge: str, line: float = 0.3
+) -> None:
+    """Rectangles (left, right, top, bottom), all at once; name is the label of the collection."""
+    from matplotlib.collections import PolyCollection
+
+    if not len(spans):
+        return
+    left, right, top, bottom = np.array(spans, float).T
+    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+    boxes: Any = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
+    drawn = PolyCollection(boxes, facecolors=faces, edgecolors=edge, linewidths=line, label=name)
+    axis.add_collection(drawn, autolim=False)
+
+
 def proof_of(plan: _core.Plan) -> tuple[str, _core.PlanError | None]:
     """What verify() says of a plan, in a line; and why it refuses it, where it does."""
     from ringside import _core
@@ -78,4 +96,5 @@ def proof_of(plan: _core.Plan) -> tuple[str, _core.PlanError | None]:
         proof = plan.verify()
     except _core.PlanError as error:
         return f"refused by verify(): {error}", error
-    return f"proved by verify(): each of {proof.pairs:,} visible pairs computed once", None
+    every = " of every head" if plan.num_heads > 1 else ""
+    return f"proved by verify(): each of {proof.pairs:,} visible pairs{every} computed once", None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringside._pictures.colours import INK, PADDED, SEEN, UNSEEN, Colours, rgb
-from ringside._pictures.figure import LETTER, plain
+from ringside._pictures.figure import LETTER, paint_boxes, plain
 from ringside._pictures.mask import CELLS, runs_of, write
 from ringside._pictures.raster import NOBODY, PADDING, Integers, Shown, owners_of, tokens_of
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ringside import _core
 
 PIXELS = 2048
+PALE = "#BDC3CC"
 SINGLE = 64  # rows up to which each is told
 
 
@@ -34,13 +35,13 @@ def paint_documents(
     rows = max(layout.num_rows, 1)
     axis.set(xlim=(0, rows), ylim=(0, 1), yticks=[], xlabel="row of the pack")
     axis.axvspan(0, layout.num_rows, facecolor=UNSEEN, edgecolor=SEEN, hatch="////", linewidth=0)
+    grounds = [rgb(INK if i == chosen else SEEN if i % 2 else PALE) for i in range(len(starts))]
+    spans = [(at, at + length, 0.0, 1.0) for at, length in zip(starts, lengths, strict=True)]
     line = 0.5 if len(starts) <= 256 else 0.0
+    paint_boxes(axis, "documents", spans, np.reshape(grounds, (-1, 3)), INK, line)
     for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        if length:
-            ground = rgb(INK if number == chosen else SEEN if number % 2 else "#BDC3CC")
-            fill = tuple(ground.tolist())
-            axis.bar(start, 1, length, align="edge", color=fill, edgecolor=INK, linewidth=line)
-            _name(axis, number, start, length, length / rows * width, ground)
+        if length * width > LETTER * rows:
+            _name(axis, number, start, length, length / rows * width, grounds[number])
     if layout.num_rows <= SINGLE:
         axis.vlines(np.arange(1, layout.num_rows), 0, 1, color=UNSEEN, linewidth=0.4)
     ticks = [0, rows] if rows > CELLS else np.unique(layout.cu_seqlens_padded).tolist()

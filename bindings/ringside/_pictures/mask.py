@@ -49,7 +49,7 @@ def paint_plan(
     """
     box = _frame(axis, image.q, image.k, strips=True)
     axis.imshow(
-        _pixels(plan, image, colours, only),
+        pixels_of(plan, image, colours, only),
         extent=box.inner,
         interpolation="nearest",
         aspect="auto",
@@ -112,7 +112,7 @@ def _frame(axis: Axes, q: Shown, k: Shown, *, strips: bool) -> _Box:
     axis.set(
         xlim=(k.begin - wide, right),
         ylim=(bottom, q.begin - high),
-        box_aspect=_box_aspect(bottom - q.begin, right - k.begin),
+        box_aspect=aspect_of(q, k),
         anchor="N",
         xlabel="key (token)",
         ylabel="query (token)",
@@ -127,12 +127,16 @@ def _frame(axis: Axes, q: Shown, k: Shown, *, strips: bool) -> _Box:
     )
 
 
-def _box_aspect(rows: int, keys: int) -> float:
-    """Pairs are square, where that makes no sliver."""
-    return rows / keys if 0.4 <= rows / keys <= 1.5 else 1.0
+def aspect_of(q: Shown, k: Shown) -> float:
+    """Height over width: pairs are square, where that makes no sliver."""
+    ratio = max(q.end - q.begin, 1) / max(k.end - k.begin, 1)
+    return ratio if 0.4 <= ratio <= 1.2 else 1.0
 
 
-def _pixels(plan: _core.Plan, image: Raster, colours: Colours, only: int | None) -> Colours:
+def pixels_of(
+    plan: _core.Plan, image: Raster, colours: Colours, only: int | None = None
+) -> Colours:
+    """[pixels of q, pixels of k, 3] of a raster, as paint_plan shows it."""
     if not image.rank.size:
         return np.ones((1, 1, 3))
     pixels = lightened(colours[image.rank], image.step, plan.num_steps)
@@ -178,8 +182,11 @@ def _paint_strip(
         zorder=3,
     )
     left, right, bottom, top = extent
+    side = min(axis.get_position().width * axis.figure.get_figwidth(), 3.2)  # inches, about
+    if side * STRIP < 0.12:
+        return
     for begin, end, owner in runs_of(owners):
-        room = 0.04 if owner < 10 else 0.065
+        room = (0.12 if owner < 10 else 0.2) / side
         if owner < 0 or end - begin < room * len(owners):
             continue
         middle = (begin + end) / 2 / len(owners)
@@ -193,7 +200,7 @@ def _paint_strip(
 
 def write(axis: Axes, at: tuple[float, float], text: str, ground: Colours, **options: Any) -> None:
     """Small letters that can be read on their ground."""
-    options = {"ha": "center", "va": "center_baseline", "zorder": 4, **options}
+    options = {"ha": "center", "va": "center_baseline", "zorder": 4, "in_layout": False, **options}
     axis.text(*at, text, color=ink_on(ground), fontsize=SMALL, **options)
 
 

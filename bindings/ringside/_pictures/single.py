@@ -40,8 +40,8 @@ def draw_mask_of(
     """See Plan.draw_mask."""
     head, mark = checked_head(plan, head), checked_mark(mark)
     sequence = checked_sequence(plan.layout_q, sequence)
-    figure, axis = axes_for(ax, 4.6, 4.4)
     image = raster(plan, sequence, PIXELS, head)
+    figure, axis = axes_for(ax, 1.1 + 3.5 * of_mask.aspect_of(image.q, image.k), 4.4)
     of_mask.paint_plan(axis, plan, image, rank_colours(plan.cp_size))
     proof, refusal = proof_of(plan)
     mark = mark or (refusal and Mark(refusal.row, refusal.key))
@@ -113,7 +113,7 @@ def draw_ranks(plan: _core.Plan, path: Path, sequence: Any) -> Figure:
         )
     across = min(plan.cp_size, 4)
     down = -(-plan.cp_size // across)
-    figure = new_figure(0.6 + 2.3 * down)
+    figure = new_figure(0.55 + 1.95 * down)
     image, colours = raster(plan, sequence, PIXELS // 2), rank_colours(plan.cp_size)
     for rank, axis in enumerate(figure.subplots(down, across, squeeze=False).flat):
         if rank >= plan.cp_size:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ringside._pictures.colours import INK, Colours, ink_on, lightened
-from ringside._pictures.figure import SMALL, plain
+from ringside._pictures.figure import SMALL, paint_boxes, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ def counted(plan: _core.Plan) -> Times:
         for rank, step in np.argwhere(work > 0).tolist()
     )
     unit = "pairs" if in_pairs else "blocks of 128 x 128"
-    words = f"imbalance of pairs {cost.imbalance:.2f}, blocks {cost.fill:.2g} full"
+    words = f"imbalance of pairs {cost.imbalance:.2f}, blocks {cost.fill:.1%} full"
     return Times(events, float(begins[-1]), work.sum() / plan.cp_size, unit, words, True)
 
 
@@ -109,7 +109,7 @@ def told(timeline: Any, cp_size: int) -> Times:
 def paint_times(axis: Axes, plan: _core.Plan, times: Times, colours: Colours) -> None:
     """All of it on one axis, without a title."""
     ranks = plan.cp_size
-    right = max(times.total, 1e-9) * 1.02
+    right = times.total * 1.02 or 1.0
     axis.set(xlim=(0, right), ylim=(ranks - 0.5, -0.5), ylabel="rank")
     axis.set_xlabel(times.unit + (", all heads" if times.waits else ""))
     axis.set_yticks(np.arange(0, ranks, 1 if ranks <= 32 else -(-ranks // 16)))
@@ -132,7 +132,9 @@ def paint_times(axis: Axes, plan: _core.Plan, times: Times, colours: Colours) ->
 
 def title_of(times: Times) -> tuple[str, ...]:
     """Two sentences on what the axis shows."""
-    ratio = times.total / times.ideal if times.ideal else 1.0
+    if not times.events:
+        return ("when each rank works: there is nothing to compute",)
+    ratio = times.total / times.ideal
     first = "when each rank works; below a bar, whose K/V it reads"
     second = f"{ratio:.2f} x the ideal (dotted)" + (f"; {times.words}" if times.words else "")
     return first, second
@@ -144,12 +146,18 @@ def _few_ticks() -> Any:
     return MaxNLocator(4, integer=True)
 
 
+def _left_by(axis: Axes, points: float) -> Any:
+    from matplotlib.transforms import ScaledTranslation
+
+    return ScaledTranslation(-points / 72, 0, axis.figure.dpi_scale_trans)
+
+
 def _colour_ticks(axis: Axes, colours: Colours) -> None:
     """A chip in the colour of each rank beside its number."""
     axis.scatter(
-        np.full(len(colours), -0.02),
+        np.zeros(len(colours)),
         np.arange(len(colours)),
-        transform=axis.get_yaxis_transform(),
+        transform=axis.get_yaxis_transform() + _left_by(axis, 6),
         s=36 if len(colours) <= 16 else 4,
         c=colours,
         marker="s",
@@ -160,19 +168,12 @@ def _colour_ticks(axis: Axes, colours: Colours) -> None:
     )
 
 
-def _boxes(spans: Sequence[tuple[float, float, float, float]]) -> Any:
-    """[n, 4, 2] corners of (left, right, top, bottom)."""
-    left, right, top, bottom = np.array(spans, float).reshape(-1, 4).T
-    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-    return np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
-
-
 def _paint_bars(axis: Axes, events: Iterable[Event], colours: Colours, num_steps: int) -> None:
     work = [event for event in events if event.kind == "work"]
     moves = [event for event in events if event.kind != "work"]
     bars = [(e.begin, e.end, e.rank - 0.4, e.rank - 0.4 + BAR) for e in work]
     ranks, steps = np.array([e.rank for e in work], int), np.array([e.step for e in work], int)
-    _add(axis, "work", bars, lightened(colours[ranks], steps, num_steps), INK)
+    paint_boxes(axis, "work", bars, lightened(colours[ranks], steps, num_steps), INK)
     for name, group, top, height in (
         *(("owners", work if len(colours) <= LABELLED else [], -0.4 + BAR + 0.02, STRIP),),
         *(("exchange", moves, 0.33, LANE),),
@@ -184,19 +185,7 @@ def _paint_bars(axis: Axes, events: Iterable[Event], colours: Colours, num_steps
                 left = event.begin + i * width
                 spans.append((left, left + width, event.rank + top, event.rank + top + height))
                 owners.append(owner)
-        _add(axis, name, spans, colours[np.array(owners, int)], "none")
-
-
-def _add(axis: Axes, name: str, spans: Any, faces: Colours, edge: str) -> None:
-    from matplotlib.collections import PolyCollection
-
-    if len(spans):
-        axis.add_collection(
-            PolyCollection(
-                _boxes(spans), facecolors=faces, edgecolors=edge, linewidths=0.3, label=name
-            ),
-            autolim=False,
-        )
+        paint_boxes(axis, name, spans, colours[np.array(owners, int)], "none")
 
 
 def _label(axis: Axes, events: Iterable[Event], colours: Colours, num_steps: int) -> None:
@@ -219,6 +208,7 @@ def _label(axis: Axes, events: Iterable[Event], colours: Colours, num_steps: int
                 ha="center",
                 va="center_baseline",
                 zorder=4,
+                in_layout=False,
             )
 
 
@@ -260,7 +250,12 @@ def _arrow(axis: Axes, at: float, start: int, end: int) -> None:
         (at, min(max(then, low), high)),
         (at, min(max(first, low), high)),
         arrowprops={
-            **{"arrowstyle": "-|>", "color": INK, "linewidth": 1.1, "mutation_scale": 7},
+            **{
+                "arrowstyle": "-|>",
+                "color": INK,
+                "linewidth": 1.1,
+                "mutation_scale": 7 if axis.get_ylim()[0] < 5 else 4,
+            },
             **{"shrinkA": 0, "shrinkB": 0},
         },
         zorder=5,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from ringside import _core
 
+LINE = 120  # small letters that stand beside each other
 MANY_RANKS = 16  # more have colours that no eye tells apart: rank x owner instead of a mask
 WHO = "who computes a pair: a colour a rank, later steps lighter; strips: whose rows"
 
@@ -59,16 +61,12 @@ def draw(plan: _core.Plan, path: Path) -> Figure:
     )
     proof, refusal = proof_of(plan)
     figure.suptitle(heading(plan), fontsize=NORMAL)
-    figure.supxlabel(_shortened(proof), fontsize=SMALL)
+    figure.supxlabel(textwrap.fill(proof, LINE), fontsize=SMALL)
     colours = rank_colours(plan.cp_size)
     mark = None if refusal is None else Mark(refusal.row, refusal.key)
     for name, axis in axes.items():
         _PAINT[name](axis, plan, colours, large, mark)
     return saved(figure, path)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 110 else text[:107] + "..."
 
 
 def _parts(plan: _core.Plan, large: int | None) -> tuple[list[list[str]], list[float]]:

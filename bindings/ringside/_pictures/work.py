@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ringside import _core
 
 DARKEST = "#2B2E36"
-NUMBERED = 6  # ranks up to which cells hold numbers
+NUMBERED = 8  # ranks up to which cells hold numbers
 
 
 def work_by_owner(plan: _core.Plan) -> tuple[Integers, str]:
@@ -123,13 +123,13 @@ def paint_work(axis: Axes, plan: _core.Plan, colours: Colours) -> str:
 
 
 def _short(number: int) -> str:
-    """In at most five letters.
+    """In at most four letters.
 
-    >>> _short(900), _short(45_600), _short(7_800_000)
-    ('900', '46k', '7.8M')
+    >>> _short(900), _short(1_650), _short(45_600), _short(7_800_000), _short(43_900_000)
+    ('900', '1.6k', '46k', '7.8M', '44M')
     """
-    if number < 10_000:
-        return f"{number:,}"
-    if number < 1_000_000:
-        return f"{number / 1000:.0f}k"
-    return f"{number / 1e6:.1f}M" if number < 100_000_000 else f"{number / 1e6:.0f}M"
+    for size, letter in ((1, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")):
+        if number < 999.5 * size:
+            digits = 1 if letter and number < 9.95 * size else 0
+            return f"{number / size:.{digits}f}{letter}"
+    return f"{number:.0e}"

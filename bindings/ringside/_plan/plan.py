@@ -23,6 +23,7 @@ from ringside._attention.options import (
     to_core,
 )
 from ringside._core import arguments
+from ringside._pictures import display as _display
 from ringside._plan import diff as _diff
 from ringside._plan import explain as _explain
 from ringside._plan import json_format as _plan_json
@@ -588,6 +589,8 @@ class Plan(_core.Plan):
             f"<Plan {self.partition} over {self.comm}, cp_size={self.cp_size}, "
             f"steps={self.num_steps}, rows={self.layout_q.num_rows}, {self.mask}>"
         )
+
+    _repr_html_ = _display.quietly(_display.plan_html)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For pickle and copy: the same plan, not a device's programs for it."""
