@@ -55,7 +55,7 @@ def rank_colours(cp_size: int) -> Colours:
 def lightened(colours: Colours, step: Any, num_steps: int) -> Colours:
     """The colours as of a step: the first one full, the last one lightest."""
     white = LIGHTEST * np.asarray(step) / max(num_steps - 1, 1)
-    return colours + (1 - colours) * white[..., None]
+    return np.asarray(colours + (1 - colours) * white[..., None])
 
 
 def luminance(colour: Colours) -> float:

@@ -22,8 +22,8 @@ from ringside._pictures.colours import (
     rank_colours,
     rgb,
 )
-from ringside._pictures.mask import pixels_of
-from ringside._pictures.png import image_tag
+from ringside._pictures.mask import bytes_of, pixels_of
+from ringside._pictures.png import Pixels, image_tag
 from ringside._pictures.raster import EXACT, Shown, raster, seen, tokens_of
 from ringside._words import count, mask_words
 
@@ -72,12 +72,12 @@ def _strip_of(layout: _core.PackedLayout) -> str:
     if not len(shown.rows):
         return ""
     document, _, is_token = tokens_of(layout, shown.rows)
-    shades = np.array([rgb("#BDC3CC"), rgb(SEEN), rgb(UNSEEN)])
+    shades = bytes_of(np.array([rgb("#BDC3CC"), rgb(SEEN), rgb(UNSEEN)]))
     pixels = shades[np.where(is_token, document % 2, 2)]
     return _stretched(np.repeat(pixels[None], 24, axis=0), "documents side by side, padding white")
 
 
-def _stretched(pixels: Colours, words: str) -> str:
+def _stretched(pixels: Pixels, words: str) -> str:
     """At the width of all strips, one pixel of the image over as many as fit."""
     times = max(WIDTH // pixels.shape[1], 1)
     return image_tag(np.repeat(pixels, times, axis=1), pixels.shape[1] * times, words)
@@ -93,7 +93,7 @@ def mask_html(mask: _core.Mask) -> str:
         across = min(keys, PIXELS)
         shown = Shown.of(0, queries, across * queries // keys), Shown.of(0, keys, across)
         visible = seen(mask, layouts, shown)
-        pixels = np.where(visible[..., None], rgb(SEEN), rgb(UNSEEN))
+        pixels = bytes_of(np.array([rgb(UNSEEN), rgb(SEEN)]))[visible.astype(int)]
         times = max(PIXELS // len(shown[1].rows), 1)
         pixels = pixels.repeat(times, axis=0).repeat(times, axis=1)
         alt = f"{queries:,} queries down, {keys:,} keys to the right, grey where one sees the other"

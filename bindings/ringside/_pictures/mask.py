@@ -68,9 +68,8 @@ def paint_mask(
 ) -> None:
     """Pairs that the mask lets see each other in grey, rows of no token lighter."""
     box = _frame(axis, *shown, strips=False)
-    pixels = np.where(visible[..., None], rgb(SEEN), rgb(UNSEEN))
-    dead = padding[0][:, None] | padding[1]
-    pixels = np.where(dead[..., None], rgb(PADDED), pixels)
+    index = np.where(padding[0][:, None] | padding[1], 2, visible)
+    pixels = bytes_of(np.array([rgb(UNSEEN), rgb(SEEN), rgb(PADDED)]))[index]
     if pixels.size:
         axis.imshow(pixels, extent=box.inner, interpolation="nearest", aspect="auto")
     _paint_borders(axis, layouts, shown)
@@ -81,18 +80,18 @@ def paint_mark(axis: Axes, mark: Mark, shown: tuple[Shown, Shown]) -> None:
     """Lines through a row and through a key, and a ring where they meet."""
     q, k = shown
     if mark.row is not None and q.begin <= mark.row < q.end:
-        axis.axhline(mark.row + 0.5, color="black", linewidth=0.8, linestyle="--", zorder=5)
+        axis.hlines(mark.row + 0.5, k.begin, k.end, color="black", linestyle="--", linewidth=0.8)
     if mark.key is not None and k.begin <= mark.key < k.end:
-        axis.axvline(mark.key + 0.5, color="black", linewidth=0.8, linestyle="--", zorder=5)
+        axis.vlines(mark.key + 0.5, q.begin, q.end, color="black", linestyle="--", linewidth=0.8)
     if mark.row is not None and mark.key is not None:
         axis.plot(
             [mark.key + 0.5],
             [mark.row + 0.5],
             *("o",),
-            markersize=11,
+            markersize=4,
             markerfacecolor="none",
             markeredgecolor="black",
-            markeredgewidth=1.6,
+            markeredgewidth=1.3,
             zorder=6,
         )
 
@@ -135,18 +134,24 @@ def aspect_of(q: Shown, k: Shown) -> float:
 
 def pixels_of(
     plan: _core.Plan, image: Raster, colours: Colours, only: int | None = None
-) -> Colours:
-    """[pixels of q, pixels of k, 3] of a raster, as paint_plan shows it."""
+) -> np.ndarray[Any, Any]:
+    """[pixels of q, pixels of k, 3] of a raster, as paint_plan shows it, 0 to 255."""
     if not image.rank.size:
-        return np.ones((1, 1, 3))
-    pixels = lightened(colours[image.rank], image.step, plan.num_steps)
+        return np.full((1, 1, 3), 255, np.uint8)
+    table = lightened(colours[:, None], np.arange(plan.num_steps), plan.num_steps)
     if only is not None:
-        others = (image.rank >= 0) & (image.rank != only)
-        pixels = np.where(others[..., None], rgb(PADDED), pixels)
-    for what, colour in ((NOBODY, UNSEEN), (MISSED, BLACK)):
-        pixels = np.where((image.rank == what)[..., None], rgb(colour), pixels)
-    dead = (image.owner_q == PADDING)[:, None] | (image.owner_k == PADDING)
-    return np.where(dead[..., None], rgb(PADDED), pixels)
+        table[np.arange(plan.cp_size) != only] = rgb(PADDED)
+    shades = [*table.reshape(-1, 3), *map(rgb, (UNSEEN, BLACK, PADDED))]
+    index = image.rank * plan.num_steps + image.step
+    index[image.rank == NOBODY] = len(shades) - 3
+    index[image.rank == MISSED] = len(shades) - 2
+    index[(image.owner_q == PADDING)[:, None] | (image.owner_k == PADDING)] = len(shades) - 1
+    return bytes_of(np.array(shades))[index]
+
+
+def bytes_of(colours: Colours) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """0 to 1 as 0 to 255."""
+    return np.rint(colours * 255).astype(np.uint8)
 
 
 def runs_of(owners: Integers) -> Iterator[tuple[int, int, int]]:

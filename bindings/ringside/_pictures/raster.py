@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
-EXACT, PIXELS = 2048, 1024  # rows of a pack that is shown whole; pixels a side
+EXACT, PIXELS = 2048, 800  # rows of a pack that is shown whole; pixels a side
 NOBODY, PADDING, MISSED = -1, -2, -3  # hidden by the mask; no token; visible, and not computed
 
 

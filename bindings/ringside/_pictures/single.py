@@ -41,7 +41,7 @@ def draw_mask_of(
     head, mark = checked_head(plan, head), checked_mark(mark)
     sequence = checked_sequence(plan.layout_q, sequence)
     image = raster(plan, sequence, PIXELS, head)
-    figure, axis = axes_for(ax, 1.1 + 3.5 * of_mask.aspect_of(image.q, image.k), 4.4)
+    figure, axis = axes_for(ax, 1.6 + 3.4 * of_mask.aspect_of(image.q, image.k), 4.4)
     of_mask.paint_plan(axis, plan, image, rank_colours(plan.cp_size))
     proof, refusal = proof_of(plan)
     mark = mark or (refusal and Mark(refusal.row, refusal.key))

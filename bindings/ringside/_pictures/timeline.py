@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from ringside import _core
 
 FEW_ROWS = 1024  # of packs whose work is told in pairs: one block of a kernel would hold much of it
-LABELLED, WITH_ARROWS = 16, 8  # ranks
-BAR, STRIP, LANE = 0.52, 0.16, 0.12  # heights of bars, of strips of owners, of exchanges; of a row
+LABELLED, WITH_ARROWS = 16, 8  # ranks: below more bars stand no owners
+MOST_LABELS = 150
+BAR, STRIP, LANE = 0.58, 0.12, 0.1  # heights of bars, of strips of owners, of exchanges; of a row
 
 
 class Event(NamedTuple):
@@ -126,7 +127,8 @@ def paint_times(axis: Axes, plan: _core.Plan, times: Times, colours: Colours) ->
             axis.axvline(begin, color=INK, linewidth=0.4, zorder=0)
         if ranks <= WITH_ARROWS:
             _paint_arrows(axis, plan, times.events)
-    if ranks <= LABELLED:
+    tall = axis.get_position().height * axis.figure.get_figheight() / ranks * BAR
+    if len(times.events) <= MOST_LABELS and tall >= 0.12:  # inches
         _label(axis, times.events, colours, plan.num_steps)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LINE = 120  # small letters that stand beside each other
 MANY_RANKS = 16  # more have colours that no eye tells apart: rank x owner instead of a mask
+_HEIGHTS = {"strip": 0.42, "heads": 1.1}  # inches; of others 3.5
 WHO = "who computes a pair: a colour a rank, later steps lighter; strips: whose rows"
 
 
@@ -52,9 +53,8 @@ def draw(plan: _core.Plan, path: Path) -> Figure:
     """See Plan.draw."""
     large = longest_of(plan)
     parts, ratios = _parts(plan, large)
-    heights = [0.42 if "strip" in row else 1.1 if "heads" in row else 3.5 for row in parts]
-    if plan.cp_size > 12:
-        heights[-1] += 0.035 * (min(plan.cp_size, 64) - 12)
+    heights = [_HEIGHTS.get(row[-1], 3.5) for row in parts]
+    heights[-1] = max(3.5, 0.3 * min(plan.cp_size, MANY_RANKS), 0.08 * min(plan.cp_size, 64))
     figure = new_figure(sum(heights) + 0.75 + 0.35 * len(heights))
     axes = figure.subplot_mosaic(
         parts, gridspec_kw={"width_ratios": ratios, "height_ratios": heights}
