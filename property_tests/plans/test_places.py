@@ -34,8 +34,8 @@ def test_owners_of_a_ring_go_round_and_a_rank_without_rows_owns_nothing():
         [(rank - step) % 4 for step in range(4)] for rank in range(4)
     ]
     plan = rs.plan(rs.PackedLayout([0, 1]), cp_size=2, partition="contiguous")
-    assert [step.owner for step in plan.steps(0)] == [0, None]
-    assert [step.owners for step in plan.steps(1)] == [(), (0,)]
+    assert [plan.steps(rank)[0].owner for rank in range(2)] == [None, 1]
+    assert [plan.steps(rank)[0].owners for rank in range(2)] == [(), (1,)]
 
 
 @given(strategies.masks(), st.integers(0, 40), st.integers(0, 40), st.data())
@@ -74,15 +74,12 @@ def test_queries_that_are_none_are_refused(arguments, error, text):
 
 LAYOUT = rs.PackedLayout([0, 6, 10], [0, 8, 12])
 PLAN = rs.plan(LAYOUT, cp_size=2)
-COLUMNS = {
-    name: {c: i for i, c in enumerate(columns)} for name, (columns, _) in PLAN.tables().items()
-}
 
 
-def refused(change, plan=PLAN):
-    """The PlanError of a plan with one thing changed in its tables."""
-    data = json.loads(plan.to_json())
-    change({name: table["rows"] for name, table in data["tables"].items()}, data)
+def refused(change):
+    """The PlanError of PLAN with something changed in the rows of its tables."""
+    data = json.loads(PLAN.to_json())
+    change({name: table["rows"] for name, table in data["tables"].items()})
     with pytest.raises(rs.PlanError) as caught:
         rs.Plan.from_json(json.dumps(data))
     return caught.value
@@ -92,67 +89,84 @@ def place(error):
     return error.rank, error.step, error.tile, error.row, error.key
 
 
-def set_cell(table, row, column, value):
-    def change(tables, _):
-        tables[table][row][COLUMNS[table][column]] = value
+def table(name):
+    """(number, {column: value}) of each row."""
+    columns, cells = PLAN.tables()[name]
+    return [(i, dict(zip(columns, row, strict=True))) for i, row in enumerate(cells.tolist())]
+
+
+def set_cell(name, row, column, value):
+    at = PLAN.tables()[name][0].index(column)
+
+    def change(tables):
+        tables[name][row][at] = value
 
     return change
 
 
-def lost_tile(tables, _):
-    (lost,) = (i for i, x in enumerate(tables["tiles"]) if x[:2] == [2, 1])  # rank 0's, step 1
-    del tables["tiles"][lost]
+def tiles_of(rank, step):
+    """(number, {column: value}) of the tiles of a rank's step."""
+    here = [x["tile_list"] for _, x in table("steps") if (x["rank"], x["step"]) == (rank, step)]
+    return [(i, x) for i, x in table("tiles") if [x["tile_list"]] == here]
+
+
+def lost_tile(tables):
+    del tables["tiles"][tiles_of(1, 1)[1][0]]  # queries of document 1
 
 
 def test_a_pair_that_nobody_computes_is_named_by_its_rows():
     error = refused(lost_tile)
-    who = PLAN.who(error.row, error.key)
-    assert (who.places[0].rank, who.places[0].step) == (0, 1)
     assert place(error)[:3] == (None, None, None)
+    found = PLAN.who(error.row, error.key).places
+    assert [(x.rank, x.step, x.tile) for x in found] == [(1, 1, 1)]
     assert f"query {error.row - 8} of sequence 1 sees key {error.key - 8}" in str(error)
 
 
-def test_a_tile_that_reads_other_rows_is_named():
-    tiles = PLAN.tables()["tiles"][1]
-    number = next(i for i, x in enumerate(tiles.tolist()) if x[0] == 4)
-    before = np.count_nonzero(tiles[:number, 0] == 4)
-    error = refused(set_cell("tiles", number, "k_pos", int(tiles[number][6]) + 1))
-    assert place(error)[:3] == (1, 1, before) and str(error).startswith("rank 1 step 1 tile 0: ")
-    assert error.row is None and error.key in PLAN.row_indices(0, side="k")
-    error = refused(set_cell("tiles", number, "q_pos", int(tiles[number][2]) + 1))
-    assert error.key is None and error.row in PLAN.row_indices(1)
+@pytest.mark.parametrize(("rank", "step"), [(0, 0), (1, 1)])
+def test_a_tile_that_reads_other_rows_is_named(rank, step):
+    number, tile = tiles_of(rank, step)[1]
+    error = refused(set_cell("tiles", number, "k_pos", tile["k_pos"] + 1))
+    assert place(error)[:3] == (rank, step, 1)
+    assert str(error).startswith(f"rank {rank} step {step} tile 1: key row")
+    owner = PLAN.steps(rank)[step].owner
+    assert error.row is None and error.key in PLAN.row_indices(owner, side="k")
+    error = refused(set_cell("tiles", number, "q_pos", tile["q_pos"] + 1))
+    assert error.key is None and error.row in PLAN.row_indices(rank)
 
 
 def test_a_row_that_two_own_is_named():
-    shards = PLAN.tables()["shards"][1].tolist()
-    of_queries = next(i for i, x in enumerate(shards) if x[0] == 2 and x[1] == 0)
-    error = refused(set_cell("shards", of_queries, "pos", shards[of_queries][2] - 1))
-    assert error.rank == 1 and error.row == shards[of_queries][2] - 1 and error.key is None
+    other = table("homes")[1][1]
+    number, segment = next(x for x in table("shards") if x[1]["shard"] == other["q_shard"])
+    error = refused(set_cell("shards", number, "pos", segment["pos"] - 1))
+    assert place(error) == (1, None, None, segment["pos"] - 1, None)
     assert "is owned by rank 0 and by rank 1" in str(error)
+    number, segment = next(x for x in table("shards") if x[1]["shard"] == other["kv_shard"])
+    error = refused(set_cell("shards", number, "pos", segment["pos"] - 1))
+    assert place(error) == (1, None, None, None, segment["pos"] - 1)
 
 
-def test_a_message_that_no_one_expects_is_named():
-    messages = PLAN.tables()["messages"][1].tolist()
-    number = next(i for i, x in enumerate(messages) if x[:3] == [1, 1, 1])
-    error = refused(set_cell("messages", number, "row", messages[number][5] + 1))
+def message_of(rank, direction):
+    return next(
+        x for x in table("messages") if (x[1]["rank"], x[1]["direction"]) == (rank, direction)
+    )
+
+
+def test_a_message_beyond_its_buffer_is_named():
+    number, message = message_of(1, 1)
+    error = refused(set_cell("messages", number, "row", message["row"] + 1))
     assert place(error) == (1, 1, None, None, None)
 
 
 def test_rows_that_arrive_at_another_place_are_named():
-    def swap(tables, _):
-        tables["steps"][1][COLUMNS["steps"]["kv_shard"]] = tables["homes"][0][2]
-
-    error = refused(swap)
+    home = table("homes")[0][1]["kv_shard"]
+    number = next(i for i, x in table("steps") if (x["rank"], x["step"]) == (0, 1))
+    error = refused(set_cell("steps", number, "kv_shard", home))
     assert place(error)[:3] == (0, 1, None) and error.row is None
     assert f"claims global row {error.key}" in str(error)
 
 
 def test_a_deadlock_is_named():
-    def lost_send(tables, _):
-        lost = next(i for i, x in enumerate(tables["messages"]) if x[:3] == [0, 1, 0])
-        del tables["messages"][lost]
-
-    error = refused(lost_send)
+    error = refused(lambda tables: tables["messages"].pop(message_of(0, 0)[0]))
     assert (error.rank, error.step) == (1, 1) and "deadlock" in str(error)
 
 

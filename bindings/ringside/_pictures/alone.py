@@ -59,8 +59,8 @@ def draw_mask(
     point = checked_mark(mark)
     shown = shown_of(layouts, sequence, PIXELS)
     figure, axis = axes_for(ax, 0.9 + 3.6 * of_mask.aspect_of(*shown), 4.4)
-    padding = tuple(~tokens_of(one, side.rows)[2] for one, side in zip(layouts, shown, strict=True))
-    of_mask.paint_mask(axis, layouts, shown, seen(mask, layouts, shown), padding)
+    rows, keys = (~tokens_of(one, x.rows)[2] for one, x in zip(layouts, shown, strict=True))
+    of_mask.paint_mask(axis, layouts, shown, seen(mask, layouts, shown), (rows, keys))
     lines = [mask_words(mask) + ": grey pairs are seen"]
     if differs is not None:
         lines.append(of_mask.paint_differences(axis, differs, shown))

@@ -21,7 +21,7 @@ def check_axes(ax: Any) -> None:
 
 
 def checked_head(plan: _core.Plan, head: Any) -> int:
-    head = arguments.integer(head, "head")
+    head = int(arguments.integer(head, "head"))
     if not 0 <= head < plan.num_heads:
         raise InvalidArgument(
             f"head {head}; expected 0 to {plan.num_heads - 1}, the query heads of the plan"

@@ -56,13 +56,15 @@ def saved(figure: Figure, path: Path) -> Figure:
 
 def say(axis: Axes, *lines: str, width: float | None = None) -> None:
     """A title, small, begun at the left, broken where the axes (so many inches wide) end."""
-    room = int((width or _width_of(axis)) / LETTER)
+    room = int((width or size_of(axis)[0]) / LETTER)
     broken = [part for line in lines if line for part in textwrap.wrap(line, room)]
     axis.set_title("\n".join(broken), fontsize=SMALL, loc="left", linespacing=1.25)
 
 
-def _width_of(axis: Axes) -> float:
-    return float(axis.get_position().width * axis.figure.get_figwidth())
+def size_of(axis: Axes) -> tuple[float, float]:
+    """Width and height in inches, before the figure is laid out."""
+    box = axis.get_window_extent()
+    return float(box.width / axis.figure.dpi), float(box.height / axis.figure.dpi)
 
 
 def plain(axis: Axes) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringside._pictures.colours import INK, PADDED, SEEN, UNSEEN, Colours, rgb
-from ringside._pictures.figure import LETTER, paint_boxes, plain
+from ringside._pictures.figure import LETTER, paint_boxes, plain, size_of
 from ringside._pictures.mask import CELLS, runs_of, write
 from ringside._pictures.raster import NOBODY, PADDING, Integers, Shown, owners_of, tokens_of
 
@@ -63,7 +63,7 @@ def paint_lengths(axis: Axes, layout: _core.PackedLayout) -> None:
     axis.set(xlabel="documents, longest first", ylabel="tokens", ylim=(0, None))
     axis.set(xlim=(-0.5, max(len(lengths) - 0.5, 0.5)))
     axis.yaxis.set_major_formatter("{x:,.0f}")
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.locator_params(axis="x", integer=True)
     plain(axis)
 
 
@@ -98,7 +98,7 @@ def _paint_lines(axis: Axes, owner: Integers, shown: Shown, colours: Colours) ->
 
 
 def _number_lines(axis: Axes, lines: int) -> None:
-    room = axis.get_position().height * axis.figure.get_figheight() / 0.19
+    room = size_of(axis)[1] / 0.19
     numbers = np.arange(0, lines, max(1, -(-lines // max(int(room), 1))))
     axis.set_yticks(numbers + 0.5, [str(i) for i in numbers])
     plain(axis)
@@ -136,7 +136,7 @@ def paint_heads(axis: Axes, plan: _core.Plan, colours: Colours) -> None:
     axis.set(xlim=(0, right), ylim=(heads, 0), xlabel="query (token)", ylabel="query head")
     axis.set_xticks([0, right], ["0", f"{right:,}"])
     _number_lines(axis, heads)
-    tall = axis.get_position().height * axis.figure.get_figheight()
+    tall = size_of(axis)[1]
     for first, end, line in _alike(ranks):
         for begin, behind, rank in runs_of(line):
             wide = (behind - begin) / len(line) * 3

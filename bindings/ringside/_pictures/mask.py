@@ -19,7 +19,7 @@ from ringside._pictures.colours import (
     lightened,
     rgb,
 )
-from ringside._pictures.figure import SMALL, plain
+from ringside._pictures.figure import SMALL, plain, size_of
 from ringside._pictures.raster import MISSED, NOBODY, PADDING, Integers, Raster, Shown
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def pixels_of(
     index[image.rank == NOBODY] = len(shades) - 3
     index[image.rank == MISSED] = len(shades) - 2
     index[(image.owner_q == PADDING)[:, None] | (image.owner_k == PADDING)] = len(shades) - 1
-    return bytes_of(np.array(shades))[index]
+    return np.asarray(bytes_of(np.array(shades))[index])
 
 
 def bytes_of(colours: Colours) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -187,11 +187,12 @@ def _paint_strip(
         zorder=3,
     )
     left, right, bottom, top = extent
-    side = min(axis.get_position().width * axis.figure.get_figwidth(), 3.2)  # inches, about
-    if side * STRIP < 0.12:
+    width = min(size_of(axis)[0], 3.2)  # inches, about
+    height = width * float(axis.get_box_aspect() or 1)
+    if min(width, height) * STRIP < 0.1:
         return
     for begin, end, owner in runs_of(owners):
-        room = (0.12 if owner < 10 else 0.2) / side
+        room = (0.08 * len(str(owner)) + 0.04) / width if across else 0.15 / height
         if owner < 0 or end - begin < room * len(owners):
             continue
         middle = (begin + end) / 2 / len(owners)

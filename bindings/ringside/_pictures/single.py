@@ -80,7 +80,7 @@ def draw_timeline(plan: _core.Plan, timeline: Any, path: Path, ax: Axes | None) 
     times = of_time.counted(plan) if timeline is None else of_time.told(timeline, plan.cp_size)
     figure, axis = axes_for(ax, 1.4 + 0.34 * min(plan.cp_size, 20))
     of_time.paint_times(axis, plan, times, rank_colours(plan.cp_size))
-    lines = of_time.title_of(times)
+    lines = of_time.title_of(times, plan.cp_size)
     say(axis, *([] if ax is not None else [heading(plan)]), *lines, width=_wide(ax, 7.6))
     return saved(figure, path)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ringside._pictures.colours import INK, Colours, ink_on, lightened
-from ringside._pictures.figure import SMALL, paint_boxes, plain
+from ringside._pictures.figure import SMALL, paint_boxes, plain, size_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,17 +127,19 @@ def paint_times(axis: Axes, plan: _core.Plan, times: Times, colours: Colours) ->
             axis.axvline(begin, color=INK, linewidth=0.4, zorder=0)
         if ranks <= WITH_ARROWS:
             _paint_arrows(axis, plan, times.events)
-    tall = axis.get_position().height * axis.figure.get_figheight() / ranks * BAR
+    tall = size_of(axis)[1] / ranks * BAR
     if len(times.events) <= MOST_LABELS and tall >= 0.12:  # inches
         _label(axis, times.events, colours, plan.num_steps)
 
 
-def title_of(times: Times) -> tuple[str, ...]:
+def title_of(times: Times, cp_size: int) -> tuple[str, ...]:
     """Two sentences on what the axis shows."""
     if not times.events:
         return ("when each rank works: there is nothing to compute",)
     ratio = times.total / times.ideal
-    first = "when each rank works; below a bar, whose K/V it reads"
+    first = "when each rank works"
+    first += "; below a bar, whose K/V it reads" if cp_size <= LABELLED else ""
+    first += "; lowest, whose travel" if any(x.kind != "work" for x in times.events) else ""
     second = f"{ratio:.2f} x the ideal (dotted)" + (f"; {times.words}" if times.words else "")
     return first, second
 
@@ -193,7 +195,7 @@ def _paint_bars(axis: Axes, events: Iterable[Event], colours: Colours, num_steps
 def _label(axis: Axes, events: Iterable[Event], colours: Colours, num_steps: int) -> None:
     """Whose keys, in words, where a bar has room; numbers alone where it has less."""
     right = axis.get_xlim()[1]
-    inches = 0.41 * axis.figure.get_figwidth()
+    inches = size_of(axis)[0]
     for event in events:
         if event.kind != "work" or not event.owners:
             continue

@@ -13,7 +13,7 @@ from ringside._pictures import timeline as of_time
 from ringside._pictures.colours import rank_colours
 from ringside._pictures.figure import NORMAL, SMALL, Path, new_figure, proof_of, saved, say
 from ringside._pictures.mask import Mark
-from ringside._pictures.raster import EXACT, PIXELS, raster
+from ringside._pictures.raster import EXACT, PIXELS, raster, tokens_of
 from ringside._pictures.work import paint_work
 from ringside._words import count, mask_words
 
@@ -39,10 +39,19 @@ def heading(plan: _core.Plan) -> str:
     )
 
 
-def longest_of(plan: _core.Plan) -> int | None:
-    """The document that stands for a pack which is too long to be shown; None for the whole."""
-    rows = max(plan.layout_q.num_rows, plan.layout_k.num_rows)
-    return int(np.argmax(plan.layout_q.lengths)) if rows > EXACT else None
+def shown_of_large(plan: _core.Plan, mark: Mark | None) -> int | None:
+    """Of a pack that is too long to be shown, its longest document, or that of a mark; else None.
+
+    >>> import ringside as rs
+    >>> plan = rs.plan(rs.PackedLayout([0, 900, 3000]), cp_size=2)
+    >>> shown_of_large(plan, None), shown_of_large(plan, Mark(5, None))
+    (1, 0)
+    """
+    if max(plan.layout_q.num_rows, plan.layout_k.num_rows) <= EXACT:
+        return None
+    if mark is not None and mark.row is not None:
+        return int(tokens_of(plan.layout_q, np.array([mark.row]))[0][0])
+    return int(np.argmax(plan.layout_q.lengths))
 
 
 def is_of_heads(plan: _core.Plan) -> bool:
@@ -51,25 +60,24 @@ def is_of_heads(plan: _core.Plan) -> bool:
 
 def draw(plan: _core.Plan, path: Path) -> Figure:
     """See Plan.draw."""
-    large = longest_of(plan)
+    proof, refusal = proof_of(plan)
+    mark = None if refusal is None else Mark(refusal.row, refusal.key)
+    large = shown_of_large(plan, mark)
     parts, ratios = _parts(plan, large)
     heights = [_HEIGHTS.get(row[-1], 3.5) for row in parts]
     heights[-1] = max(3.5, 0.3 * min(plan.cp_size, MANY_RANKS), 0.08 * min(plan.cp_size, 64))
     figure = new_figure(sum(heights) + 0.75 + 0.35 * len(heights))
-    axes = figure.subplot_mosaic(
-        parts, gridspec_kw={"width_ratios": ratios, "height_ratios": heights}
-    )
-    proof, refusal = proof_of(plan)
+    grid = {"width_ratios": ratios, "height_ratios": heights}
+    axes: dict[str, Any] = figure.subplot_mosaic(parts, gridspec_kw=grid)
     figure.suptitle(heading(plan), fontsize=NORMAL)
     figure.supxlabel(textwrap.fill(proof, LINE), fontsize=SMALL)
     colours = rank_colours(plan.cp_size)
-    mark = None if refusal is None else Mark(refusal.row, refusal.key)
     for name, axis in axes.items():
         _PAINT[name](axis, plan, colours, large, mark)
     return saved(figure, path)
 
 
-def _parts(plan: _core.Plan, large: int | None) -> tuple[list[list[str]], list[float]]:
+def _parts(plan: _core.Plan, large: int | None) -> tuple[Any, list[float]]:
     """Which axes stand where, and how wide they are."""
     many = plan.cp_size > MANY_RANKS
     rows = [["strip", "strip"]] if large is not None else []
@@ -81,13 +89,14 @@ def _parts(plan: _core.Plan, large: int | None) -> tuple[list[list[str]], list[f
     return [*rows, ["mask", "time"]], [1, 1.05]
 
 
-def _strip(axis: Axes, plan: _core.Plan, _: Any, large: int | None, __: Any) -> None:
+def _strip(axis: Axes, plan: _core.Plan, _: Any, large: int | None, mark: Any) -> None:
     layout = plan.layout_q
     of_layout.paint_documents(axis, layout, large)
     axis.set_xlabel("")
-    longest = int(layout.lengths[large or 0])
+    length = int(layout.lengths[large or 0])
     below = "" if plan.cp_size > MANY_RANKS else " (dark) is shown below"
-    say(axis, f"the pack; document {large}, its longest, of {longest:,} tokens{below}", width=7.6)
+    which = "its longest" if mark is None else "where it is refused"
+    say(axis, f"the pack; document {large}, {which}, of {length:,} tokens{below}", width=7.6)
 
 
 def _mask(axis: Axes, plan: _core.Plan, colours: Any, large: int | None, mark: Any) -> None:
@@ -102,7 +111,7 @@ def _time(axis: Axes, plan: _core.Plan, colours: Any, large: int | None, _: Any)
     times = of_time.counted(plan)
     of_time.paint_times(axis, plan, times, colours)
     wide = large is not None and plan.cp_size <= MANY_RANKS
-    say(axis, *of_time.title_of(times), width=7.6 if wide else 3.7)
+    say(axis, *of_time.title_of(times, plan.cp_size), width=7.6 if wide else 3.7)
 
 
 def _work(axis: Axes, plan: _core.Plan, colours: Any, *_: Any) -> None:
@@ -115,4 +124,10 @@ def _heads(axis: Axes, plan: _core.Plan, colours: Any, *_: Any) -> None:
     say(axis, "who computes which head of a query: all ranks do alike, for other heads", width=7.6)
 
 
-_PAINT = {"strip": _strip, "mask": _mask, "time": _time, "work": _work, "heads": _heads}
+_PAINT: dict[str, Any] = {
+    "strip": _strip,
+    "mask": _mask,
+    "time": _time,
+    "work": _work,
+    "heads": _heads,
+}
