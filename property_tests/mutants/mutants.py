@@ -32,6 +32,7 @@ from mutants_of_learning import MUTANTS_OF_LEARNING
 from mutants_of_notebooks import MUTANTS_OF_NOTEBOOKS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
+from mutants_of_pictures import MUTANTS_OF_PICTURES
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
@@ -62,6 +63,7 @@ PROPERTIES = (
     *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
     *("lengths", "own_partitions", "ranges", "thd_check", "explore"),
     *("exercises", "learn", "learn_moves", "learn_merging", "learn_traffic"),
+    *("pictures", "places", "displays", "saved_pictures"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 TIMEOUT = 300  # seconds for one suite; a fault may hang
@@ -313,6 +315,7 @@ def main(arguments: list[str] | None = None) -> int:
     everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
     everything += MUTANTS_OF_LANDINGS
     everything += MUTANTS_OF_LEARNING + MUTANTS_OF_NOTEBOOKS
+    everything += MUTANTS_OF_PICTURES
     everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS + MUTANTS_OF_EXCHANGE
     everything += MUTANTS_OF_EXPLORER
     only = options.only or [""]

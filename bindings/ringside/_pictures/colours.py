@@ -53,8 +53,9 @@ def rank_colours(cp_size: int) -> Colours:
 
 
 def lightened(colours: Colours, step: Any, num_steps: int) -> Colours:
-    """The colours as of a step: the first one full, the last one lightest."""
-    white = LIGHTEST * np.asarray(step) / max(num_steps - 1, 1)
+    """The colours as of a step: the first one full, the last one, and what follows it, lightest."""
+    last = max(num_steps - 1, 1)
+    white = LIGHTEST * np.clip(step, 0, last) / last
     return np.asarray(colours + (1 - colours) * white[..., None])
 
 
