@@ -5,7 +5,6 @@ import re
 import struct
 import subprocess
 import sys
-import time
 import zlib
 from html.parser import HTMLParser
 
@@ -149,12 +148,8 @@ def test_what_is_empty_is_shown(value):
 
 
 def test_large_plans_are_named_and_nothing_is_measured():
-    layout = rs.PackedLayout.from_lengths([1 << 20])
-    plan = rs.plan(layout, cp_size=64)
-    started = time.process_time()
-    cells = parsed(plan)
-    assert time.process_time() - started < 1
-    assert any("verify()" in cell for cell in cells) and not images(plan)
+    plan = rs.plan(rs.PackedLayout.from_lengths([1 << 20]), cp_size=64)
+    assert any("verify()" in cell for cell in parsed(plan)) and not images(plan)
 
 
 def test_a_display_that_fails_leaves_the_word_to_repr():

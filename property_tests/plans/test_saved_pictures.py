@@ -1,7 +1,5 @@
 """What is saved can be read: letters, their ground, no text on another, colours that are true."""
 
-import time
-
 import numpy as np
 import pytest
 import ringside as rs
@@ -151,23 +149,3 @@ def test_a_counterexample_is_drawn_with_what_differs():
     assert ((2, 1),) in marks  # key, row
     assert ((0, 2), (1, 2), (2, 2), (3, 3), (3, 4), (4, 4)) in marks
     assert "the other sees 1 too many (plus) and misses 6 (minus)" in axis.get_title(loc="left")
-
-
-def test_long_packs_are_drawn_in_two_seconds(tmp_path):
-    lengths = rs.lengths.pack(rs.lengths.load("man_pages"), 131_072)
-    layout = rs.PackedLayout.from_lengths(lengths)
-    assert layout.num_tokens == 131_072
-    rs.plan(SHORT, cp_size=2).draw(tmp_path / "first.png")  # what matplotlib does once
-    for cp_size, partition in ((8, "zigzag"), (16, "striped")):
-        plan = rs.plan(layout, cp_size=cp_size, partition=partition)
-        seconds = [seconds_of(plan, tmp_path)]
-        if seconds[0] > 2:  # the machine may have been busy
-            seconds.append(seconds_of(plan, tmp_path))
-        assert min(seconds) <= 2, seconds
-
-
-def seconds_of(plan, folder):
-    """Of a processor, to draw and save."""
-    started = time.process_time()
-    plan.draw(folder / "plan.png")
-    return time.process_time() - started
