@@ -95,7 +95,7 @@ MUTANTS_OF_PICTURES = [
         "all queries have the length of the first",
         MASK_CORE,
         "values.size() == 1 ? values[0] : values[i]",
-        "values[0]",
+        "values[0 * i]",
     ),
     Mutant(
         "every tile that is wrong is the first",

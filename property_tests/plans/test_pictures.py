@@ -139,11 +139,13 @@ def test_times_of_a_model_are_shown_as_they_are():
             *(Event(1, 0, "work", 0.0, 8.0, (1,)), Event(1, 1, "exchange", 0.0, 5.0, (0,))),
         ]
         total_us = 20.0
+        direction, source = "backward", "mine"
 
     plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)
     assert told(Model, 2).ideal == 12
     figure = plan.draw_timeline(timeline=Model)
     (axis,) = figure.axes
+    assert "1.67 x the ideal (dotted); backward, mine" in axis.get_title(loc="left")
     spans = {}
     for drawn in axis.collections:
         boxes = [path.vertices for path in drawn.get_paths()]

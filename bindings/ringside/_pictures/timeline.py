@@ -104,7 +104,9 @@ def told(timeline: Any, cp_size: int) -> Times:
             f"rank, step, kind, begin_us, end_us and owners ({error})"
         ) from None
     work = sum(event.end - event.begin for event in events if event.kind == "work")
-    return Times(events, total, work / max(cp_size, 1), "microseconds, predicted", "", False)
+    said = (getattr(timeline, name, None) for name in ("direction", "source"))
+    words = ", ".join(str(word) for word in said if word)
+    return Times(events, total, work / max(cp_size, 1), "microseconds", words, False)
 
 
 def paint_times(axis: Axes, plan: _core.Plan, times: Times, colours: Colours) -> None:
@@ -120,7 +122,7 @@ def paint_times(axis: Axes, plan: _core.Plan, times: Times, colours: Colours) ->
     axis.tick_params(axis="y", length=0, pad=10)
     _colour_ticks(axis, colours)
     _paint_bars(axis, times.events, colours, plan.num_steps)
-    axis.axvline(times.ideal, color="black", linestyle=":", linewidth=1.2, zorder=4)
+    axis.axvline(times.ideal, color="black", linestyle=":", linewidth=1.2, zorder=3)
     if times.waits:
         begins = sorted({event.begin for event in times.events if event.begin > 0})
         for begin in begins if len(begins) < 40 else ():
