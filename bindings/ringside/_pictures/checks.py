@@ -26,7 +26,7 @@ def checked_head(plan: _core.Plan, head: Any) -> int:
         raise InvalidArgument(
             f"head {head}; expected 0 to {plan.num_heads - 1}, the query heads of the plan"
         )
-    return head
+    return int(head)
 
 
 def checked_sequence(layout: _core.PackedLayout, sequence: Any) -> int | None:
