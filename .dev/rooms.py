@@ -101,7 +101,7 @@ MAY_IMPORT = {
     "testing/faults": {"", "_extras", "testing"},
     "testing/stand_ins": {""},
     "testing/peers": {"", "_extras", "testing", "testing/stand_ins"},
-    "learn/figures": {"", "_core", "_extras", "_plan"},
+    "learn/figures": {"", "_core", "_extras", "_pictures", "_plan"},
     "learn/faults": {"_core", "_rows", "testing"},
     "learn": {
         *("", "_core", "_extras", "_rows", "_plan", "lengths", "testing"),

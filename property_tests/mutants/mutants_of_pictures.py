@@ -46,8 +46,8 @@ MUTANTS_OF_PICTURES = [
     Mutant(
         "what travels counts as work of the ideal",
         TIMELINE,
-        'for event in events if event.kind == "work")\n    return',
-        "for event in events)\n    return",
+        'work = sum(event.end - event.begin for event in events if event.kind == "work")',
+        "work = sum(event.end - event.begin for event in events)",
     ),
     Mutant(
         "numbers are in the ink that reads worse",

@@ -110,7 +110,7 @@
         (places.length > 1 ? ` for heads ${p.heads[0]} to ${p.heads[1] - 1}` : ""));
       return { q, k, places, text: `Row ${row} with key ${key}: ${told.join("; ") || "nobody computes it, though the row sees the key"}.` };
     }
-    raster(doc, head) {  // as _plan/raster.py: a pixel is one pair; doc null: the whole pack
+    raster(doc, head) {  // as _pictures/raster.py: a pixel is one pair; doc null: the whole pack
       return at(this.rasters, `${doc} ${head}`, () => {
         const [q, k] = [this.q, this.k].map(({ begins }) => shown(...(doc === null ? [0, begins.at(-1)] : [begins[doc], begins[doc + 1]])));
         const rank = new Int32Array(q.rows.length * k.rows.length).fill(UNSEEN), step = rank.slice();

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ringside._plan.draw import rank_colours
+from ringside._pictures.colours import rank_colours
 from ringside.learn.figures.paper import INK, NORMAL, RULE, SMALL, UNSEEN, WRONG, bare, paper, plain
 
 if TYPE_CHECKING:

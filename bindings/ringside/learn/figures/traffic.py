@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringside._core import InvalidArgument, PlanCost
-from ringside._plan.draw import rank_colours
+from ringside._pictures.colours import rank_colours
 from ringside._plan.plan import Plan
 from ringside.learn.figures.paper import (
     EVEN,
