@@ -1,6 +1,5 @@
 """What travels, in notebook 6: counted as plans count it, and refused where it cannot be."""
 
-import numpy as np
 import pytest
 import ringside as rs
 from hypothesis import given, settings
@@ -43,7 +42,7 @@ def test_the_picture_of_holdings_has_all_owners_of_the_keys(rank, comm):
     [
         (lambda: learn.figure_of_holdings({}, rank=0), "got rank 0 of 0 plans"),
         (lambda: learn.figure_of_traffic({}), "got no costs"),
-        (lambda: learn.figure_of_need({}, rows=3), "got no costs"),
+        (lambda: learn.figure_of_need({}, bytes_per_row=512), "got no costs"),
         (lambda: learn.figure_of_traffic_by_ranks({}), "got no lines"),
         (lambda: learn.least_traffic({}), "got no costs"),
         (lambda: learn.traffic_by_ranks(LAYOUT, [0], ["p2p"]), r"got cp_sizes \[0\]"),
@@ -55,10 +54,11 @@ def test_nothing_to_show_is_refused(call, said):
 
 
 def test_need_is_counted_of_all_ranks():
-    cost = rs.estimate(LAYOUT, cp_size=4)
-    (axis,) = learn.figure_of_need({"ring": cost}, rows=LAYOUT.num_rows).axes
-    arrived = int(cost.rows_kv.sum()) - LAYOUT.num_rows
+    ring = rs.estimate(LAYOUT, cp_size=4)
+    fetch = rs.estimate(LAYOUT, cp_size=4, comm="fetch", stages=1)
+    costs, arrived = {"ring": ring, "fetch": fetch}, 3 * LAYOUT.num_rows  # of others, to each rank
+    (axis,) = learn.figure_of_need(costs, bytes_per_row=2 * 128 * 2).axes
     assert f"{arrived:,}" in axis.texts[0].get_text()
-    seen, unseen = (patch.get_width() for patch in axis.patches[:2])
-    assert (seen, seen + unseen) == (cost.rows_needed.sum(), arrived)
-    assert np.isclose(arrived, 3 * LAYOUT.num_rows)
+    widths = [patch.get_width() for patch in axis.patches[:4]]
+    assert widths[:2] == [ring.rows_needed.sum(), arrived - ring.rows_needed.sum()]
+    assert widths[2] == ring.rows_needed.sum() and 0 <= widths[3] < widths[1]

@@ -116,24 +116,27 @@ def _say(axis: Axes, number: float, y: int) -> None:
     axis.set_xlim(0, max(axis.get_xlim()[1], number * 1.18))
 
 
-def figure_of_need(costs: Mapping[str, PlanCost], rows: int) -> Figure:
+def figure_of_need(costs: Mapping[str, PlanCost], bytes_per_row: int) -> Figure:
     """K/V rows that arrive at all ranks together, split by whether a tile there sees them.
 
     Args:
-        costs: of plans of one pack, by name.
-        rows: of the pack, which are at home on some rank.
+        costs: of plans of one pack whose ranks keep their queries, by name.
+        bytes_per_row: of k and v of all kv heads.
 
     >>> import ringside as rs
     >>> from ringside import learn
-    >>> cost = rs.plan(rs.PackedLayout([0, 8]), cp_size=2).cost()
-    >>> len(learn.figure_of_need({"p2p": cost}, rows=8).axes)
+    >>> cost = rs.plan(rs.PackedLayout([0, 8]), cp_size=2).cost(head_dim=16)
+    >>> len(learn.figure_of_need({"p2p": cost}, bytes_per_row=2 * 16 * 2).axes)
     1
     """
     if not costs:
         raise InvalidArgument("got no costs; expected one at least, under a name. Pass some")
     figure, axis = paper(8.4, 1.1 + 0.36 * len(costs), 1, 1)
     for y, cost in enumerate(costs.values()):
-        needed, arrived = int(cost.rows_needed.sum()), _arrived(cost, rows)
+        needed, arrived = (
+            int(cost.rows_needed.sum()),
+            int(cost.bytes_received.sum()) // bytes_per_row,
+        )
         names = ("seen by a tile", "nobody needed") if y == 0 else (None, None)
         axis.barh(y, needed, 0.7, color=LINES[2], label=names[0])
         axis.barh(y, arrived - needed, 0.7, left=needed, color=PADDING, label=names[1])
@@ -147,11 +150,6 @@ def figure_of_need(costs: Mapping[str, PlanCost], rows: int) -> Figure:
     axis.set(ylim=(len(costs) - 0.5, -0.5), xticks=[])
     axis.legend(fontsize=SMALL, frameon=False, labelcolor=INK, loc="lower right")
     return figure
-
-
-def _arrived(cost: PlanCost, rows: int) -> int:
-    """Rows held in all steps, but for those that each rank has at home: the first step's."""
-    return max(int(cost.rows_kv.sum()) - rows, int(cost.rows_needed.sum()))
 
 
 def figure_of_traffic_by_ranks(lines: Mapping[str, Mapping[int, int]]) -> Figure:
