@@ -80,15 +80,17 @@ MAY_IMPORT = {
     "_arrays": {"_core", "_attention"},
     "_group": {"_core"},
     "_ranks": {"_core", "_attention", "_arrays", "_group"},
+    "_time": {"_core"},
     "_plan": {
         *("_core", "_extras", "_rows", "_arguments", "_attention", "_arrays", "_group", "_ranks"),
+        "_time",
     },
     "thd": {"_core", "_rows", "_arguments", "_arrays"},
     "lengths": {"_core"},
     "flash": {"_core", "_arguments", "_attention"},
     "micro_sequences": {"_core", "_arguments", "_plan"},
     "": {
-        *("_core", "_arguments", "_attention", "_group", "_plan", "thd", "lengths"),
+        *("_core", "_arguments", "_attention", "_group", "_plan", "_time", "thd", "lengths"),
         *("flash", "micro_sequences"),
     },
     "_torch_operator": {"_attention", "_arrays", "_plan"},
