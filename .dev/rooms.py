@@ -106,8 +106,8 @@ MAY_IMPORT = {
         *("", "_core", "_plan", "_arrays", "_group", "thd", "torch", "testing", "_bench"),
     },
     "cli": {
-        *("", "_core", "_extras", "_group", "_plan", "lengths", "testing", "_bench", "_bench/gpu"),
-        *("testing/peers", "learn"),
+        *("", "_core", "_extras", "_group", "_plan", "_time", "lengths", "testing"),
+        *("_bench", "_bench/gpu", "testing/peers", "learn"),
     },
     "__main__": {"cli"},
 }

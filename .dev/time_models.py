@@ -172,9 +172,10 @@ def nccl_links() -> Links:
 def memory() -> Memory:
     """An H200's: copies, and what sums and the packing of heads took in calls of several GPUs."""
     source = (
-        f"{H200}: rate of 'sequence to rank order' in data/results/bench_gpu_nvidia_h200.csv; sums: "
-        "132 us for 33 MB as optimized/ranks/LADDER.md tells, mended since and not timed again; "
-        "reorders of all_to_all: fitted to the a2a rows of data/results/bench_cp_nvidia_h200.csv"
+        f"{H200}: rate of 'sequence to rank order' in data/results/bench_gpu_nvidia_h200.csv; "
+        "sums: 132 us for 33 MB as optimized/ranks/LADDER.md tells, mended since and not timed "
+        "again; reorders of all_to_all: fitted to the a2a rows of "
+        "data/results/bench_cp_nvidia_h200.csv"
     )
     return Memory(3900.0, {"all_to_all": 30.0}, per_byte_added=15.6, source=source)
 
@@ -205,7 +206,7 @@ def ring_flash_attention() -> TimeModel:
     slower = {kind: _no_faster(found, 160.0) for kind, found in nccl.us_of_bytes.items()}
     return TimeModel(
         name="h800-ring-flash-attention",
-        source="zhuzilin/ring-flash-attention on 8 H800, put together from parts; see each source",
+        source="zhuzilin/ring-flash-attention on 8 H800, put together; see each source",
         multiprocessors=SMS,
         kernels=(flash_attention_2(),),
         links=(Links(8, slower, "an H200's NCCL, no faster than 160 of an H800's 200 GB/s"),),
@@ -235,7 +236,7 @@ def torch_context_parallel() -> TimeModel:
     third = Table(tuple(x / 3 for x in gather.bytes), tuple(round(x / 3, 3) for x in gather.us))
     return TimeModel(
         name="h200-torch",
-        source="context_parallel of PyTorch 2.11 on 4 H200, put together from parts; see each source",
+        source="context_parallel of PyTorch 2.11 on 4 H200, put together; see each source",
         multiprocessors=SMS,
         kernels=(cudnn_kernel(),),
         links=(Links(4, {"hop": third}, "a third of an all_gather of NCCL a step"),),

@@ -1,7 +1,7 @@
 """A timeline told one rank and step at a time, from messages, by recursion: what waits for what.
 
-It shares nothing with the library's walk: no arrays, no names of transports where peers can tell, and
-what an exchange takes from tiles is followed interval by interval.
+It shares nothing with the library's walk: no arrays, no names of transports where peers can tell,
+and what an exchange takes from tiles is followed interval by interval.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import ringside as rs
 from assertions import noted
-from hypothesis import assume, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_timeline import PlainTimeline
 from ringside._plan.timing import group_of
@@ -81,6 +81,7 @@ def assert_same_events(got, wanted):
     np.testing.assert_allclose([e[3:] for e in got], [e[3:] for e in wanted], rtol=1e-9, atol=1e-6)
 
 
+@settings(max_examples=150)
 @given(noted(strategies.cases()), models(DIMS), st.sampled_from(["forward", "backward"]))
 def test_a_timeline_is_that_of_a_plain_simulation(case, model, direction):
     plan = case.plan()
@@ -90,6 +91,7 @@ def test_a_timeline_is_that_of_a_plain_simulation(case, model, direction):
     assert timeline.total_us == pytest.approx(max((e[4] for e in plain), default=0.0))
 
 
+@settings(max_examples=80)
 @given(noted(strategies.cases()), models(DIMS))
 def test_an_estimate_has_the_times_of_the_cost_of_the_plan(case, model):
     arguments = arguments_of(case)
@@ -113,6 +115,7 @@ def test_an_estimate_has_the_times_of_the_cost_of_the_plan(case, model):
     assert (wanted.backward.peak_bytes == wanted.backward_workspace_bytes).all()
 
 
+@settings(max_examples=80)
 @given(noted(strategies.cases()), models(DIMS), st.sampled_from(["forward", "backward"]))
 def test_tracks_nest_times_add_up_and_nothing_is_used_before_it_came(case, model, direction):
     plan = case.plan()
@@ -147,6 +150,7 @@ def hidden(own):
     return total
 
 
+@settings(max_examples=50)
 @given(noted(strategies.cases(cp_sizes=st.integers(1, 4))))
 def test_owners_are_the_homes_of_the_keys_of_a_step(case):
     plan = case.plan()
@@ -242,12 +246,15 @@ def test_a_saved_trace_shows_each_event_on_a_track_of_its_kind(tmp_path):
 
 def test_thousands_of_ranks_have_times_and_no_events():
     layout = rs.PackedLayout.from_lengths([8192] * 128)
-    cost = rs.estimate(layout, cp_size=4096, comm="a2a+p2p", a2a_size=8, num_heads=16, model="h200")
-    assert len(cost.forward.work.begin) == 4096 and cost.forward.work.begin.shape[1] >= 512
+    cost = rs.estimate(
+        layout, cp_size=4096, comm="a2a+p2p", a2a_size=64, num_heads=64, model="h200"
+    )
+    assert len(cost.forward.work.begin) == 4096 and cost.forward.work.begin.shape[1] >= 64
     assert 0 < cost.forward.total_us < cost.backward.total_us
     assert "events" not in vars(cost.forward)
 
 
+@settings(max_examples=50)
 @given(st.integers(1, 12), st.data())
 def test_the_group_of_a_plan_is_what_it_was_asked_for(cp_size, data):
     group = data.draw(st.sampled_from([n for n in range(1, cp_size + 1) if cp_size % n == 0]))
@@ -255,5 +262,4 @@ def test_the_group_of_a_plan_is_what_it_was_asked_for(cp_size, data):
         rs.PackedLayout([0, 40]), mask=rs.Mask.full(), cp_size=cp_size, comm="a2a+p2p",
         a2a_size=group, num_heads=cp_size,
     )  # fmt: skip
-    assume(group > 1 or cp_size > 1)
     assert group_of(plan) == group

@@ -12,7 +12,10 @@ from ringside._time.model import Float64, Rates
 ROUNDS = 60  # until the weights of an even power settle
 
 
-def counted(cost: _core.PlanCost, multiprocessors: int, ranks: slice = slice(None)) -> Float64:
+ALL = slice(None)
+
+
+def counted(cost: _core.PlanCost, multiprocessors: int, ranks: slice = ALL) -> Float64:
     """[4] what each of Rates is multiplied by: all steps of these ranks, one after the other."""
     names = ("blocks", "partial_blocks", "visits")
     sums = [float(getattr(cost, name)[ranks].sum()) / multiprocessors for name in names]
@@ -20,7 +23,7 @@ def counted(cost: _core.PlanCost, multiprocessors: int, ranks: slice = slice(Non
 
 
 def fitted(counts: Float64, us: Float64, power: float = 2.0) -> Rates:
-    """The rates, none below 0, whose predictions are off by least: the sum of |error / us| ** power.
+    """The rates, none below 0, that are off by least: the sum of |error / us| ** power.
 
     Args:
         counts: [measurements, 4], as of counted().
