@@ -263,3 +263,40 @@ def test_the_group_of_a_plan_is_what_it_was_asked_for(cp_size, data):
         a2a_size=group, num_heads=cp_size,
     )  # fmt: skip
     assert group_of(plan) == group
+
+
+@settings(max_examples=40)
+@given(noted(strategies.cases(cp_sizes=st.integers(1, 4))), st.booleans())
+def test_a_measured_timeline_has_the_operations_of_the_schedules(case, backward):
+    plan = case.plan()
+    direction = "backward" if backward else "forward"
+    timeline = plan.timeline("measured", direction=direction, head_dim=4, head_dim_v=3)
+    assert (timeline.source, timeline.direction) == ("measured", direction)
+    for rank in range(plan.cp_size):
+        wanted, got = {}, {}
+        for operation in plan.schedule(rank, backward=backward):
+            kind = "exchange" if operation.kind == "exchange" else "work"
+            wanted.setdefault(kind, []).append(operation.step)
+        own = [e for e in timeline.events if e.rank == rank]
+        for first, second in itertools.pairwise(own):
+            assert first.end_us <= second.begin_us  # a thread does one thing after the other
+        for event in own:
+            assert 0 <= event.begin_us < event.end_us <= timeline.total_us
+            got.setdefault(event.kind, []).append(event.step)
+        for kind, steps in got.items():  # an operation may be too short for the clock
+            left = iter(wanted[kind])
+            assert all(step in left for step in steps)
+        assert len(got.get("work", [])) >= len(plan.schedule(rank, backward=backward)) // 3
+
+
+def test_a_measured_timeline_is_longer_where_more_is_computed(tmp_path):
+    def busy(tokens):
+        plan = rs.plan(rs.PackedLayout([0, tokens]), cp_size=2)
+        timeline = plan.timeline("measured", head_dim=64)
+        timeline.save(tmp_path / "trace.json")
+        assert (
+            json.loads((tmp_path / "trace.json").read_text())["otherData"]["source"] == "measured"
+        )
+        return timeline.work_us.sum()
+
+    assert busy(2048) > 4 * busy(128)

@@ -110,7 +110,8 @@ def estimate(
     """
     if model is not None:
         model = as_model(model)
-        model.kernel(head_dim, dtype, head_dim_v)
+        shape = timing.shape_of(comm, 1, head_dim, head_dim_v, dtype)
+        model.kernel(shape.head_dim, dtype, shape.head_dim_v)
     of_q, of_k = segments_of_both(partition, partition_k, layout_q, layout_k, cp_size)
     cost = _core.estimate(
         layout_q,
@@ -131,6 +132,6 @@ def estimate(
     )
     if model is None:
         return cost
-    group = timing.group_of_names(comm, len(cost.blocks), a2a_size)
-    shape = timing.shape_of(comm, group, head_dim, head_dim_v, dtype)
-    return timing.timed(cost, model, shape, bytes_per_element)
+    size = None if a2a_size is None else int(a2a_size)
+    group = timing.group_of_names(comm, len(cost.blocks), size)
+    return timing.timed(cost, model, shape._replace(group=group), int(bytes_per_element))

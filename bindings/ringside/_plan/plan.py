@@ -275,7 +275,9 @@ class Plan(_core.Plan):
         there and the tiles before have ended. Gradients leave behind the tiles they come from.
 
         Args:
-            model: a TimeModel, the name of a preset, a path, or a dict as of its JSON.
+            model: a TimeModel, the name of a preset, a path, or a dict as of its JSON. "measured"
+                runs the plan on this machine's processor instead, in float64 on random arrays, all
+                ranks in this process, a thread each; merges, copies and sums count as work.
             direction: of the pass.
             head_dim: of q and k.
             head_dim_v: of v; default head_dim.

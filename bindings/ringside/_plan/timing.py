@@ -9,6 +9,7 @@ import numpy as np
 
 from ringside import _core
 from ringside._core import arguments
+from ringside._plan import measured
 from ringside._time.loads import ITEMSIZE, Shape, loads
 from ringside._time.model import TimeModel, as_model
 from ringside._time.timeline import Timeline
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ringside._plan.plan import Plan
 
 Direction = Literal["forward", "backward"]
+MEASURED = measured.SOURCE  # instead of a model
 
 
 class TimedCost(_core.PlanCost):
@@ -86,8 +88,11 @@ def timeline(
         raise _core.InvalidArgument(
             f"direction={direction!r} is unknown; expected forward or backward"
         )
-    found = as_model(model)
     shape = shape_of(plan.comm, group_of(plan), head_dim, head_dim_v, dtype)
+    if isinstance(model, str) and model == MEASURED:
+        dims = shape.head_dim, shape.head_dim_v
+        return measured.measured(plan, direction, *dims, Owners(plan))
+    found = as_model(model)
     kernel = found.kernel(shape.head_dim, shape.dtype, shape.head_dim_v)
     cost = _core.Plan.cost(
         plan,
@@ -97,13 +102,13 @@ def timeline(
         block_size=kernel.block_size,
     )
     made = timeline_of(cost, found, shape, "forward" if direction == "forward" else "backward")
-    return made.with_owners(Owners(plan))
+    return made._with_owners(Owners(plan))
 
 
 def shape_of(comm: str, group: int, head_dim: Any, head_dim_v: Any, dtype: Any) -> Shape:
     """What counts do not say."""
-    dims = [arguments.integer(head_dim, "head_dim")]
-    dims.append(dims[0] if head_dim_v is None else arguments.integer(head_dim_v, "head_dim_v"))
+    dims = [arguments.int32(head_dim, "head_dim")]
+    dims.append(dims[0] if head_dim_v is None else arguments.int32(head_dim_v, "head_dim_v"))
     if arguments.text(dtype, "dtype") not in ITEMSIZE:
         raise _core.InvalidArgument(
             f"dtype={dtype!r} is unknown; expected one of {', '.join(ITEMSIZE)}"

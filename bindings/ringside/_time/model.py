@@ -238,13 +238,11 @@ class TimeModel:
         >>> rs.TimeModel.preset("h200").kernel(128, "bfloat16").forward.block > 0
         True
         """
-        dims = (
-            arguments.integer(head_dim, "head_dim"),
-            arguments.integer(head_dim if head_dim_v is None else head_dim_v, "head_dim_v"),
-        )
+        dims = [arguments.int32(head_dim, "head_dim")]
+        dims.append(dims[0] if head_dim_v is None else arguments.int32(head_dim_v, "head_dim_v"))
         dtype = arguments.text(dtype, "dtype")
         for kernel in self.kernels:
-            if (kernel.dtype, kernel.head_dim, kernel.head_dim_v) == (dtype, *dims):
+            if [kernel.dtype, kernel.head_dim, kernel.head_dim_v] == [dtype, *dims]:
                 return kernel
         here = ", ".join(f"{k.dtype} of {_size(k.head_dim, k.head_dim_v)}" for k in self.kernels)
         raise _core.Unsupported(

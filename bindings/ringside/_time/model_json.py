@@ -75,7 +75,8 @@ def read(path: Path) -> TimeModel:
         found = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(
-            f"model {path} cannot be read: {error}; expected a JSON file as TimeModel.save writes"
+            f"model {path} cannot be read: {error}; expected the path of a JSON file as "
+            "TimeModel.save writes it"
         ) from error
     return parsed(found, str(path))
 

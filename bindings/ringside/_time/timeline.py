@@ -120,7 +120,7 @@ class Timeline:
                 found.append(Event(int(rank), step, kind, *when, self._owners(int(rank), step)))
         return found
 
-    def with_owners(self, owners: Owners) -> Timeline:
+    def _with_owners(self, owners: Owners) -> Timeline:
         """The same, whose events name the ranks at home to their keys."""
         return replace(self, _owners=owners)
 
@@ -154,15 +154,15 @@ def _worked(begin: Float64, end: Float64, when: Float64) -> Float64:
     return np.interp(when, edges, amount)
 
 
-def of_events(events: Sequence[Event], num_ranks: int, direction: str, source: str) -> Timeline:
+def of_events(
+    events: Sequence[Event], num_ranks: int, direction: str, source: str, owners: Owners
+) -> Timeline:
     """A timeline of what was measured; ranks may have done unlike things."""
-    owners = {(event.rank, event.step): event.owners for event in events}
-    spans = [
-        _spans([e for e in events if e.kind == kind], num_ranks) for kind in ("work", "exchange")
-    ]
-    return Timeline(
-        direction, source, *spans, np.zeros(num_ranks, np.int64), lambda *at: owners.get(at, ())
+    work, exchange = (
+        _spans([event for event in events if event.kind == kind], num_ranks)
+        for kind in ("work", "exchange")
     )
+    return Timeline(direction, source, work, exchange, np.zeros(num_ranks, np.int64), owners)
 
 
 def _spans(events: Sequence[Event], num_ranks: int) -> Spans:
