@@ -101,7 +101,7 @@ MAY_IMPORT = {
     "testing/peers": {"", "_extras", "testing", "testing/stand_ins"},
     "learn/figures": {"", "_core", "_extras", "_plan"},
     "learn": {"", "_core", "_extras", "_plan", "lengths", "testing", "learn/figures"},
-    "_bench": {"", "_core", "_plan", "lengths", "thd", "testing"},
+    "_bench": {"", "_core", "_plan", "_time", "lengths", "thd", "testing"},
     "_bench/gpu": {
         *("", "_core", "_plan", "_arrays", "_group", "thd", "torch", "testing", "_bench"),
     },

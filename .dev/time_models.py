@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import time_rows
+from ringside._bench.calibration import rising
 from ringside._time import model_json
 from ringside._time.fit import fitted, solved
 from ringside._time.model import Kernel, Links, Memory, Rates, Table, TimeModel
@@ -141,8 +142,7 @@ def table(exchange: str, kind: str, scale: float = 1.0) -> Table:
             size = int(row["messages"]) * int(row["mebibytes"]) * MIB
             took = size / float(row["gigabytes_per_second"]) / 1e3
             points.append((float(size), round(took * scale, 3)))
-    rising = [p for i, p in enumerate(points) if all(p[1] < later[1] for later in points[i + 1 :])]
-    return Table(*(tuple(x) for x in zip(*rising, strict=True)))
+    return rising(points)
 
 
 def network() -> Links:
