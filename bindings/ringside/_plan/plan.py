@@ -291,7 +291,7 @@ class Plan(_core.Plan):
         >>> plan = rs.plan(rs.PackedLayout([0, 65536]), cp_size=4, num_heads=16)
         >>> timeline = plan.timeline("h200")
         >>> [(e.kind, e.step, e.owners) for e in timeline.events if e.rank == 1][:3]
-        [('work', 0, (1,)), ('exchange', 1, (0,)), ('exchange', 2, (3,))]
+        [('work', 0, (1,)), ('exchange', 1, (0,)), ('work', 1, (0,))]
         >>> timeline.total_us < plan.timeline("h200", direction="backward").total_us
         True
         """

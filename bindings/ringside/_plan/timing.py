@@ -43,12 +43,12 @@ class TimedCost(_core.PlanCost):
 
     @cached_property
     def forward(self) -> Timeline:
-        """Of the forward pass."""
+        """When ranks work and wait in the forward pass."""
         return timeline_of(self, self.model, self._shape, "forward")
 
     @cached_property
     def backward(self) -> Timeline:
-        """Of the backward pass."""
+        """When ranks work and wait in the backward pass."""
         return timeline_of(self, self.model, self._shape, "backward")
 
 
@@ -131,7 +131,8 @@ def group_of(plan: _core.Plan) -> int:
     """
     if plan.comm != "a2a+p2p":
         return group_of_names(plan.comm, plan.cp_size, None)
-    first, hops = set(), set()
+    first: set[tuple[int, int]] = set()
+    hops: set[tuple[int, int]] = set()
     for rank in range(plan.cp_size):
         for number, step in enumerate(plan.steps(rank)):
             for message in step.receives:

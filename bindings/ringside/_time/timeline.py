@@ -75,7 +75,13 @@ class Timeline:
 
     @cached_property
     def end_us(self) -> Float64:
-        """[ranks] when a rank has done everything."""
+        """[ranks] when a rank has done everything.
+
+        >>> import ringside as rs
+        >>> timeline = rs.plan(rs.PackedLayout([0, 4096]), cp_size=2).timeline("h200")
+        >>> bool(timeline.end_us.max() == timeline.total_us)
+        True
+        """
         ends = np.concatenate([self.work.end, self.exchange.end], axis=1)
         return ends.max(axis=1, initial=0.0)
 
@@ -86,12 +92,25 @@ class Timeline:
 
     @cached_property
     def work_us(self) -> Float64:
-        """[ranks] that a rank works."""
+        """[ranks] that a rank works.
+
+        >>> import ringside as rs
+        >>> timeline = rs.plan(rs.PackedLayout([0, 4096]), cp_size=2).timeline("h200")
+        >>> timeline.work_us.shape
+        (2,)
+        """
         return (self.work.end - self.work.begin).sum(axis=1)
 
     @cached_property
     def exposed_us(self) -> Float64:
-        """[ranks] in which a rank exchanges and does not work."""
+        """[ranks] in which a rank exchanges and does not work.
+
+        >>> import ringside as rs
+        >>> timeline = rs.plan(rs.PackedLayout([0, 4096]), cp_size=2).timeline("h200")
+        >>> parts = timeline.work_us + timeline.exposed_us + timeline.idle_us
+        >>> bool((abs(parts - timeline.total_us) < 1e-6).all())
+        True
+        """
         hidden = np.zeros(self.num_ranks)
         for rank in range(self.num_ranks):
             begin, end = self.work.begin[rank], self.work.end[rank]
@@ -107,7 +126,13 @@ class Timeline:
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """All that takes time, rank after rank, by when it begins."""
+        """All that takes time, rank after rank, by when it begins.
+
+        >>> import ringside as rs
+        >>> timeline = rs.plan(rs.PackedLayout([0, 4096]), cp_size=2).timeline("h200")
+        >>> [(event.rank, event.kind, event.step) for event in timeline.events][:3]
+        [(0, 'work', 0), (0, 'exchange', 1), (0, 'work', 1)]
+        """
         return tuple(sorted(self._listed(), key=lambda event: (event.rank, event.begin_us)))
 
     def _listed(self) -> list[Event]:
