@@ -30,6 +30,7 @@ POWER = {"forward": 4.0, "backward": 2.0}
 DATE = "22 Nov 2026"
 H200 = f"NVIDIA H200, {DATE}"
 
+QUEUED = "calls queued one behind the other, so the host takes no time"
 # Between hosts nothing has been measured.
 NETWORK_GB_PER_S, NETWORK_US = 42.5, 25.0
 NETWORK_SOURCE = (
@@ -184,7 +185,7 @@ def h200() -> TimeModel:
     """The default."""
     return TimeModel(
         name="h200",
-        source=f"{H200}, commits of data/results: hopper kernels, copy engines",
+        source=f"{H200}, commits of data/results: hopper kernels, copy engines; {QUEUED}",
         multiprocessors=SMS,
         kernels=(hopper_kernel(),),
         links=(peer_links(), network()),
@@ -200,6 +201,11 @@ def h200() -> TimeModel:
 UNFUSED_MERGE = 38.0
 
 
+def _with_merges(plain: Memory) -> Memory:
+    source = f"{plain.source}; merges: {UNFUSED_MERGE:g} bytes an element, read off the operators"
+    return replace(plain, per_merged_element=UNFUSED_MERGE, source=source)
+
+
 def ring_flash_attention() -> TimeModel:
     """Eight H800: an H200's multiprocessors, an H100's memory, half of the links."""
     nccl = nccl_links()
@@ -212,7 +218,7 @@ def ring_flash_attention() -> TimeModel:
         links=(Links(8, slower, "an H200's NCCL, no faster than 160 of an H800's 200 GB/s"),),
         exchange_multiprocessors=NCCL_SMS,
         overlap=True,
-        memory=replace(h100_memory(), per_merged_element=UNFUSED_MERGE, per_byte_added=3.0),
+        memory=replace(_with_merges(h100_memory()), per_byte_added=3.0),
         host_us_per_step=0.0,
     )
 
@@ -236,13 +242,13 @@ def torch_context_parallel() -> TimeModel:
     third = Table(tuple(x / 3 for x in gather.bytes), tuple(round(x / 3, 3) for x in gather.us))
     return TimeModel(
         name="h200-torch",
-        source="context_parallel of PyTorch 2.11 on 4 H200, put together; see each source",
+        source="context_parallel of PyTorch 2.11 on 4 H200, put together; host time: assumed",
         multiprocessors=SMS,
         kernels=(cudnn_kernel(),),
         links=(Links(4, {"hop": third}, "a third of an all_gather of NCCL a step"),),
         exchange_multiprocessors=0,
         overlap=False,
-        memory=Memory(3900.0, {}, 3.0, UNFUSED_MERGE, memory().source),
+        memory=_with_merges(replace(memory(), per_byte_received={}, per_byte_added=3.0)),
         host_us_per_step=150.0,
     )
 
@@ -253,14 +259,14 @@ def models() -> list[TimeModel]:
     nccl = replace(
         best,
         name="h200-nccl",
-        source=f"{H200}, commits of data/results: hopper kernels, NCCL",
+        source=f"{H200}, commits of data/results: hopper kernels, NCCL; {QUEUED}",
         links=(nccl_links(), network()),
         exchange_multiprocessors=NCCL_SMS,
     )
     mma = replace(
         best,
         name="h200-mma",
-        source=f"{H200}, commits of data/results: mma kernels, copy engines",
+        source=f"{H200}, commits of data/results: mma kernels, copy engines; {QUEUED}",
         kernels=(mma_kernel(), mma_kernel_of_64()),
     )
     return [best, nccl, mma, ring_flash_attention(), torch_context_parallel()]

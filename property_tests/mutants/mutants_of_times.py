@@ -38,6 +38,12 @@ MUTANTS_OF_TIMES = [
         "end = np.where(exchange.there, end, end)",
     ),
     Mutant(
+        "an exchange is forgotten once the tiles of others have waited for it",
+        WALK,
+        "if (x.end > self.device).any()]",
+        "if (x.end > begin).any()]",
+    ),
+    Mutant(
         "a group ends each for itself",
         WALK,
         "return _Exchange(begins[of], begins[of] + lasts[of], there)",

@@ -215,6 +215,25 @@ def test_a_ring_by_hand():
     assert plan.timeline(data).total_us == pytest.approx(2 * 6.4 + 2.5, rel=1e-3)
 
 
+def test_who_only_sends_computes_beside_it():
+    """Backward, rank 1 sends keys for 5 us and has tiles of its own: half of the device, 3 of 6."""
+    layout_q, layout_k = rs.PackedLayout([0, 4]), rs.PackedLayout([0, 3])
+    plan = rs.plan(layout_q, layout_k, mask=rs.Mask.chunked(1), cp_size=2, partition="contiguous")
+    data = json.loads(json.dumps(SIMPLE))
+    data["exchange_multiprocessors"] = 50
+    data["kernels"][0]["backward"]["us_per_launch"] = 2.0
+    timeline = plan.timeline(data, direction="backward")
+    alone = [e for e in timeline.events if (e.rank, e.kind) == (1, "work")]
+    assert [(e.step, e.begin_us) for e in alone] == [(0, 0.0)]
+    wanted = 2.0 + timeline_us_of_blocks(plan)
+    assert alone[0].end_us == pytest.approx(2 * wanted, rel=1e-3)
+
+
+def timeline_us_of_blocks(plan):
+    """Of rank 1, by SIMPLE."""
+    return plan.cost().blocks[1].sum() * 10.0 / 100
+
+
 def test_nothing_to_do_takes_no_time():
     for lengths in ([], [0, 0]):
         plan = rs.plan(rs.PackedLayout.from_lengths(lengths), cp_size=3)

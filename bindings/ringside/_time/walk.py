@@ -80,7 +80,8 @@ class _State:
         if arrived is not None:
             begin = np.where(arrived.there, np.maximum(begin, arrived.end), begin)
         begin = begin + self.host
-        self.under_way = [x for x in self.under_way if (x.end > begin).any()]
+        # Not by `begin`: a rank without tiles here comes to its next ones sooner.
+        self.under_way = [x for x in self.under_way if (x.end > self.device).any()]
         end = _slowed(begin, work, self.under_way, self.share) if self.share else begin + work
         begin, end = np.where(works, begin, self.device), np.where(works, end, self.device)
         self.noted["work"].append((begin, end, step))
