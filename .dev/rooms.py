@@ -103,7 +103,8 @@ MAY_IMPORT = {
     "learn": {"", "_core", "_extras", "_plan", "lengths", "testing", "learn/figures"},
     "_bench": {"", "_core", "_plan", "_time", "lengths", "thd", "testing"},
     "_bench/gpu": {
-        *("", "_core", "_plan", "_arrays", "_group", "thd", "torch", "testing", "_bench"),
+        *("", "_core", "_plan", "_time", "_arrays", "_group", "thd", "torch", "testing"),
+        "_bench",
     },
     "cli": {
         *("", "_core", "_extras", "_group", "_plan", "_time", "lengths", "testing"),
