@@ -11,14 +11,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-# pybind11 makes unhashable classes and narrow comparisons, which object does not foresee.
-HEADER = '# mypy: disable-error-code="assignment,override"\n'
+# pybind11 makes unhashable classes and narrow comparisons, which object does not foresee; an array
+# of no dimension is an integer, too.
+HEADER = '# mypy: disable-error-code="assignment,override,overload-overlap"\n'
 # The package puts functions of Python's around some methods; the stub is of what is below.
 WRITE = """
 import ringside._core, pybind11_stubgen
 for method in vars(kind := ringside._core.PackedLayout).copy():
     if hasattr(vars(kind)[method], "__wrapped__"):
         setattr(kind, method, vars(kind)[method].__wrapped__)
+for kind in (ringside._core.PackedLayout, ringside._core.Mask):
+    del kind._repr_html_
 pybind11_stubgen.main()
 """
 PACKAGE = Path(__file__).resolve().parent.parent / "bindings" / "ringside"

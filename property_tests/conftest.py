@@ -36,6 +36,7 @@ settings.register_profile(
 settings.load_profile("dev")
 SEED = pytest.StashKey()
 ALONE = {"group", "group_cuda", "peers", "explorer", "test_interrupts.py", "test_kit_processes.py"}
+ALONE |= {"test_speed_of_pictures.py"}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -35,8 +35,8 @@ const std::vector<RowRun>& Landings::runs(int from, int to, const Message& sent)
   if (!is_new) return known->second;
   const auto place = places_.try_emplace(after, plan_.shards[after]).first;
   known->second = place->second.runs(plan_.shards[before], {sent.row, sent.row_end()});
-  plan_require(rows_of(known->second) == sent.rows, "rank ", to, " step ", step_, " receives ",
-               sent.rows, " rows of rank ", from, " by position, and its buffer has places for ",
+  plan_require(rows_of(known->second) == sent.rows, At{to, step_}, " receives ", sent.rows,
+               " rows of rank ", from, " by position, and its buffer has places for ",
                rows_of(known->second), ". plan.verify() tells more");
   return known->second;
 }
@@ -69,7 +69,7 @@ std::vector<Transfer> transfers(const Plan& plan, int step, Operand operand) {
       if (m.operand != operand) continue;
       const auto& candidates = sent[{m.peer, rank}];
       const size_t i = met[{m.peer, rank}]++;
-      plan_require(i < candidates.size(), "rank ", rank, " step ", step, " receives from ", m.peer,
+      plan_require(i < candidates.size(), At{rank, step}, " receives from ", m.peer,
                    ", which sends nothing that fits. plan.verify() tells more");
       add_transfers({m.peer, rank, candidates[i], m}, landings, paired);
     }

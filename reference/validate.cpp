@@ -50,17 +50,23 @@ void check_segments(const std::string& what, const PackedLayout& layout, const S
   }
 }
 
-void check_ownership(const char* what, const PackedLayout& layout,
+void check_ownership(Operand operand, const PackedLayout& layout,
                      const std::vector<Shard>& shards) {
+  const bool is_q = operand == Operand::q;
+  const char* what = is_q ? "query" : "key";
+  const auto at = [&](int rank, int row) {
+    return Unsaid{is_q ? At{.rank = rank, .row = row} : At{.rank = rank, .key = row}};
+  };
   std::vector<int> owner(layout.num_rows(), -1);
   for (int rank = 0; rank < static_cast<int>(shards.size()); ++rank) {
     check_segments(concat("rank ", rank, " ", what), layout, shards[rank]);
     for (const Segment& s : shards[rank]) {
       check_interrupt(s.len);
       for (int i = 0; i < s.len; ++i) {
-        int& previous = owner[layout.row_begin(s.seq) + s.position(i)];
-        require(previous < 0, what, " position ", s.position(i), " of sequence ", s.seq,
-                " is owned by rank ", previous, " and by rank ", rank,
+        const int row = layout.row_begin(s.seq) + s.position(i);
+        int& previous = owner[row];
+        require(previous < 0, at(rank, row), what, " position ", s.position(i), " of sequence ",
+                s.seq, " is owned by rank ", previous, " and by rank ", rank,
                 "; every row must be owned exactly once");
         previous = rank;
       }
@@ -69,7 +75,8 @@ void check_ownership(const char* what, const PackedLayout& layout,
   for (int s = 0; s < layout.batch(); ++s) {
     check_interrupt(layout.padded_len(s));
     for (int pos = 0; pos < layout.padded_len(s); ++pos)
-      require(owner[layout.row_begin(s) + pos] >= 0, what, " position ", pos, " of sequence ", s,
+      require(owner[layout.row_begin(s) + pos] >= 0, at(-1, layout.row_begin(s) + pos), what,
+              " position ", pos, " of sequence ", s,
               " is owned by no rank; every row, padding too, must be owned exactly once");
   }
 }

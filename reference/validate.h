@@ -15,7 +15,6 @@ void check_problem(const Problem& problem);
 void check_segments(const std::string& what, const PackedLayout& layout, const Shard& shard);
 
 // Every row of the layout owned exactly once.
-void check_ownership(const char* what, const PackedLayout& layout,
-                     const std::vector<Shard>& shards);
+void check_ownership(Operand operand, const PackedLayout& layout, const std::vector<Shard>& shards);
 
 }  // namespace ringside

@@ -130,13 +130,13 @@ TEST(CheckSegments, LieBackToBack) {
 }
 
 void check_two(const Shard& first, const Shard& second) {
-  check_ownership("query", PackedLayout({0, 2, 3}, {0, 2, 4}), {first, second});
+  check_ownership(Operand::q, PackedLayout({0, 2, 3}, {0, 2, 4}), {first, second});
 }
 
 TEST(CheckOwnership, AcceptsEveryRowOnceInAnyOrder) {
   EXPECT_NO_THROW(check_two({{1, 1, 1, 0, 1}, {0, 0, 1, 1, 2}}, {{1, 0, 1, 0, 1}}));
-  EXPECT_NO_THROW(check_ownership("key", PackedLayout(), {{}, {}}));
-  EXPECT_NO_THROW(check_ownership("key", PackedLayout(), {}));
+  EXPECT_NO_THROW(check_ownership(Operand::kv, PackedLayout(), {{}, {}}));
+  EXPECT_NO_THROW(check_ownership(Operand::kv, PackedLayout(), {}));
 }
 
 TEST(CheckOwnership, RefusesTwoOwners) {

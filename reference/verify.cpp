@@ -17,8 +17,13 @@ bool within(Range inner, Range outer) {
   return inner.size() == 0 || (outer.begin <= inner.begin && inner.end <= outer.end);
 }
 
-void verify_buffer(const Plan& plan, const Buffer& buffer, int num_heads,
-                   const std::string& where) {
+struct Home {  // what a rank owns
+  At at;
+};
+std::ostream& operator<<(std::ostream& out, const Home& home) { return out << home.at << " home"; }
+
+template <typename Where>
+void verify_buffer(const Plan& plan, const Buffer& buffer, int num_heads, const Where& where) {
   plan_require(0 <= buffer.shard && buffer.shard < static_cast<int>(plan.shards.size()), where,
                " names shard ", buffer.shard, " of ", plan.shards.size());
   plan_require(0 <= buffer.heads.begin && buffer.heads.begin <= buffer.heads.end &&
@@ -32,12 +37,24 @@ void as_plan_error(Check check) {
   try {
     check();
   } catch (const InvalidArgument& error) {
-    throw PlanError(error.what());
+    PlanError same(error.what());
+    same.at = error.at;
+    throw same;
   }
 }
 
+using RowOfPack = At (*)(const Plan& plan, int seq, int position);
+
+At query_at(const Plan& plan, int seq, int position) {
+  return {.row = plan.problem.layout_q.row_begin(seq) + position};
+}
+At key_at(const Plan& plan, int seq, int position) {
+  return {.key = plan.problem.layout_k.row_begin(seq) + position};
+}
+
 // The tile's segment must be what the resident buffer really holds in those rows.
-void verify_rows(const Shard& resident, const Segment& s, const char* what) {
+void verify_rows(const Plan& plan, const Shard& resident, const Segment& s, RowOfPack at) {
+  const char* what = at == query_at ? "query" : "key";
   const int rows = num_rows(resident);
   plan_require(s.len >= 1 && s.stride >= 1, what, " segment has len=", s.len,
                " and stride=", s.stride, "; expected at least 1");
@@ -50,15 +67,16 @@ void verify_rows(const Shard& resident, const Segment& s, const char* what) {
     while (s.row + i >= r->row_end()) ++r;
     const int held = r->position(s.row + i - r->row);
     const int64_t claimed = s.pos + int64_t{i} * s.stride;  // unproved: may be anything
-    plan_require(r->seq == s.seq && held == claimed, what, " row ", s.row + i, " holds position ",
-                 held, " of sequence ", r->seq, ", not position ", claimed, " of sequence ", s.seq);
+    if (r->seq != s.seq || held != claimed)
+      fail<PlanError>(at(plan, r->seq, held), what, " row ", s.row + i, " holds position ", held,
+                      " of sequence ", r->seq, ", not position ", claimed, " of sequence ", s.seq);
   }
 }
 
 void verify_tile(const Plan& plan, const Step& step, const Tile& tile) {
   check_interrupt(2 * int64_t{tile.q.len} + tile.k.len);
-  verify_rows(plan.shard(step.q), tile.q, "query");
-  verify_rows(plan.shard(step.kv), tile.k, "key");
+  verify_rows(plan, plan.shard(step.q), tile.q, query_at);
+  verify_rows(plan, plan.shard(step.kv), tile.k, key_at);
   plan_require(tile.q.seq == tile.k.seq, "queries of sequence ", tile.q.seq,
                " meet keys of sequence ", tile.k.seq);
   plan_require(visible_pairs(plan.problem, tile) > 0, "no query sees any key");
@@ -81,20 +99,20 @@ void verify_indices(const Plan& plan) {
   std::set<int> q_shards, kv_shards;
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     const Buffer &q = plan.home_q[rank], &kv = plan.home_kv[rank];
-    verify_buffer(plan, q, problem.num_heads, concat("rank ", rank, " home"));
-    verify_buffer(plan, kv, problem.num_kv_heads, concat("rank ", rank, " home"));
+    verify_buffer(plan, q, problem.num_heads, Home{{.rank = rank}});
+    verify_buffer(plan, kv, problem.num_kv_heads, Home{{.rank = rank}});
     plan_require(q.heads.size() == problem.num_heads && kv.heads.size() == problem.num_kv_heads,
-                 "rank ", rank, " must own all heads of its rows");
+                 At{.rank = rank}, " must own all heads of its rows");
     const auto& steps = plan.steps_of_rank[rank];
-    plan_require(static_cast<int>(steps.size()) == plan.num_steps(), "rank ", rank, " has ",
+    plan_require(static_cast<int>(steps.size()) == plan.num_steps(), At{.rank = rank}, " has ",
                  steps.size(), " steps, rank 0 has ", plan.num_steps());
     for (int i = 0; i < plan.num_steps(); ++i) {
       check_interrupt(64);
-      verify_buffer(plan, steps[i].q, problem.num_heads, concat("rank ", rank, " step ", i));
-      verify_buffer(plan, steps[i].kv, problem.num_kv_heads, concat("rank ", rank, " step ", i));
+      const At at{rank, i};
+      verify_buffer(plan, steps[i].q, problem.num_heads, at);
+      verify_buffer(plan, steps[i].kv, problem.num_kv_heads, at);
       plan_require(0 <= steps[i].tiles && steps[i].tiles < static_cast<int>(plan.tile_lists.size()),
-                   "rank ", rank, " step ", i, " names tile list ", steps[i].tiles, " of ",
-                   plan.tile_lists.size());
+                   at, " names tile list ", steps[i].tiles, " of ", plan.tile_lists.size());
       q_shards.insert(steps[i].q.shard);
       kv_shards.insert(steps[i].kv.shard);
     }
@@ -102,8 +120,8 @@ void verify_indices(const Plan& plan) {
   as_plan_error([&] {
     for (const int i : q_shards) check_segments("query", problem.layout_q, plan.shards[i]);
     for (const int i : kv_shards) check_segments("key", problem.layout_k, plan.shards[i]);
-    check_ownership("query", problem.layout_q, home_shards(plan, Operand::q));
-    check_ownership("key", problem.layout_k, home_shards(plan, Operand::kv));
+    check_ownership(Operand::q, problem.layout_q, home_shards(plan, Operand::q));
+    check_ownership(Operand::kv, problem.layout_k, home_shards(plan, Operand::kv));
   });
 }
 
@@ -113,16 +131,16 @@ void verify_kinds(const Plan& plan) {
     for (int rank = 0; rank < plan.cp_size(); ++rank) {
       const Exchange& exchange = plan.steps_of_rank[rank][step].before;
       check_interrupt(static_cast<int64_t>(exchange.sends.size() + exchange.receives.size()) + 1);
-      plan_require((exchange.kind == ExchangeKind::none) == exchange.empty(), "rank ", rank,
-                   " step ", step, " names its exchange ", name(exchange.kind), " and has ",
-                   exchange.sends.size(), " sends and ", exchange.receives.size(), " receives");
+      plan_require((exchange.kind == ExchangeKind::none) == exchange.empty(), At{rank, step},
+                   " names its exchange ", name(exchange.kind), " and has ", exchange.sends.size(),
+                   " sends and ", exchange.receives.size(), " receives");
       if (kind == ExchangeKind::none) kind = exchange.kind;
-      plan_require(exchange.empty() || exchange.kind == kind, "rank ", rank, " step ", step,
+      plan_require(exchange.empty() || exchange.kind == kind, At{rank, step},
                    " names its exchange ", name(exchange.kind), ", another rank ", name(kind));
       if (exchange.kind != ExchangeKind::ring_shift) continue;
       for (const auto* messages : {&exchange.sends, &exchange.receives})
         for (const Message& m : *messages)
-          plan_require(m.peer == messages->front().peer, "rank ", rank, " step ", step,
+          plan_require(m.peer == messages->front().peer, At{rank, step},
                        " is a ring_shift with more than one neighbour on a side: ", m.peer, " and ",
                        messages->front().peer);
     }
@@ -147,14 +165,15 @@ int64_t verify_tiles(const Plan& plan) {
       count += static_cast<int64_t>(tiles.size());
       plan_require(tiles.empty() ||
                        within(kv_heads_of(step.q.heads, plan.problem.group_size()), step.kv.heads),
-                   "rank ", rank, " step ", i, " computes heads [", step.q.heads.begin, ", ",
-                   step.q.heads.end, ") but holds only kv heads [", step.kv.heads.begin, ", ",
-                   step.kv.heads.end, ")");
+                   At{rank, i}, " computes heads [", step.q.heads.begin, ", ", step.q.heads.end,
+                   ") but holds only kv heads [", step.kv.heads.begin, ", ", step.kv.heads.end,
+                   ")");
       if (!proven.insert({step.tiles, step.q.shard, step.kv.shard}).second) continue;
       for (size_t t = 0; t < tiles.size(); ++t) try {
           verify_tile(plan, step, tiles[t]);
         } catch (const PlanError& error) {
-          throw PlanError(concat("rank ", rank, " step ", i, " tile ", t, ": ", error.what()));
+          const At at{rank, i, static_cast<int>(t), error.at.row, error.at.key};
+          fail<PlanError>(at, ": ", error.what());
         }
     }
   return count;

@@ -90,7 +90,9 @@ class SequenceCover {
       check_interrupt(4 * (begin_[q + 1] - begin_[q]));
       for (int i = begin_[q]; i < begin_[q + 1]; ++i)
         times += tiles_[tile_[i]]->k.rows_within({k, k + 1}).size();
-      plan_require(times == 1, "query ", q, " of sequence ", seq_, " sees key ", k,
+      const At pair{.row = problem_.layout_q.row_begin(seq_) + q,
+                    .key = problem_.layout_k.row_begin(seq_) + k};
+      plan_require(times == 1, pair, "query ", q, " of sequence ", seq_, " sees key ", k,
                    ", which is computed ", times, " times for heads [", heads_.begin, ", ",
                    heads_.end, "); expected once");
     }

@@ -21,13 +21,31 @@ struct Sent {
   int step, shard;  // when, and what the sender's buffer held
 };
 
-std::string describe(const char* verb, int rank, int step, const Message& m) {
-  const std::string rows = m.lands_by_position()
-                               ? concat(m.rows, " rows by position")
-                               : concat("rows [", m.row, ", ", int64_t{m.row} + m.rows, ")");
-  return concat("rank ", rank, " step ", step, " ", verb, " ", m.peer, ": ",
-                m.operand == Operand::q ? "q " : "kv ", rows, " heads [", m.heads.begin, ", ",
-                m.heads.end, ")");
+// A message in words, put into them only where something is wrong.
+struct Described {
+  const char* verb;
+  At at;
+  Message message;
+};
+
+std::ostream& operator<<(std::ostream& out, const Described& described) {
+  const Message& m = described.message;
+  out << described.at << " " << described.verb << " " << m.peer << ": "
+      << (m.operand == Operand::q ? "q " : "kv ");
+  if (m.lands_by_position())
+    out << m.rows << " rows by position";
+  else
+    out << "rows [" << m.row << ", " << int64_t{m.row} + m.rows << ")";
+  return out << " heads [" << m.heads.begin << ", " << m.heads.end << ")";
+}
+
+Described describe(const char* verb, int rank, int step, const Message& m) {
+  return {verb, {rank, step}, m};
+}
+
+Described of_row(Described message, int row) {  // of the pack
+  (message.message.operand == Operand::q ? message.at.row : message.at.key) = row;
+  return message;
 }
 
 class Playback {
@@ -98,7 +116,7 @@ class Playback {
     return r.posted = true;
   }
 
-  void check_inside(const Message& m, const Buffer& buffer, const std::string& what) const {
+  void check_inside(const Message& m, const Buffer& buffer, const Described& what) const {
     plan_require(0 <= m.peer && m.peer < cp_size_, what, ", but there are ", cp_size_, " ranks");
     const int row = m.lands_by_position() ? 0 : m.row;
     plan_require(m.rows >= 1 && row >= 0 && row <= plan_.rows(buffer) - m.rows, what,
@@ -124,7 +142,7 @@ class Playback {
   }
 
   // The first message of the rank's group whose other end has not been posted.
-  std::optional<std::string> first_unmet(int rank) {
+  std::optional<Described> first_unmet(int rank) {
     const Exchange& group = step_of(rank).before;
     check_interrupt(4 * static_cast<int64_t>(group.sends.size() + group.receives.size()));
     for (const Message& m : group.sends)
@@ -139,7 +157,7 @@ class Playback {
   void take(int rank, const Message& m) {
     Channel& c = channel(m.peer, rank, m.operand);
     const Sent& sent = c.sent[c.received++];
-    const std::string what = describe("receives from", rank, ranks_[rank].step, m);
+    const Described what = describe("receives from", rank, ranks_[rank].step, m);
     plan_require(sent.step == ranks_[rank].step && sent.message.rows == m.rows &&
                      sent.message.heads == m.heads,
                  what,
@@ -152,9 +170,10 @@ class Playback {
     if (m.lands_by_position()) return take_by_position(rank, m, into, arriving);
     const auto& claimed = rows_of(m.operand, into.shard);
     for (int i = 0; i < m.rows; ++i)
-      plan_require(arriving[i] == claimed[m.row + i], what, ": row ", m.row + i,
-                   " claims global row ", claimed[m.row + i], " but global row ", arriving[i],
-                   " arrives");
+      if (arriving[i] != claimed[m.row + i])
+        fail<PlanError>(of_row(what, claimed[m.row + i]), ": row ", m.row + i,
+                        " claims global row ", claimed[m.row + i], " but global row ", arriving[i],
+                        " arrives");
     landed_[rank].push_back(m);
   }
 
@@ -166,7 +185,8 @@ class Playback {
     part.rows = 0;
     for (const int global : arriving) {
       const int place = place_of[global];
-      plan_require(place >= 0, describe("receives from", rank, ranks_[rank].step, m),
+      plan_require(place >= 0,
+                   of_row(describe("receives from", rank, ranks_[rank].step, m), global),
                    ": global row ", global, " arrives, which the buffer does not hold");
       if (part.rows > 0 && place != part.row_end()) {
         landed_[rank].push_back(part);
@@ -187,7 +207,7 @@ class Playback {
     for (const Message& part : parts) area += int64_t{part.rows} * part.heads.size();
     check_apart(rank, parts);
     const int64_t wanted = int64_t{plan_.rows(next)} * next.heads.size();
-    plan_require(area == wanted, "rank ", rank, " step ", ranks_[rank].step, ": the resident ",
+    plan_require(area == wanted, At{rank, ranks_[rank].step}, ": the resident ",
                  operand == Operand::q ? "q" : "kv", " buffer has ", wanted,
                  " rows x heads, of which only ", area, " arrive");
     resident = next;
@@ -207,8 +227,8 @@ class Playback {
         if (parts[first].heads.end <= parts[second].heads.begin ||
             parts[second].heads.end <= parts[first].heads.begin)
           continue;
-        throw PlanError(concat(describe("receives from", rank, ranks_[rank].step, parts[second]),
-                               ", onto rows that peer ", parts[first].peer, " fills too"));
+        fail<PlanError>(describe("receives from", rank, ranks_[rank].step, parts[second]),
+                        ", onto rows that peer ", parts[first].peer, " fills too");
       }
   }
 
@@ -235,7 +255,7 @@ class Playback {
     for (int rank = 0; rank < cp_size_; ++rank)
       if (ranks_[rank].posted)
         if (const auto unmet = first_unmet(rank))
-          throw PlanError(*unmet + ", but the other end never comes: deadlock");
+          fail<PlanError>(*unmet, ", but the other end never comes: deadlock");
     throw PlanError("deadlock");
   }
 

@@ -1,6 +1,7 @@
 #include "reference/mask.h"
 
 #include <pybind11/operators.h>
+#include <pybind11/typing.h>
 
 #include <span>
 
@@ -9,6 +10,60 @@
 #include "bindings/core/module.h"
 #include "reference/errors.h"
 #include "reference/names.h"
+
+namespace ringside::bindings {
+
+template <Name kName>
+struct Integers {  // a list or an array of one dimension; anything else is for another overload
+  std::vector<int32_t> values;
+};
+
+template <Name kName>
+struct IntegerOrIntegers {
+  std::vector<int32_t> values;
+
+  int at(size_t i) const { return values.size() == 1 ? values[0] : values[i]; }
+  void check_count(size_t count) const {
+    require(values.size() == 1 || values.size() == count, kName.text, " has ", values.size(),
+            " entries; expected one for all, or one for each of ", count);
+  }
+};
+
+}  // namespace ringside::bindings
+
+namespace pybind11::detail {
+
+template <ringside::bindings::Name kName>
+struct type_caster<ringside::bindings::Integers<kName>> {
+  using Integers = ringside::bindings::Integers<kName>;
+  PYBIND11_TYPE_CASTER(Integers,
+                       const_name("numpy.typing.NDArray[numpy.integer[typing.Any]] | list[int]"));
+
+  bool load(handle x, bool) {
+    if (!ringside::bindings::is_list(x)) return false;
+    value.values = ringside::bindings::integers(x, kName.text);
+    return true;
+  }
+};
+
+template <ringside::bindings::Name kName>
+struct type_caster<ringside::bindings::IntegerOrIntegers<kName>> {
+  using IntegerOrIntegers = ringside::bindings::IntegerOrIntegers<kName>;
+  PYBIND11_TYPE_CASTER(IntegerOrIntegers,
+                       const_name("typing.SupportsIndex | "
+                                  "numpy.typing.NDArray[numpy.integer[typing.Any]] | "
+                                  "list[int]"));
+
+  bool load(handle x, bool) {  // throws where x does not fit
+    if (ringside::bindings::is_list(x))
+      value.values = ringside::bindings::integers(x, kName.text);
+    else
+      value.values = {ringside::bindings::converted<int32_t>(x, kName.text)};
+    return true;
+  }
+};
+
+}  // namespace pybind11::detail
 
 namespace ringside::bindings {
 namespace {
@@ -40,6 +95,22 @@ void check_lengths(int len_q, int len_k) {
 std::string repr(const Mask& mask) {
   return concat("Mask(window_size=(", mask.left, ", ", mask.right, "), chunk_size=", mask.chunk,
                 ", align=\"", name_of(mask.align), "\")");
+}
+
+py::typing::Tuple<py::array_t<int32_t>, py::array_t<int32_t>> visible_of_each(
+    const Mask& mask, const Integers<"q">& queries, const IntegerOrIntegers<"len_q">& len_q,
+    const IntegerOrIntegers<"len_k">& len_k) {
+  const auto& q = queries.values;
+  len_q.check_count(q.size());
+  len_k.check_count(q.size());
+  std::vector<int32_t> begin(q.size()), end(q.size());
+  for (size_t i = 0; i < q.size(); ++i) {
+    check_lengths(len_q.at(i), len_k.at(i));
+    const Interval seen = mask.visible(q[i], len_q.at(i), len_k.at(i));
+    begin[i] = seen.begin;
+    end[i] = seen.end;
+  }
+  return py::make_tuple(to_array(begin), to_array(end));
 }
 
 py::array_t<bool> to_dense(const Mask& mask, int len_q, int len_k) {
@@ -129,6 +200,7 @@ Causal inside chunks of chunk_size tokens (Llama 4).
                              [](const Mask& mask) { return std::pair(mask.left, mask.right); })
       .def_property_readonly("chunk_size", [](const Mask& mask) { return mask.chunk; })
       .def_property_readonly("align", [](const Mask& mask) { return name_of(mask.align); })
+      .def("visible", &visible_of_each, "q"_a, "len_q"_a, "len_k"_a)
       .def("visible",
            strictly<"q", "len_q", "len_k">([](const Mask& mask, int q, int len_q, int len_k) {
              check_lengths(len_q, len_k);
@@ -138,9 +210,14 @@ Causal inside chunks of chunk_size tokens (Llama 4).
            "q"_a, "len_q"_a, "len_k"_a, R"doc(
 The keys that query q sees: one interval (begin, end), end not included; begin == end for none.
 
->>> import ringside as rs
+Of several queries q [n], begin and end are [n] int32 each; the lengths are one, or one for each.
+
+>>> import numpy as np, ringside as rs
 >>> rs.Mask.causal().visible(3, len_q=5, len_k=5)
 (0, 4)
+>>> begin, end = rs.Mask.sliding_window(1, 0).visible(np.arange(4), len_q=4, len_k=4)
+>>> begin.tolist(), end.tolist()
+([0, 0, 1, 2], [1, 2, 3, 4])
 )doc")
       .def("allows",
            strictly<"q", "k", "len_q", "len_k">(

@@ -2,6 +2,9 @@
 
 #include <pybind11/stl.h>
 
+#include <optional>
+#include <string>
+
 #include "bindings/core/arguments.h"
 #include "reference/cpu_kernels.h"
 #include "reference/errors.h"
@@ -9,14 +12,80 @@
 
 namespace ringside::bindings {
 
-void bind_errors(pybind11::module_& m) {
-  namespace py = pybind11;
+namespace py = pybind11;
+
+namespace {
+
+constexpr const char* kDoc = R"doc(
+A plan that is not right; the message names the first offending row, message, tile or operation.
+
+rank, step and tile say where, row and key which rows of the pack; each is None where the message
+speaks of none.
+
+>>> import json, ringside as rs
+>>> wrong = json.loads(rs.plan(rs.PackedLayout([0, 4]), cp_size=2).to_json())
+>>> del wrong["tables"]["tiles"]["rows"][0]
+>>> try:
+...     rs.Plan.from_json(json.dumps(wrong))
+... except rs.PlanError as error:
+...     print(error.row, error.key)
+0 0
+)doc";
+
+struct Place {
+  const char* name;
+  int At::*number;
+  const char* doc;
+};
+constexpr Place kPlaces[] = {
+    {"rank", &At::rank, "Whose step, message or rows; None where it is of no rank."},
+    {"step", &At::step, "Of that rank, or None."},
+    {"tile", &At::tile, "Among those of the step, or None."},
+    {"row", &At::row, "Of the pack's queries, or None."},
+    {"key", &At::key, "Row of the pack's keys, or None."},
+};
+
+// In the instance, where pickles find it.
+std::string slot_of(const Place& place) { return std::string("_") + place.name; }
+
+py::object property_of(const Place& place) {
+  const auto read = [slot = slot_of(place)](const py::object& error) -> std::optional<int> {
+    const py::object number = py::getattr(error, slot.c_str(), py::none());
+    return number.is_none() ? std::nullopt : std::optional(number.cast<int>());
+  };
+  const py::cpp_function get(read, py::name(place.name));
+  return py::module_::import("builtins").attr("property")(get, py::none(), py::none(), place.doc);
+}
+
+py::object instance_of(const py::handle& type, const PlanError& error) {
+  py::object instance = type(error.what());
+  for (const Place& place : kPlaces)
+    if (const int number = error.at.*place.number; number >= 0)
+      py::setattr(instance, slot_of(place).c_str(), py::int_(number));
+  return instance;
+}
+
+void bind_plan_error(py::module_& m) {
+  static py::handle type = py::exception<PlanError>(m, "PlanError", PyExc_RuntimeError).release();
+  type.doc() = kDoc;
+  for (const Place& place : kPlaces) py::setattr(type, place.name, property_of(place));
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const PlanError& error) {
+      PyErr_SetObject(type.ptr(), instance_of(type, error).ptr());
+    }
+  });
+}
+
+}  // namespace
+
+void bind_errors(py::module_& m) {
   py::register_exception<InvalidArgument>(m, "InvalidArgument", PyExc_ValueError).doc() =
       "A ValueError whose message says what was got, what was expected and how to fix it.";
   py::register_exception<Unsupported>(m, "Unsupported", PyExc_RuntimeError).doc() =
       "Valid input that this build cannot compute; the message names the nearest supported choice.";
-  py::register_exception<PlanError>(m, "PlanError", PyExc_RuntimeError).doc() =
-      "A plan that is not right; the message names the first offending row, message or tile.";
+  bind_plan_error(m);
 }
 
 void bind_cpu_level(pybind11::module_& m) {

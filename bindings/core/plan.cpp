@@ -319,7 +319,8 @@ void bind_plan(py::module_& m) {
       .def("steps", strictly<"rank">([](const std::shared_ptr<Plan>& p, int rank) {
              check_rank(*p, rank);
              std::vector<StepView> steps;
-             for (int i = 0; i < p->num_steps(); ++i) steps.push_back({p, rank, i});
+             const auto keys = std::make_shared<ResidentKeys>(p);
+             for (int i = 0; i < p->num_steps(); ++i) steps.push_back({p, rank, i, keys});
              return steps;
            }),
            "rank"_a, "What a rank does, step by step.")

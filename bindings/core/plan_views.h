@@ -3,19 +3,39 @@
 
 #include <pybind11/pybind11.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "reference/cost.h"
+#include "reference/key_owners.h"
 #include "reference/plan.h"
 #include "reference/transport/transport.h"
 
 namespace ringside::bindings {
 
+// Whose keys each buffer of a plan holds, counted when somebody asks.
+class ResidentKeys {
+ public:
+  explicit ResidentKeys(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
+
+  const std::vector<int>& owners(const Buffer& buffer);  // ranks with rows in it, rising
+
+ private:
+  std::vector<int> owners_of(int shard);
+
+  std::shared_ptr<const Plan> plan_;
+  std::optional<KeyOwners> homes_;
+  std::map<int, std::vector<int>> known_;  // by shard
+};
+
 struct StepView {  // a step, kept alive by its plan
   std::shared_ptr<const Plan> plan;
   int rank = 0, index = 0;
+  std::shared_ptr<ResidentKeys> keys;  // of all steps that were asked for together
 
   const Step& step() const { return plan->steps_of_rank[rank][index]; }
 };

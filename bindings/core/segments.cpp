@@ -1,5 +1,6 @@
 // The plain structs of a plan as Python sees them; repr of each is its constructor call.
 #include <pybind11/operators.h>
+#include <pybind11/typing.h>
 
 #include "bindings/core/arguments.h"
 #include "bindings/core/arrays.h"
@@ -37,6 +38,31 @@ Operand operand_from(const std::string& name) {
   if (name == "kv") return Operand::kv;
   throw InvalidArgument(concat("operand=\"", name, "\" is unknown; expected one of \"q\", \"kv\""));
 }
+
+const std::vector<int>& ResidentKeys::owners(const Buffer& buffer) {
+  const auto [known, is_new] = known_.try_emplace(buffer.shard);
+  if (is_new) known->second = owners_of(buffer.shard);
+  return known->second;
+}
+
+std::vector<int> ResidentKeys::owners_of(int shard) {
+  if (plan_->shards[shard].empty()) return {};
+  for (int rank = 0; rank < plan_->cp_size(); ++rank)  // a ring passes them on as they are
+    if (plan_->home_kv[rank].shard == shard) return {rank};
+  if (!homes_) homes_.emplace(*plan_);
+  std::vector<int> owners;
+  for (const auto& [rank, rows] : homes_->count(plan_->shards[shard])) owners.push_back(rank);
+  return owners;
+}
+
+namespace {
+
+std::optional<int> owner_of(const StepView& s) {
+  const auto& owners = s.keys->owners(s.step().kv);
+  return owners.size() == 1 ? std::optional(owners[0]) : std::nullopt;
+}
+
+}  // namespace
 
 void bind_segments(py::module_& m) {
   py::class_<Segment>(m, "Segment", R"doc(
@@ -106,6 +132,11 @@ on in another rank's. operand is "q" or "kv"; K and V travel together.
 
   py::class_<StepView>(m, "Step", R"doc(
 One step of one rank: exchange buffers, then compute tiles on what is resident.
+
+>>> import ringside as rs
+>>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=4)
+>>> [step.owner for step in plan.steps(1)]
+[1, 0, 3, 2]
 )doc")
       .def_property_readonly(
           "exchange", [](const StepView& s) { return name(s.step().before.kind); },
@@ -124,6 +155,15 @@ One step of one rank: exchange buffers, then compute tiles on what is resident.
       .def_property_readonly(
           "kv_heads", [](const StepView& s) { return as_pair(s.step().kv.heads); },
           "(begin, end) of the kv heads resident here.")
+      .def_property_readonly(
+          "owner", &owner_of,
+          "Whose keys and values are resident; None of several ranks, and where there are none.")
+      .def_property_readonly(
+          "owners",
+          [](const StepView& s) -> py::typing::Tuple<int, py::ellipsis> {
+            return py::tuple(py::cast(s.keys->owners(s.step().kv)));
+          },
+          "The ranks that own the resident keys and values, rising.")
       .def_property_readonly("tiles", [](const StepView& s) { return s.plan->tiles(s.step()); })
       .def("__repr__", [](const StepView& s) {
         return concat("<Step exchange=\"", name(s.step().before.kind),

@@ -35,6 +35,8 @@ from ringside._core import (
 from ringside._group.failure import RankFailure
 from ringside._group.from_torch import init_from
 from ringside._group.group import Group, init
+from ringside._pictures import display as _display  # noqa: F401  (of layouts and masks)
+from ringside._pictures.public import draw_layout, draw_mask
 from ringside._plan.build import plan
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.estimate import estimate
@@ -74,6 +76,8 @@ __all__ = [
     "__version__",
     "attention",
     "attention_backward",
+    "draw_layout",
+    "draw_mask",
     "estimate",
     "flash_attn_varlen_func",
     "from_ranges",

@@ -110,8 +110,8 @@ class ProcessPass::Rounds {
     const auto [number, from, to, n] = key;
     if (member_of(to) >= 0 || block.cells() == 0) return;
     const auto landing = landing_.find(key);
-    plan_require(landing != landing_.end() && landing->second.cells() == block.cells(), "rank ",
-                 from, " sends rank ", to, " what that does not receive. plan.verify() tells more");
+    plan_require(landing != landing_.end() && landing->second.cells() == block.cells(), At{from},
+                 " sends rank ", to, " what that does not receive. plan.verify() tells more");
     const int member = member_of(from);
     const auto& [schedule, memory] = remote_.at(to);
     for (int array = 0; array < arrays_of(pass_.hosted_[member], block); ++array)

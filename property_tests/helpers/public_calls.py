@@ -166,6 +166,13 @@ CALLS = {
     ),
     "Plan.cost": plan("cost", **COUNTED),
     "Plan.draw": plan("draw", path=None),
+    "Plan.draw_heads": plan("draw_heads", path=None, ax=None),
+    "Plan.draw_mask": plan("draw_mask", path=None, head=0, sequence=0, mark=(0, 0), ax=None),
+    "Plan.draw_ranks": plan("draw_ranks", path=None, sequence=0),
+    "Plan.draw_shards": plan("draw_shards", path=None, ax=None),
+    "Plan.draw_story": plan("draw_story", row=0, path=None, q=Q, k=K, head=0, ax=None),
+    "Plan.draw_timeline": plan("draw_timeline", path=None, timeline=None, ax=None),
+    "Plan.draw_work": plan("draw_work", path=None, ax=None),
     "Plan.exchange": plan("exchange", step=0, operand="q", buffers=[np.ones((3, 4, 2))] * 2),
     "Plan.exchange_transposed": plan(
         "exchange_transposed", step=0, operand="q", buffers=[np.ones((3, 4, 2))] * 2
@@ -197,6 +204,7 @@ CALLS = {
     "Plan.to_json": plan("to_json"),
     "Plan.unshard": plan("unshard", parts=[np.arange(3), np.arange(3)], side="q"),
     "Plan.schedule": plan("schedule", rank=0, backward=True),
+    "Plan.show": plan("show", compare=PLAN),
     "Plan.verify": plan("verify"),
     "Plan.who": plan("who", row=0, key=0),
     "Segment": (rs.Segment, {"seq": 0, "pos": 0, "len": 2, "stride": 1, "row": 0}),
@@ -207,6 +215,14 @@ CALLS = {
     "attention_backward": (
         rs.attention_backward,
         {**SAVED, "layout_q": LAYOUT, "layout_k": LAYOUT, "mask": MASK, **BACKWARD},
+    ),
+    "draw_layout": (rs.draw_layout, {"layout": LAYOUT, "path": None, "ax": None}),
+    "draw_mask": (
+        rs.draw_mask,
+        {
+            **{"mask": MASK, "layout": LAYOUT, "layout_k": LAYOUT, "path": None, "ax": None},
+            **{"against": np.ones((6, 6), bool), "sequence": 0, "mark": (0, 0)},
+        },
     ),
     "flash_attn_varlen_func": (
         rs.flash_attn_varlen_func,

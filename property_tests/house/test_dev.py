@@ -104,3 +104,22 @@ def test_every_verb_is_one_function_and_help_lists_it():
     told = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, check=True)
     listed = [line.split()[0] for line in told.stdout.splitlines()[1:]]
     assert sorted(listed) == sorted(x.removesuffix("_all").replace("_", "-") for x in verbs)
+
+
+def installed_browser(folder, *there):
+    """What `./dev test` installs with apt-get where only these programs are."""
+    (folder / "bash").symlink_to(shutil.which("bash"))
+    for name in there:
+        script(folder, name, "")
+    doubles = 'step() { shift && "$@"; }; may_install() { :; }; apt_install() { echo "$@"; }'
+    functions = "has_browser()", "system_packages()"
+    return said_by(folder, *functions, f"{doubles}; browser", PATH=str(folder)).stdout.split()
+
+
+def test_a_browser_is_installed_where_there_is_none(tmp_path):
+    assert installed_browser(tmp_path) == ["chromium"]
+
+
+@pytest.mark.parametrize("name", ["chromium", "google-chrome"])
+def test_a_browser_that_is_there_is_taken(tmp_path, name):
+    assert installed_browser(tmp_path, name) == []

@@ -14,8 +14,10 @@ from mutants_of_kernels import MUTANTS_OF_KERNELS
 from mutants_of_learning import MUTANTS_OF_LEARNING
 from mutants_of_links import MUTANTS_OF_LINKS
 from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
+from mutants_of_notebooks import MUTANTS_OF_NOTEBOOKS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
+from mutants_of_pictures import MUTANTS_OF_PICTURES
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
@@ -25,12 +27,13 @@ from mutants_of_users import MUTANTS_OF_USERS
 
 def test_every_fault_has_exactly_one_place_and_its_own_name():
     check_list(MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS)
-    check_list(MUTANTS_OF_COUNTS + MUTANTS_OF_TIMES)
+    check_list(MUTANTS_OF_COUNTS + MUTANTS_OF_TIMES + MUTANTS_OF_PICTURES)
     check_list(MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS)
     check_list(
         MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_NOT_FINITE
     )
     check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS + MUTANTS_OF_LINKS + MUTANTS_OF_LEARNING)
+    check_list(MUTANTS_OF_NOTEBOOKS)
 
 
 def test_a_stale_fault_is_refused():

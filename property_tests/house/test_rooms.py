@@ -73,7 +73,7 @@ def test_a_crowded_folder_is_named_and_tests_beside_sources_do_not_count():
 
 def test_importing_the_package_loads_neither_drawing_nor_commands_nor_benchmarks():
     heavy = ("matplotlib", "typer", "rich", "hypothesis", "torch", "jax")
-    ours = ("ringside.cli", "ringside.testing", "ringside._bench", "ringside._plan.draw")
+    ours = ("ringside.cli", "ringside.testing", "ringside._bench", "ringside._pictures.whole")
     code = "import ringside, sys; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert [name for name in loaded if name.startswith((*heavy, *ours))] == []

@@ -53,6 +53,10 @@ assert_type(on_device.attention(t, t, t), tuple[torch.Tensor, torch.Tensor])
 assert_type(varlen_attention(t, t, t, plan), torch.Tensor)
 assert_type(varlen_attention(t, t, t, plan, return_lse=True), tuple[torch.Tensor, torch.Tensor])
 assert_type(plan.unshard([plan.shard(t, rank) for rank in range(2)]), torch.Tensor)
+assert_type(plan.mask.visible(1, 4, 4), tuple[int, int])
+Rows = npt.NDArray[np.int32]
+assert_type(plan.mask.visible(np.arange(4), 4, 4), tuple[Rows, Rows])
+assert_type(plan.steps(0)[0].owner, int | None)
 
 
 def takes(source: Source) -> int:

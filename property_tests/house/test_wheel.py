@@ -43,6 +43,11 @@ def test_it_verifies_plans(empty):
     assert "agree" in said(empty.parent / "ringside", "verify", "--random", "20", "--seed", "1")
 
 
+def test_it_shows_plans(empty):
+    show = "import ringside as rs; print(rs.plan(rs.PackedLayout([0, 8]), cp_size=2).show().html)"
+    assert said(empty, "-c", show).startswith("<!DOCTYPE html>")
+
+
 def test_it_brings_traces_pictures_need_another_extra(empty):
     assert "man_pages" in said(empty, "-c", "import ringside as rs; print(rs.lengths.names())")
     draw = "import ringside as rs; rs.plan(rs.PackedLayout([0, 8]), cp_size=2).draw('plan.png')"

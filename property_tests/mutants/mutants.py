@@ -25,11 +25,14 @@ from typing import NamedTuple
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS
 from mutants_of_exchange import MUTANTS_OF_EXCHANGE
+from mutants_of_explorer import MUTANTS_OF_EXPLORER
 from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_landings import MUTANTS_OF_LANDINGS
 from mutants_of_learning import MUTANTS_OF_LEARNING
+from mutants_of_notebooks import MUTANTS_OF_NOTEBOOKS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
+from mutants_of_pictures import MUTANTS_OF_PICTURES
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
@@ -60,7 +63,8 @@ PROPERTIES = (
     *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
     *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
     *("lengths", "own_partitions", "ranges", "thd_check", "explore"),
-    *("exercises", "learn"),
+    *("exercises", "learn", "learn_moves", "learn_merging", "learn_traffic"),
+    *("pictures", "places", "displays", "saved_pictures"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 TIMEOUT = 300  # seconds for one suite; a fault may hang
@@ -79,8 +83,11 @@ class Failure(Exception):
 
 
 def limit_memory() -> None:
-    """An allocation beyond the limit fails in the test instead of starving the machine."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    """An allocation beyond the limit fails in the test instead of starving the machine.
+
+    A soft limit: the browser in which tests open pages reserves more addresses than it uses.
+    """
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def run(
@@ -203,6 +210,13 @@ def run_group_tests(scratch: Scratch) -> str:
     return run_pytest(scratch, sorted((scratch.source / "property_tests/group").glob("test_*.py")))
 
 
+def run_explorer_tests(scratch: Scratch) -> str:
+    """The first failing test of pages; empty if none fails."""
+    return run_pytest(
+        scratch, sorted((scratch.source / "property_tests/explorer").glob("test_*.py"))
+    )
+
+
 def run_pytest(scratch: Scratch, tests: list[Path]) -> str:
     """The first test of these files that fails; empty if none fails."""
     scratch.make("ringside_core")
@@ -233,13 +247,16 @@ SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
     "cpp": (run_cpp_tests,),
     "python": (run_property_tests,),
     "group": (run_group_tests,),
+    "explorer": (run_explorer_tests,),
 }
 
 
 def tests_of(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]:
-    """Those of the suite; faults of groups are for the tests of groups to notice."""
+    """Those of the suite; faults of groups and of pages are for their own tests to notice."""
     if suite == "all" and mutant in MUTANTS_OF_GROUPS + MUTANTS_OF_EXCHANGE:
         return run_cpp_tests, run_group_tests
+    if suite == "all" and mutant in MUTANTS_OF_EXPLORER:
+        return SUITES["explorer"]
     return SUITES[suite]
 
 
@@ -297,8 +314,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
     everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
-    everything += MUTANTS_OF_LANDINGS + MUTANTS_OF_TIMES + MUTANTS_OF_LEARNING
+    everything += MUTANTS_OF_LANDINGS + MUTANTS_OF_TIMES
+    everything += MUTANTS_OF_LEARNING + MUTANTS_OF_NOTEBOOKS
+    everything += MUTANTS_OF_PICTURES
     everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS + MUTANTS_OF_EXCHANGE
+    everything += MUTANTS_OF_EXPLORER
     only = options.only or [""]
     mutants = [m for m in everything if any(part in m.name for part in only)]
     if not mutants:

@@ -40,7 +40,7 @@ class Meetings {
     };
     const auto sent = std::ranges::count_if(group.sends, to_itself);
     const auto received = std::ranges::count_if(group.receives, to_itself);
-    plan_require(sent == received, "rank ", rank_, " step ", step_, " sends itself ", sent,
+    plan_require(sent == received, At{rank_, step_}, " sends itself ", sent,
                  " messages and receives ", received, ". plan.verify() tells more");
     for (const Message& m : group.receives)
       if (m.operand == operand_) visit(m, next_send(m.peer));
@@ -52,7 +52,7 @@ class Meetings {
     size_t& next = next_[peer];
     while (next < sends.size() && (sends[next].operand != operand_ || sends[next].peer != rank_))
       ++next;
-    plan_require(next < sends.size(), "rank ", rank_, " step ", step_, " receives from ", peer,
+    plan_require(next < sends.size(), At{rank_, step_}, " receives from ", peer,
                  ", which sends nothing that fits. plan.verify() tells more");
     return sends[next++];
   }
@@ -179,7 +179,7 @@ std::vector<BlockMove> Lowering::add_moves_back(Moves& moves, int index, Operand
   int64_t cell = 0;
   for (const Message& m : sent) {
     if (m.peer == rank_) {
-      plan_require(of_own < own.size(), "rank ", rank_, " step ", index,
+      plan_require(of_own < own.size(), At{rank_, index},
                    " sends itself more messages than it receives. plan.verify() tells more");
       back.push_back(own[of_own++]);
       continue;

@@ -96,7 +96,7 @@ std::vector<LocalMessage> local_messages(const std::vector<Schedule>& hosted, co
       if (std::ranges::none_of(hosted, [&](const Schedule& s) { return s.rank == peer; })) continue;
       const auto& from = sent[{peer, schedule.rank}];
       const size_t i = met[{peer, schedule.rank}]++;
-      plan_require(i < from.size(), "rank ", schedule.rank, " receives from ", peer,
+      plan_require(i < from.size(), At{schedule.rank}, " receives from ", peer,
                    ", which sends nothing that fits. plan.verify() tells more");
       all.push_back({from[i].first, turn, from[i].second, block});
     }

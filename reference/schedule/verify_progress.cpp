@@ -32,9 +32,10 @@ class Play {
     for (const int stream : {1, 0})  // groups first: they are what others wait for
       for (size_t rank = 0; rank < ranks_.size(); ++rank)
         if (const auto op = next(static_cast<int>(rank), stream))
-          throw PlanError(concat("rank ", rank, " never ends operation ", *op, ", ",
-                                 name(schedules_[rank].operations[*op].kind), " of step ",
-                                 schedules_[rank].operations[*op].step, ": deadlock"));
+          fail<PlanError>(Unsaid{{static_cast<int>(rank), schedules_[rank].operations[*op].step}},
+                          "rank ", rank, " never ends operation ", *op, ", ",
+                          name(schedules_[rank].operations[*op].kind), " of step ",
+                          schedules_[rank].operations[*op].step, ": deadlock");
   }
 
  private:

@@ -11,13 +11,23 @@
 namespace ringside {
 namespace {
 
-std::string where(const Schedule& schedule, size_t i) {
-  const Operation& op = schedule.operations[i];
-  return concat("rank ", schedule.rank, schedule.pass == Pass::forward ? " forward" : " backward",
-                " operation ", i, " (", name(op.kind), " of step ", op.step, ")");
+struct Where {  // put into words only where something is wrong
+  const Schedule& schedule;
+  size_t operation;
+  At at{.rank = schedule.rank, .step = schedule.operations[operation].step};
+};
+
+std::ostream& operator<<(std::ostream& out, const Where& where) {
+  const Schedule& schedule = where.schedule;
+  const Operation& op = schedule.operations[where.operation];
+  return out << "rank " << schedule.rank
+             << (schedule.pass == Pass::forward ? " forward" : " backward") << " operation "
+             << where.operation << " (" << name(op.kind) << " of step " << op.step << ")";
 }
 
-void verify_block(const Schedule& schedule, const Block& block, const std::string& what) {
+Where where(const Schedule& schedule, size_t i) { return {schedule, i}; }
+
+void verify_block(const Schedule& schedule, const Block& block, const Where& what) {
   plan_require(0 <= block.buffer && block.buffer < static_cast<int>(schedule.buffers.size()), what,
                " names buffer ", block.buffer, " of ", schedule.buffers.size());
   const ScheduledBuffer& buffer = schedule.buffers[block.buffer];
@@ -36,7 +46,7 @@ bool within(int first, int step, int rows, const Block& block) {
 }
 
 // Runs lie inside both blocks, and no row is written twice.
-void verify_runs(const Operation& op, const std::string& what) {
+void verify_runs(const Operation& op, const Where& what) {
   std::vector<bool> written(op.runs.empty() ? 0 : op.to.rows);
   for (const RowRun& run : op.runs) {
     check_interrupt(run.rows);
@@ -56,15 +66,15 @@ void verify_memory(const Schedule& schedule) {
   std::vector<int64_t> cells(schedule.areas.size(), 0);
   for (const ScheduledBuffer& buffer : schedule.buffers) {
     if (buffer.area == kCaller) continue;
-    plan_require(0 <= buffer.area && buffer.area < static_cast<int>(cells.size()), "rank ",
-                 schedule.rank, " has a buffer in area ", buffer.area, " of ", cells.size());
-    plan_require(buffer.payload == schedule.areas[buffer.area].payload && buffer.cell >= 0, "rank ",
-                 schedule.rank, " has a buffer of ", name(buffer.payload), " in an area of ",
+    plan_require(0 <= buffer.area && buffer.area < static_cast<int>(cells.size()),
+                 At{schedule.rank}, " has a buffer in area ", buffer.area, " of ", cells.size());
+    plan_require(buffer.payload == schedule.areas[buffer.area].payload && buffer.cell >= 0,
+                 At{schedule.rank}, " has a buffer of ", name(buffer.payload), " in an area of ",
                  name(schedule.areas[buffer.area].payload));
     cells[buffer.area] = std::max(cells[buffer.area], buffer.cell + buffer.cells());
   }
   for (size_t i = 0; i < cells.size(); ++i)
-    plan_require(cells[i] == schedule.areas[i].cells, "rank ", schedule.rank, " states ",
+    plan_require(cells[i] == schedule.areas[i].cells, At{schedule.rank}, " states ",
                  schedule.areas[i].cells, " cells for area ", i, "; its buffers take ", cells[i]);
 }
 
@@ -153,8 +163,8 @@ void verify_steps(const Plan& plan, const Schedule& schedule) {
   }
   for (int step = 0; step < plan.num_steps(); ++step) {
     const int wanted = plan.tiles(plan.steps_of_rank[schedule.rank][step]).empty() ? 0 : 1;
-    plan_require(computed[step] == wanted, "rank ", schedule.rank, " computes step ", step, " ",
-                 computed[step], " times; expected ", wanted);
+    plan_require(computed[step] == wanted, Unsaid{{schedule.rank, step}}, "rank ", schedule.rank,
+                 " computes step ", step, " ", computed[step], " times; expected ", wanted);
   }
 }
 
@@ -170,7 +180,7 @@ void verify_sums(const Schedule& schedule) {
     const bool is_sum = buffer.payload != Payload::queries && buffer.payload != Payload::keys;
     const bool stays = i == schedule.home_query_sums || i == schedule.home_key_sums;
     if (!is_sum || stays) continue;
-    plan_require(gone[i] == buffer.cells(), "rank ", schedule.rank, " holds ", buffer.cells(),
+    plan_require(gone[i] == buffer.cells(), At{schedule.rank}, " holds ", buffer.cells(),
                  " cells of ", name(buffer.payload), " in buffer ", i, ", of which ", gone[i],
                  " go on");
   }
@@ -185,7 +195,7 @@ int64_t verify_ends(const std::vector<Schedule>& schedules) {
       const auto [from, to, payload] = channel;
       const auto there = others.find(channel);
       const size_t met = there == others.end() ? 0 : there->second.size();
-      plan_require(met == here.size(), "rank ", from, " and rank ", to, ": ", here.size(),
+      plan_require(met == here.size(), At{from}, " and rank ", to, ": ", here.size(),
                    ends == &sent ? " sends" : " receives", " of ", name(payload), ", but ", met,
                    " at the other end");
       check_interrupt(static_cast<int64_t>(here.size()));

@@ -83,8 +83,8 @@ Plan plan_of_homes(const Problem& problem, const Placement& placement, const Tra
   require(cp_size >= 1 && placement.k.size() == placement.q.size(), "the placement has ", cp_size,
           " query shards and ", placement.k.size(),
           " key shards; expected one of each for every rank");
-  check_ownership("query", problem.layout_q, placement.q);
-  check_ownership("key", problem.layout_k, placement.k);
+  check_ownership(Operand::q, problem.layout_q, placement.q);
+  check_ownership(Operand::kv, problem.layout_k, placement.k);
   find_by_name("comm", transports(), transport.name);
   check_a2a_size(transport, cp_size);
   check_stages(transport);

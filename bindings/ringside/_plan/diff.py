@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ringside import _core
-from ringside._plan.explain import mask_words
+from ringside._words import mask_words
 
 MOST = 3  # things of a kind that are told; the others are counted
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -24,20 +23,24 @@ from ringside._attention.options import (
     to_core,
 )
 from ringside._core import arguments
+from ringside._pictures import display as _display
 from ringside._plan import diff as _diff
 from ringside._plan import explain as _explain
 from ringside._plan import json_format as _plan_json
 from ringside._plan import pickling as _plan_pickle
+from ringside._plan import pictures as _pictures
 from ringside._plan import questions as _questions
 from ringside._plan import rank_calls as _rank_calls
+from ringside._plan import show as _show
 from ringside._plan import timing as _timing
 from ringside._plan.numbers import number
 from ringside._time.model import as_model
 from ringside._time.timeline import Timeline
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from typing_extensions import Self
+
+    from ringside._page.page import Page
 
 Side = Literal["q", "k"]
 Float64 = npt.NDArray[np.float64]
@@ -600,34 +603,40 @@ class Plan(_core.Plan):
         """
         return _questions.story(self, row, q, k, head)
 
-    def draw(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """A picture: who computes which pair, whose rows they are, and when each rank works.
+    draw = _pictures.draw
+    draw_mask = _pictures.draw_mask
+    draw_shards = _pictures.draw_shards
+    draw_timeline = _pictures.draw_timeline
+    draw_work = _pictures.draw_work
+    draw_heads = _pictures.draw_heads
+    draw_ranks = _pictures.draw_ranks
+    draw_story = _pictures.draw_story
 
-        A colour is a rank, everywhere; the later the step, the lighter. On the left the mask, with
-        strips that say whose query rows and whose keys these are, padding in grey: the whole pack,
-        or, beyond 2,048 rows, its longest document. On the right a bar for each rank and step, as
-        long as what a kernel computes there: blocks of 128 x 128, pairs in packs of up to 1,024
-        rows. A step begins when all ranks have ended the one before.
+    def show(self, *, compare: Plan | None = None) -> Page:
+        """An interactive page: mask, ranks, what they hold, work and traffic, step by step.
+
+        A notebook shows it; save() writes one file that needs nothing else. The plan is verified
+        first; one that is refused opens at its fault. Of plans of more than 100,000 tiles it holds
+        all counts, and the tiles of one document.
 
         Args:
-            path: where to save it (png, pdf, svg); default nowhere.
+            compare: another plan, beside this one in the same step.
 
         Returns:
-            The matplotlib figure.
-
-        Raises:
-            ImportError: matplotlib is missing: pip install "ringside[plot]".
+            The page.
 
         >>> import ringside as rs
-        >>> figure = rs.plan(rs.PackedLayout([0, 4]), cp_size=2).draw()
-        >>> len(figure.axes) >= 2
+        >>> layout = rs.PackedLayout([0, 8, 20])
+        >>> ring = rs.plan(layout, cp_size=2)
+        >>> page = ring.show(compare=rs.plan(layout, cp_size=2, comm="all_gather"))
+        >>> len(page.html) < 100_000
         True
         """
-        if path is not None and not isinstance(path, str | os.PathLike):
-            raise TypeError(f"path is a {type(path).__name__}; expected a path, or None for none")
-        from ringside._plan.draw import draw
-
-        return draw(self, path)
+        if compare is not None and not isinstance(compare, Plan):
+            raise TypeError(
+                f"compare is a {type(compare).__name__}; expected a Plan, or None for one alone"
+            )
+        return _show.show(self, compare)
 
     def to_json(self) -> str:
         """The whole plan as JSON: layouts, mask, and its tables with named columns.
@@ -657,6 +666,8 @@ class Plan(_core.Plan):
             f"<Plan {self.partition} over {self.comm}, cp_size={self.cp_size}, "
             f"steps={self.num_steps}, rows={self.layout_q.num_rows}, {self.mask}>"
         )
+
+    _repr_html_ = _display.quietly(_display.plan_html)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For pickle and copy: the same plan, not a device's programs for it."""

@@ -35,6 +35,7 @@ from ringside.cli.pack import (
 )
 from ringside.cli.peers import peers
 from ringside.cli.run import PASSED_ON, run
+from ringside.cli.show import show
 from ringside.cli.verify import (
     SECONDS_WORTH_A_WORD,
     Heads,
@@ -69,6 +70,7 @@ app.command()(fuzz)
 app.command()(learn)
 app.command()(peers)
 app.command(context_settings=PASSED_ON)(run)
+app.command()(show)
 
 _MASK_HELP = f"{', '.join(MASKS)}, window:LEFT,RIGHT or chunked:N."
 LengthsOption = Annotated[

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 from ringside import _core, _extras
-from ringside._plan.explain import mask_words
 from ringside._time.model import TimeModel, as_model
+from ringside._words import mask_words
 from ringside.cli import explore_picture
 from ringside.cli import report as _report
 from ringside.cli.choices import Choice, Comparison, Settings, as_rows, cp_sizes_from

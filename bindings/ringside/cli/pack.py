@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core, lengths
-from ringside._plan.explain import count
+from ringside._words import count
 from ringside.testing import _sizes
 from ringside.testing._problems import padded_layout
 

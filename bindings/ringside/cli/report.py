@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ringside._extras import extra
-from ringside._plan.explain import count, mask_words
+from ringside._words import count, mask_words
 from ringside.testing._compare import TOLERANCE
 from ringside.testing._problems import TENSORS, NamedMask, mask_from
 

@@ -17,31 +17,66 @@ check needs Hypothesis and Matplotlib, pip install "ringside[learn]"; this modul
 
 from ringside.learn._balance import Balance, Share, balance, share_of
 from ringside.learn._check import Verdict, check
+from ringside.learn._merging import Partials, partials
+from ringside.learn._moves import Moves, moves
 from ringside.learn._reveal import Revealed, reveal
 from ringside.learn._shipped import copy_notebooks, notebooks
 from ringside.learn._steps import errors_after_steps, figure_of_steps
+from ringside.learn._traffic import bytes_received, least_traffic, traffic_by_ranks
+from ringside.learn.faults.gallery import SILENT_FAULTS, RingModel, SilentFault
+from ringside.learn.faults.habits import errors_of_faults, seen_by_habit
+from ringside.learn.figures.digits import figure_of_errors_by_step
+from ringside.learn.figures.errors import figure_of_error_table, figure_of_habits
+from ringside.learn.figures.exchanges import figure_of_exchange, figure_of_micro_sequences
 from ringside.learn.figures.halves import figure_of_halves
 from ringside.learn.figures.masks import figure_of_masks
 from ringside.learn.figures.packs import figure_of_documents, figure_of_rows
 from ringside.learn.figures.ring import figure_of_ring, figure_of_story
+from ringside.learn.figures.traffic import (
+    figure_of_holdings,
+    figure_of_need,
+    figure_of_traffic,
+    figure_of_traffic_by_ranks,
+)
 
 __all__ = [
+    "SILENT_FAULTS",
     "Balance",
+    "Moves",
+    "Partials",
     "Revealed",
+    "RingModel",
     "Share",
+    "SilentFault",
     "Verdict",
     "balance",
+    "bytes_received",
     "check",
     "copy_notebooks",
     "errors_after_steps",
+    "errors_of_faults",
     "figure_of_documents",
+    "figure_of_error_table",
+    "figure_of_errors_by_step",
+    "figure_of_exchange",
+    "figure_of_habits",
     "figure_of_halves",
+    "figure_of_holdings",
     "figure_of_masks",
+    "figure_of_micro_sequences",
+    "figure_of_need",
     "figure_of_ring",
     "figure_of_rows",
     "figure_of_steps",
     "figure_of_story",
+    "figure_of_traffic",
+    "figure_of_traffic_by_ranks",
+    "least_traffic",
+    "moves",
     "notebooks",
+    "partials",
     "reveal",
+    "seen_by_habit",
     "share_of",
+    "traffic_by_ranks",
 ]

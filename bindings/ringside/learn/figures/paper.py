@@ -29,9 +29,9 @@ def paper(width: float, height: float, *grid: int, **options: Any) -> tuple[Figu
 
 def rank_colours(cp_size: int) -> Any:
     """[cp_size, 3] RGB: those of the ranks in every picture of a plan."""
-    from ringside._plan import draw
+    from ringside._pictures import colours
 
-    return draw.rank_colours(cp_size)
+    return colours.rank_colours(cp_size)
 
 
 def thousands(axis: Axes) -> None:

@@ -1,0 +1,1 @@
+"""The explorer: a plan, or two, as one offline page, whose script reads the plan's own tables."""

@@ -1,0 +1,104 @@
+"""Faults in the exercises of notebooks 6 to 10, and in what their cells show."""
+
+from mutants_list import Mutant
+
+EXERCISE = "bindings/ringside/learn/exercise_{}.py"
+MERGING = "bindings/ringside/learn/_merging.py"
+MOVES = "bindings/ringside/learn/_moves.py"
+TRAFFIC = "bindings/ringside/learn/_traffic.py"
+RULES = "bindings/ringside/learn/faults/rules.py"
+RING = "bindings/ringside/learn/faults/ring.py"
+HABITS = "bindings/ringside/learn/faults/habits.py"
+MUTANTS_OF_NOTEBOOKS = [
+    Mutant(
+        "exercise 6: fewer bytes will do",
+        EXERCISE.format(6),
+        "    if got == expected:",
+        "    if got <= expected:",
+    ),
+    Mutant(
+        "exercise 6: no ring of groups is drawn",
+        EXERCISE.format(6),
+        "draw(st.integers(1, 3)))",
+        "1)",
+    ),
+    Mutant("results never come home", TRAFFIC, " + cost.result_bytes_received)", ")"),
+    Mutant(
+        "exercise 8: less may come back",
+        EXERCISE.format(8),
+        "if value != y[copies].sum():",
+        "if value > y[copies].sum():",
+    ),
+    Mutant(
+        "exercise 8: rings alone are drawn",
+        EXERCISE.format(8),
+        "            head_dims=st.just(1),",
+        '            head_dims=st.just(1),\n            comms=st.just("p2p"),',
+    ),
+    Mutant(
+        "cells are held by whom they were held before",
+        MOVES,
+        "[x.size for x in moved]",
+        "[x.size for x in moved][::-1]",
+    ),
+    Mutant(
+        "exercise 9: a bound need not see bfloat16",
+        EXERCISE.format(9),
+        "    if coarse <= got:",
+        "    if coarse <= 0 * got:",
+    ),
+    Mutant(
+        "exercise 9: no roundings go one way",
+        EXERCISE.format(9),
+        "unlucky=st.booleans()",
+        "unlucky=st.just(False)",
+    ),
+    Mutant(
+        "values are read in padding",
+        MERGING,
+        "np.where((of_k < n_k)[:, None], v[of_pack], 0.0)",
+        "v[of_pack]",
+    ),
+    Mutant(
+        "exercise 10: a check that flags nothing is right",
+        EXERCISE.format(10),
+        "    if got is (not suspect.cured):",
+        "    if got is (not suspect.cured) or not got:",
+    ),
+    Mutant(
+        "exercise 10: a check that flags everything is right",
+        EXERCISE.format(10),
+        "    if got is (not suspect.cured):",
+        "    if got is (not suspect.cured) or got:",
+    ),
+    Mutant(
+        "exercise 10: every model is cured",
+        EXERCISE.format(10),
+        "    for cured in (False, True)",
+        "    for cured in (True, True)",
+    ),
+    Mutant(
+        "a cure reads padding",
+        RULES,
+        "    return np.where(valid, v, 0.0)",
+        "    return v",
+    ),
+    Mutant(
+        "a fault is none: kv heads in groups",
+        RULES,
+        "    return head % num_kv_heads",
+        "    return head // (num_heads // num_kv_heads)",
+    ),
+    Mutant(
+        "the ring forgets the scale in backward",
+        RING,
+        ".T[..., None]) * q.shape[2] ** -0.5",
+        ".T[..., None])",
+    ),
+    Mutant(
+        "the usual test looks at gradients, too",
+        HABITS,
+        "compared = pairs if habit.backward else pairs[:1]",
+        "compared = pairs",
+    ),
+]
