@@ -93,6 +93,26 @@ CostOfPasses cost_of(const Plan& plan, int head_dim, std::optional<int> head_dim
   return without_gil([&] { return cost_of_passes(plan, sizes, block); });
 }
 
+template <PerStep PassCost::*kField>
+py::array_t<int64_t> of_backward(const py::object& self) {
+  return per_step(self, self.cast<const CostOfPasses&>().backward_pass.*kField);
+}
+
+void bind_bytes_of_backward(py::class_<CostOfPasses>& cost) {
+  cost.def_property_readonly(
+          "backward_bytes_sent", &of_backward<&PassCost::bytes_sent>,
+          "Bytes that the backward pass sends for the step: queries with dout, lse and delta, keys "
+          "and values anew from their owners, gradients on their way home in float32.")
+      .def_property_readonly("backward_bytes_received", &of_backward<&PassCost::bytes_received>,
+                             "Bytes that the backward pass receives for the step.")
+      .def_property_readonly("backward_gradient_bytes_sent",
+                             &of_backward<&PassCost::gradient_bytes_sent>,
+                             "Of these, bytes of float32 gradients, after the step's tiles.")
+      .def_property_readonly("backward_gradient_bytes_received",
+                             &of_backward<&PassCost::gradient_bytes_received>,
+                             "Of those received, bytes of float32 gradients, which are added.");
+}
+
 void bind_bytes_of_passes(py::class_<CostOfPasses>& cost) {
   const auto of_ranks = [&](const char* name, auto get, const char* doc) {
     cost.def_property_readonly(
@@ -112,19 +132,7 @@ void bind_bytes_of_passes(py::class_<CostOfPasses>& cost) {
   of_ranks(
       "backward_workspace_bytes", [](const Cost& c) { return c.backward_pass.workspace_bytes; },
       "[cp_size] memory of the backward pass beside the rank's own arrays, likewise.");
-  cost.def_property_readonly(
-          "backward_bytes_sent",
-          [](const py::object& self) {
-            return per_step(self, self.cast<const Cost&>().backward_pass.bytes_sent);
-          },
-          "Bytes that the backward pass sends for the step: queries with dout, lse and delta, keys "
-          "and values anew from their owners, gradients on their way home in float32.")
-      .def_property_readonly(
-          "backward_bytes_received",
-          [](const py::object& self) {
-            return per_step(self, self.cast<const Cost&>().backward_pass.bytes_received);
-          },
-          "Bytes that the backward pass receives for the step.");
+  bind_bytes_of_backward(cost);
 }
 
 }  // namespace
@@ -141,6 +149,7 @@ void bind_cost(py::module_& m, PlanClass& plan) {
 What the passes of a plan cost. Arrays are read-only, int64, [cp_size, num_steps] unless said.
 The backward pass computes the same tiles as the forward pass: pairs, blocks and the like stand once.
 )doc");
+  cost.def(py::init<const CostOfPasses&>(), "counts"_a, "A copy of the counts of a plan.");
   cost.def("__repr__", &told);
   const auto field = [&](const char* name, auto get, const char* doc) {
     cost.def_property_readonly(name, get, doc);

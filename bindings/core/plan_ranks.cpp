@@ -78,17 +78,19 @@ class RankCall {
            const OptionsArgument& options)
       : plan_(std::move(plan)), hosted_(std::move(hosted)) {
     for (size_t i = 0; i < hosted_.size(); ++i) add(given, i);
+    noted_.resize(hosted_.size());
     options_ = options.resolve(plan_->problem.num_heads, dim_qk());
   }
 
   int dim_qk() const { return static_cast<int>(arrays_.at(0).q.shape(2)); }
   int dim_v() const { return static_cast<int>(arrays_.at(0).v.shape(2)); }
 
-  py::tuple attention(SocketRanks& ranks) const {
+  py::tuple attention(SocketRanks& ranks) {
     std::vector<RankOutput> outputs(hosted_.size());
     run(ranks, [&](size_t i, Communicator& communicator) {
-      outputs[i] = attention_of_rank(*plan_, make_schedule(*plan_, hosted_[i], Pass::forward),
-                                     inputs(i), communicator);
+      const Schedule schedule = make_schedule(*plan_, hosted_[i], Pass::forward);
+      outputs[i] = attention_of_rank(*plan_, schedule, inputs(i), communicator);
+      note(i, schedule, outputs[i].moments);
     });
     py::list out, lse, max_logit;
     for (RankOutput& x : outputs) {
@@ -99,14 +101,15 @@ class RankCall {
     return py::make_tuple(out, lse, max_logit);
   }
 
-  py::tuple attention_backward(SocketRanks& ranks) const {
+  py::tuple attention_backward(SocketRanks& ranks) {
     std::vector<RankGradients> gradients(hosted_.size());
     std::vector<RankOutput> saved;
     for (size_t i = 0; i < hosted_.size(); ++i) saved.push_back(saved_of(i));
     run(ranks, [&](size_t i, Communicator& communicator) {
-      gradients[i] =
-          attention_backward_of_rank(*plan_, make_schedule(*plan_, hosted_[i], Pass::backward),
-                                     inputs(i), view(*arrays_[i].dout), saved[i], communicator);
+      const Schedule schedule = make_schedule(*plan_, hosted_[i], Pass::backward);
+      gradients[i] = attention_backward_of_rank(*plan_, schedule, inputs(i), view(*arrays_[i].dout),
+                                                saved[i], communicator);
+      note(i, schedule, gradients[i].moments);
     });
     py::list dq, dk, dv, dsink;
     for (RankGradients& g : gradients) {
@@ -119,7 +122,31 @@ class RankCall {
     return py::make_tuple(dq, dk, dv, dsink);
   }
 
+  py::list moments() const {
+    py::list all;
+    for (const auto& noted : noted_) {
+      py::list of_rank;
+      for (const auto& [kind, step, moment] : noted)
+        of_rank.append(py::make_tuple(ringside::name(kind), step, moment.begin_us, moment.end_us));
+      all.append(of_rank);
+    }
+    return all;
+  }
+
  private:
+  struct Noted {
+    OperationKind kind;
+    int step;
+    Moment moment;
+  };
+
+  void note(size_t i, const Schedule& schedule, const std::vector<Moment>& moments) {
+    noted_[i].clear();
+    for (size_t op = 0; op < moments.size(); ++op)
+      noted_[i].push_back(
+          {schedule.operations[op].kind, schedule.operations[op].step, moments[op]});
+  }
+
   std::string name(const char* what, size_t i) const {
     return hosted_.size() == 1 ? concat(what, "_r") : concat(what, "_r[", i, "]");
   }
@@ -205,6 +232,7 @@ class RankCall {
   std::vector<int> hosted_;
   std::vector<RankArrays> arrays_;
   AttentionOptions options_;
+  std::vector<std::vector<Noted>> noted_;  // of each hosted rank's last pass
 };
 
 std::unique_ptr<RankCall> make_call(const std::shared_ptr<Plan>& plan,
@@ -237,6 +265,9 @@ void bind_ranks(py::module_& m) {
       .def("waiting", &waiting, "(rank, step, ranks it waits for) of each hosted rank.");
   py::class_<RankCall>(m, "RankCall", "What the ranks of this process do in a call, checked.")
       .def(py::init(&make_call), "plan"_a, "hosted"_a, "arrays"_a, "options"_a)
+      .def_property_readonly("moments", &RankCall::moments,
+                             "Of each hosted rank, of the last pass: (operation, step, begin, end) "
+                             "in microseconds.")
       .def_property_readonly("head_dim_qk", &RankCall::dim_qk, "Of q and k.")
       .def_property_readonly("head_dim_v", &RankCall::dim_v, "Of v and out.")
       .def("attention", &RankCall::attention, "ranks"_a, "Lists of out, lse, max_logit.")

@@ -43,6 +43,9 @@ from ringside._plan.estimate import estimate
 from ringside._plan.partitions import partition
 from ringside._plan.plan import Plan
 from ringside._plan.ranges import from_ranges
+from ringside._plan.timing import TimedCost
+from ringside._time.model import TimeModel
+from ringside._time.timeline import Event, Timeline
 from ringside.flash import flash_attn_varlen_func
 from ringside.micro_sequences import MicroSequenceBuffer
 
@@ -50,6 +53,7 @@ __all__ = [
     "COMMS",
     "PARTITIONS",
     "DevicePlan",
+    "Event",
     "Group",
     "InvalidArgument",
     "Mask",
@@ -65,6 +69,9 @@ __all__ = [
     "Segment",
     "Step",
     "Tile",
+    "TimeModel",
+    "TimedCost",
+    "Timeline",
     "Unsupported",
     "__version__",
     "attention",

@@ -83,6 +83,8 @@ TAKES_HERE = {  # where that is more than elsewhere
     **{(f"lengths.{name}", "cu_seqlens"): {"bool"} for name in ("load", "parse")},
     ("thd.copy_rows", "x"): {"fractions"},
     **{("Options", name): REAL | {"None", "fractions"} for name in ("sink", "alibi_slopes")},
+    **{(f"Time{name}.save", "path"): {"text"} for name in ("Model", "line")},
+    **{(name, "model"): {"None"} for name in ("Plan.cost", "estimate")},
     ("Plan.prepare", "device"): {"None"},
     ("Plan.show", "compare"): {"None"},
     **{(f"Plan.attention{x}_rank", "backend"): {"None"} for x in ("", "_backward")},
@@ -97,8 +99,16 @@ TAKES_HERE = {  # where that is more than elsewhere
     **{(call, "cu_seqlens_padded"): {"None"} for call in CALLS if call.startswith("thd.chunkify")},
 }
 WORDS = {"arrays": "sequence", "parts": "part", "buffers": "buffer"}  # one of them, in messages
-RESULTS = {"Message", "PlanCost", "PlanProof", "Step", "Tile"}  # nobody calls them
-MADE = {"Plan", "Group"}  # by functions; its methods are called
+RESULTS = {
+    "Event",
+    "Message",
+    "PlanCost",
+    "PlanProof",
+    "Step",
+    "Tile",
+    "TimedCost",
+}  # nobody calls them
+MADE = {"Plan", "Group", "TimeModel", "Timeline"}  # by functions; its methods are called
 ON_DEVICE = {f"DevicePlan.{x}" for x in ("set_lengths", "check", "attention", "attention_backward")}
 PYBIND = re.compile("incompatible (function|constructor) arguments")
 

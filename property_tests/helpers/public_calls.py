@@ -1,6 +1,8 @@
 """A good call of each public function, class and method, from which bad ones are made."""
 
+import pathlib
 import sys
+import tempfile
 import types
 import unittest.mock
 
@@ -27,6 +29,13 @@ OF_PLAN = {
     **{"partition": CUSTOM, "partition_k": CUSTOM, "comm": "a2a+p2p", "a2a_size": 1},
     **{"stages": None, "num_heads": 4, "num_kv_heads": 2},
 }
+COUNTED = {
+    **{"head_dim": 128, "head_dim_v": 128, "bytes_per_element": 2, "block_size": (128, 128)},
+    **{"model": "h200", "dtype": "bfloat16"},
+}
+OF_MODEL = {"head_dim": 128, "head_dim_v": 128, "dtype": "bfloat16"}
+FILE = pathlib.Path(tempfile.mkdtemp()) / "h200.json"
+rs.TimeModel.preset("h200").save(FILE)
 REORDER = {"x": Q, "cu_seqlens_padded": PADDED, "cp_size": 2}
 
 
@@ -155,7 +164,7 @@ CALLS = {
         **{"exchange": "auto"},
         backend="reference",
     ),
-    "Plan.cost": plan("cost", head_dim=8, head_dim_v=8, bytes_per_element=2, block_size=(4, 4)),
+    "Plan.cost": plan("cost", **COUNTED),
     "Plan.draw": plan("draw", path=None),
     "Plan.draw_heads": plan("draw_heads", path=None, ax=None),
     "Plan.draw_mask": plan("draw_mask", path=None, head=0, sequence=0, mark=(0, 0), ax=None),
@@ -179,6 +188,13 @@ CALLS = {
         **{"dtype": "float32", "device": None, "exchange": "auto"},
     ),
     "Plan.row_indices": plan("row_indices", rank=1, side="q"),
+    "Plan.timeline": plan("timeline", model="h200", direction="backward", **OF_MODEL),
+    "TimeModel.kernel": bound(lambda: rs.TimeModel.preset("h200"), "kernel", **OF_MODEL),
+    "TimeModel.load": (rs.TimeModel.load, {"path": FILE}),
+    "TimeModel.preset": (rs.TimeModel.preset, {"name": "h200"}),
+    "TimeModel.presets": (rs.TimeModel.presets, {}),
+    "TimeModel.save": bound(lambda: rs.TimeModel.preset("h200"), "save", path=FILE),
+    "Timeline.save": bound(lambda: PLAN.timeline("h200"), "save", path=FILE.with_name("x.json")),
     "Plan.shard": plan("shard", x=np.arange(6), rank=1, side="k"),
     "Plan.shards_k": plan("shards_k", rank=1),
     "Plan.shards_q": plan("shards_q", rank=1),
@@ -244,13 +260,7 @@ CALLS = {
     "lengths.parse": (rs.lengths.parse, {"text": "5,7", "source": "mine", "cu_seqlens": False}),
     "lengths.pack": (rs.lengths.pack, {"lengths": [3, 2], "tokens": 4}),
     "plan": (rs.plan, {**OF_PLAN, "max_tiles": 99, "name": "mine"}),
-    "estimate": (
-        rs.estimate,
-        {
-            **OF_PLAN,
-            **{"head_dim": 8, "head_dim_v": 8, "bytes_per_element": 2, "block_size": (4, 4)},
-        },
-    ),
+    "estimate": (rs.estimate, {**OF_PLAN, **COUNTED}),
     "thd.add_rows": (
         rs.thd.add_rows,
         {

@@ -54,6 +54,59 @@ def test_what_is_said_of_a_choice_is_what_its_plan_costs():
         out = cost.bytes_sent.sum(1) + cost.result_bytes_sent
         assert choice.mib_out * 2**20 == (out + cost.backward_bytes_sent.sum(1)).max()
         assert choice.rows_kv == cost.rows_kv.max() and choice.steps == plan.num_steps
+        assert choice.ms is None and choice.pace == choice.critical
+
+
+def test_a_model_tells_the_time_of_each_choice():
+    job = Comparison(
+        Settings(
+            LAYOUT, rs.Mask.causal(), Heads(4, 2, 128), (4,), model=rs.TimeModel.preset("h200")
+        )
+    )
+    assert len(list(job.run())) == len(job.choices) == len(rs.PARTITIONS) * len(rs.COMMS)
+    for choice in job.choices:
+        plan = rs.plan(
+            LAYOUT,
+            cp_size=4,
+            partition=choice.partition,
+            comm=choice.comm,
+            a2a_size=a2a_size(choice.comm, 4),
+            num_heads=4,
+            num_kv_heads=2,
+        )
+        assert choice.forward_ms == plan.timeline("h200").total_us / 1e3
+        assert choice.backward_ms == plan.timeline("h200", direction="backward").total_us / 1e3
+        assert choice.ms in choice.price and choice.pace == choice.ms
+    chosen, reason = job.recommended(4)
+    fastest = min(choice.ms for choice in job.choices)
+    close = [choice for choice in job.choices if choice.ms <= 1.05 * fastest]
+    assert chosen.mib_in == min(choice.mib_in for choice in close)
+    assert f"{chosen.ms:,.2f} ms predicted" in reason
+
+
+def test_times_are_told_on_the_command_line(tmp_path):
+    flags = ("explore", "--lengths", LENGTHS, "--cp", 2, "--comm", "p2p")
+    for more, told in (((), True), (("--head-dim", 64), False), (("--model", "h200-mma"), True)):
+        code, out, error = run(*flags, *more, "--json", tmp_path / "x.json")
+        assert code == 0, error
+        assert " ms " in out and ("ms predicted" in out) == told
+        for choice in json.loads((tmp_path / "x.json").read_text())["choices"]:
+            assert (choice["forward_ms"] is not None) == told
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--model", "h300"), "model='h300' is no preset; expected one of h200, h200-mma"),
+        (("--model", "nowhere.json"), "nowhere.json cannot be read"),
+        (("--model", "h200", "--head-dim", 96), "dtype=bfloat16, head_dim=96: model h200 has no"),
+    ],
+)
+def test_a_model_that_cannot_tell_is_refused_before_anything_is_written(more, words, tmp_path):
+    out = tmp_path / "x.json"
+    code, _, error = run("explore", "--lengths", LENGTHS, "--cp", 2, *more, "--json", out)
+    assert code == 1 and isinstance(error, ValueError | rs.Unsupported) and words in str(error)
+    assert not out.exists()
 
 
 def test_the_marked_choices_are_those_that_nothing_beats():

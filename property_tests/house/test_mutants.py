@@ -21,12 +21,13 @@ from mutants_of_pictures import MUTANTS_OF_PICTURES
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
+from mutants_of_times import MUTANTS_OF_TIMES
 from mutants_of_users import MUTANTS_OF_USERS
 
 
 def test_every_fault_has_exactly_one_place_and_its_own_name():
     check_list(MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS)
-    check_list(MUTANTS_OF_COUNTS + MUTANTS_OF_PICTURES)
+    check_list(MUTANTS_OF_COUNTS + MUTANTS_OF_TIMES + MUTANTS_OF_PICTURES)
     check_list(MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS)
     check_list(
         MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_NOT_FINITE

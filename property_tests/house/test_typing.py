@@ -65,6 +65,11 @@ def takes(source: Source) -> int:
 
 takes(plan)
 takes(on_device)
+assert_type(plan.cost(), rs.PlanCost)
+assert_type(plan.cost(model="h200"), rs.TimedCost)
+assert_type(rs.estimate(layout, cp_size=2, model=rs.TimeModel.preset("h200")), rs.TimedCost)
+assert_type(plan.timeline("h200", direction="backward").events[0].owners, tuple[int, ...])
+assert_type(plan.cost(model="h200").forward.total_us, float)
 
 rs.attention(x, x, x, layout, soft_cap=1.0)  # call-overload
 rs.attention(x, x, x, layout, softcap="1.0")  # call-overload
@@ -77,6 +82,7 @@ rs.Options(soft_cap=1.0)  # call-arg
 rs.plan(layout, cp_sizes=2)  # call-arg
 rs.plan(layout, cp_size=2, comm="ring")  # arg-type
 rs.partition("zagzig", layout, 2)  # arg-type
+plan.timeline("h200", direction="sideways")  # arg-type
 plan.attention(x, x, x, options={"softcap": 1.0})  # call-overload
 assert_type(plan.attention(t, t, t), tuple[Floats, Floats])  # assert-type
 layer.softcap = 2.0  # misc

@@ -36,6 +36,7 @@ from mutants_of_pictures import MUTANTS_OF_PICTURES
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
+from mutants_of_times import MUTANTS_OF_TIMES
 from mutants_of_users import MUTANTS_OF_USERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +56,7 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", ".hypothesis")
 PROPERTIES = (
     *("plan_independence", "plans", "broken_plans", "partitions", "layouts", "masks", "exchanges"),
     *("padding", "packing", "rows_that_see_nothing", "merge", "cost", "gradients", "options"),
-    "estimate",
+    *("estimate", "timelines", "errors_of_time_models"),
     *("shared_paths", "not_finite"),
     *("options_spelled", "errors_of_options", "pickles"),
     *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
@@ -313,7 +314,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
     everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
-    everything += MUTANTS_OF_LANDINGS
+    everything += MUTANTS_OF_LANDINGS + MUTANTS_OF_TIMES
     everything += MUTANTS_OF_LEARNING + MUTANTS_OF_NOTEBOOKS
     everything += MUTANTS_OF_PICTURES
     everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS + MUTANTS_OF_EXCHANGE

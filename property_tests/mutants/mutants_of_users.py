@@ -67,8 +67,8 @@ MUTANTS_OF_USERS = [
     Mutant(
         "what moves least is recommended, however slow",
         CHOICES,
-        "c.critical <= CLOSE * fastest.critical",
-        "c.critical <= 9 * fastest.critical",
+        "c.pace <= CLOSE * fastest.pace",
+        "c.pace <= 9 * fastest.pace",
     ),
     Mutant(
         "lse is rounded to the type of q",

@@ -1,5 +1,6 @@
 #include "reference/schedule/run_schedule.h"
 
+#include <chrono>
 #include <cmath>
 #include <exception>
 #include <utility>
@@ -26,17 +27,27 @@ void exchange(RankRun& run, const Operation& op, Communicator& communicator) {
   for (size_t i = 0; i < received.size(); ++i) run.unpack(op.receives[i].block, received[i]);
 }
 
-void walk(const Schedule& schedule, RankRun& run, Communicator& communicator) {
+double now_us() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::micro>(now).count();
+}
+
+std::vector<Moment> walk(const Schedule& schedule, RankRun& run, Communicator& communicator) {
+  std::vector<Moment> moments;
   try {
-    for (const Operation& op : schedule.operations)
+    for (const Operation& op : schedule.operations) {
+      const double begin = now_us();
       if (op.kind == OperationKind::exchange)
         exchange(run, op, communicator);
       else
         run.run(op);
+      moments.push_back({begin, now_us()});
+    }
   } catch (const std::exception& error) {
     communicator.abort(error.what());
     throw;
   }
+  return moments;
 }
 
 void merge_sinks(const Plan& plan, int rank, const std::vector<double>& sinks, RankOutput& home) {
@@ -68,9 +79,10 @@ Tensor delta_of(const Plan& plan, int rank, const TensorView& dout, const Tensor
 RankOutput attention_of_rank(const Plan& plan, const Schedule& forward, const RankInputs& inputs,
                              Communicator& communicator) {
   RankRun run(plan, forward, inputs.options, {inputs.q}, {inputs.k, inputs.v});
-  walk(forward, run, communicator);
+  auto moments = walk(forward, run, communicator);
   auto results = run.arrays(forward.home_query_sums);
-  RankOutput home{std::move(results[0]), std::move(results[1]), run.max_logit()};
+  RankOutput home{std::move(results[0]), std::move(results[1]), run.max_logit(),
+                  std::move(moments)};
   merge_sinks(plan, forward.rank, inputs.options.sinks, home);
   return home;
 }
@@ -81,11 +93,11 @@ RankGradients attention_backward_of_rank(const Plan& plan, const Schedule& backw
   const Tensor delta = delta_of(plan, backward.rank, dout, saved.out);
   RankRun run(plan, backward, inputs.options, {inputs.q, dout, saved.lse, delta},
               {inputs.k, inputs.v});
-  walk(backward, run, communicator);
+  auto moments = walk(backward, run, communicator);
   auto keys = run.arrays(backward.home_key_sums);
   RankGradients gradients{std::move(run.arrays(backward.home_query_sums)[0]), std::move(keys[0]),
-                          std::move(keys[1]),
-                          std::vector<double>(inputs.options.sinks.size(), 0.0)};
+                          std::move(keys[1]), std::vector<double>(inputs.options.sinks.size(), 0.0),
+                          std::move(moments)};
   execution::add_sink_gradients(plan, backward.rank, inputs.options.sinks, saved.lse, delta,
                                 gradients.dsink);
   return gradients;

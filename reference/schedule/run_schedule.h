@@ -54,6 +54,10 @@ class RankRun {
   std::vector<double> max_logit_;
 };
 
+struct Moment {  // when an operation was under way, microseconds of one clock for all threads
+  double begin_us = 0, end_us = 0;
+};
+
 struct RankInputs {  // rows of the rank's home
   TensorView q, k, v;
   AttentionOptions options;
@@ -62,11 +66,13 @@ struct RankInputs {  // rows of the rank's home
 struct RankOutput {
   Tensor out, lse;                // [home rows, heads, .]; 0 and -inf where a row saw nothing
   std::vector<double> max_logit;  // [num_heads] of the rank's own tiles
+  std::vector<Moment> moments{};  // of the operations of the schedule
 };
 
 struct RankGradients {
   Tensor dq, dk, dv;
-  std::vector<double> dsink;  // [num_heads] the part of the rank's own rows, or empty
+  std::vector<double> dsink;      // [num_heads] the part of the rank's own rows, or empty
+  std::vector<Moment> moments{};  // of the operations of the schedule
 };
 
 // An error of this rank aborts the communicator, so that the others end, too.

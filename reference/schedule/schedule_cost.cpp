@@ -81,6 +81,8 @@ PassCounter::PassCounter(const Plan& plan, Pass pass, const ElementSizes& sizes,
   const int ranks = plan.cp_size();
   cost_ = {PerStep(ranks, num_steps), PerStep(ranks, num_steps), std::vector<int64_t>(ranks),
            std::vector<int64_t>(ranks), std::vector<int64_t>(ranks)};
+  if (pass == Pass::backward)
+    cost_.gradient_bytes_sent = cost_.gradient_bytes_received = PerStep(ranks, num_steps);
 }
 
 void PassCounter::add(int rank, std::span<const Step> steps) {
@@ -109,13 +111,19 @@ void PassCounter::add_messages(const OfRank& of, int step, Operand operand, Payl
 
 // What was sent comes back, what was received is sent.
 void PassCounter::add_messages_back(const OfRank& of, int step, Operand operand, Payload payload) {
-  const bool is_result = payload == Payload::results;
-  int64_t& sent = is_result ? cost_.result_bytes_sent[of.rank] : cost_.bytes_sent(of.rank, step);
-  int64_t& received =
-      is_result ? cost_.result_bytes_received[of.rank] : cost_.bytes_received(of.rank, step);
+  int64_t sent = 0;
   for (const Message& m : of.steps[step].before.receives)
     if (m.operand == operand && m.peer != of.rank) sent += travels(payload, cells_of(m));
-  received += travels(payload, of.arrivals(step, operand));
+  const int64_t received = travels(payload, of.arrivals(step, operand));
+  if (payload == Payload::results) {
+    cost_.result_bytes_sent[of.rank] += sent;
+    cost_.result_bytes_received[of.rank] += received;
+    return;
+  }
+  cost_.bytes_sent(of.rank, step) += sent;
+  cost_.bytes_received(of.rank, step) += received;
+  cost_.gradient_bytes_sent(of.rank, step) += sent;
+  cost_.gradient_bytes_received(of.rank, step) += received;
 }
 
 void PassCounter::add_forward(const OfRank& of) {

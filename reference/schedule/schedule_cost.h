@@ -22,6 +22,7 @@ struct PassCost {
   PerStep bytes_sent, bytes_received;
   std::vector<int64_t> result_bytes_sent, result_bytes_received;  // [cp_size] of a forward pass
   std::vector<int64_t> workspace_bytes;                           // [cp_size]
+  PerStep gradient_bytes_sent{}, gradient_bytes_received{};       // of those of a backward pass
 };
 
 PassCost pass_cost(const Plan& plan, Pass pass, const ElementSizes& sizes = {});

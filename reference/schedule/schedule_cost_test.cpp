@@ -33,20 +33,25 @@ TEST(PassCost, OfTheForwardPassIsThatOfThePlan) {
 PassCost of_schedules(const Plan& plan, Pass pass, const ElementSizes& sizes) {
   const int ranks = plan.cp_size();
   const std::vector<int64_t> none(ranks);
-  PassCost cost{PerStep(ranks, plan.num_steps()), PerStep(ranks, plan.num_steps()), none, none,
-                none};
+  const PerStep nothing(ranks, plan.num_steps());
+  PassCost cost{nothing, nothing, none, none, none};
+  if (pass == Pass::backward) cost.gradient_bytes_sent = cost.gradient_bytes_received = nothing;
   for (const Schedule& s : make_schedules(plan, pass)) {
-    const auto add = [&](const std::vector<ScheduledMessage>& messages, int64_t& of_step,
-                         int64_t& of_results) {
+    const auto add = [&](const std::vector<ScheduledMessage>& messages, int step, PerStep& of_steps,
+                         PerStep& of_gradients, int64_t& of_results) {
       for (const ScheduledMessage& m : messages) {
         const Payload payload = s.buffers[m.block.buffer].payload;
-        (payload == Payload::results ? of_results : of_step) +=
-            m.block.cells() * bytes_of_cell(payload, pass, sizes, true);
+        const int64_t bytes = m.block.cells() * bytes_of_cell(payload, pass, sizes, true);
+        (payload == Payload::results ? of_results : of_steps(s.rank, step)) += bytes;
+        if (payload == Payload::query_gradients || payload == Payload::key_gradients)
+          of_gradients(s.rank, step) += bytes;
       }
     };
     for (const Operation& op : s.operations) {
-      add(op.sends, cost.bytes_sent(s.rank, op.step), cost.result_bytes_sent[s.rank]);
-      add(op.receives, cost.bytes_received(s.rank, op.step), cost.result_bytes_received[s.rank]);
+      add(op.sends, op.step, cost.bytes_sent, cost.gradient_bytes_sent,
+          cost.result_bytes_sent[s.rank]);
+      add(op.receives, op.step, cost.bytes_received, cost.gradient_bytes_received,
+          cost.result_bytes_received[s.rank]);
     }
     for (const Area& area : s.areas)
       cost.workspace_bytes[s.rank] += area.cells * bytes_of_cell(area.payload, pass, sizes, false);
@@ -66,6 +71,8 @@ TEST(PassCost, IsThatOfTheSchedules) {
       ASSERT_EQ(got.result_bytes_sent, want.result_bytes_sent);
       ASSERT_EQ(got.result_bytes_received, want.result_bytes_received);
       ASSERT_EQ(got.workspace_bytes, want.workspace_bytes);
+      ASSERT_EQ(got.gradient_bytes_sent, want.gradient_bytes_sent);
+      ASSERT_EQ(got.gradient_bytes_received, want.gradient_bytes_received);
     }
   }
 }

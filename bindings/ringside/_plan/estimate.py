@@ -2,14 +2,58 @@
 
 from __future__ import annotations
 
-from typing import SupportsIndex
+from typing import Any, SupportsIndex, overload
 
 from ringside import _core
 from ringside._core import Mask, PackedLayout
+from ringside._plan import timing
 from ringside._plan.names import Comm
 from ringside._plan.partitions import Partition, segments_of_both
+from ringside._time.model import as_model
 
 
+@overload
+def estimate(
+    layout_q: PackedLayout,
+    layout_k: PackedLayout | None = ...,
+    *,
+    mask: Mask = ...,
+    cp_size: SupportsIndex | None = ...,
+    partition: Partition = ...,
+    partition_k: Partition | None = ...,
+    comm: Comm = ...,
+    a2a_size: SupportsIndex | None = ...,
+    stages: SupportsIndex | None = ...,
+    num_heads: SupportsIndex = ...,
+    num_kv_heads: SupportsIndex | None = ...,
+    head_dim: SupportsIndex = ...,
+    head_dim_v: SupportsIndex | None = ...,
+    bytes_per_element: SupportsIndex = ...,
+    block_size: tuple[SupportsIndex, SupportsIndex] = ...,
+    model: None = None,
+    dtype: str = ...,
+) -> _core.PlanCost: ...
+@overload
+def estimate(
+    layout_q: PackedLayout,
+    layout_k: PackedLayout | None = ...,
+    *,
+    mask: Mask = ...,
+    cp_size: SupportsIndex | None = ...,
+    partition: Partition = ...,
+    partition_k: Partition | None = ...,
+    comm: Comm = ...,
+    a2a_size: SupportsIndex | None = ...,
+    stages: SupportsIndex | None = ...,
+    num_heads: SupportsIndex = ...,
+    num_kv_heads: SupportsIndex | None = ...,
+    head_dim: SupportsIndex = ...,
+    head_dim_v: SupportsIndex | None = ...,
+    bytes_per_element: SupportsIndex = ...,
+    block_size: tuple[SupportsIndex, SupportsIndex] = ...,
+    model: Any,
+    dtype: str = ...,
+) -> timing.TimedCost: ...
 def estimate(
     layout_q: PackedLayout,
     layout_k: PackedLayout | None = None,
@@ -27,6 +71,8 @@ def estimate(
     head_dim_v: SupportsIndex | None = None,
     bytes_per_element: SupportsIndex = 2,
     block_size: tuple[SupportsIndex, SupportsIndex] = (128, 128),
+    model: Any = None,
+    dtype: str = "bfloat16",
 ) -> _core.PlanCost:
     """What `ringside.plan(...).cost(...)` would count, in every number, without building the plan.
 
@@ -38,11 +84,15 @@ def estimate(
     Args:
         layout_q, layout_k, mask, cp_size, partition, partition_k, comm, a2a_size, stages,
             num_heads, num_kv_heads: as of ringside.plan.
-        head_dim, head_dim_v, bytes_per_element, block_size: as of Plan.cost.
+        head_dim, head_dim_v, bytes_per_element, block_size, model, dtype: as of Plan.cost.
+
+    Returns:
+        The counts; with a model also `forward` and `backward`, which are timelines.
 
     Raises:
         ValueError: as ringside.plan and Plan.cost do.
-        Unsupported: comm="fetch" of about more than 50 million tiles.
+        Unsupported: comm="fetch" of about more than 50 million tiles; a model that lacks the dtype,
+            the head size or the exchange.
 
     >>> import ringside as rs
     >>> layout = rs.PackedLayout.from_lengths([5000] + [700] * 40)
@@ -54,9 +104,16 @@ def estimate(
     >>> cost = rs.estimate(layout, cp_size=4, comm="all_gather")
     >>> bool((cost.pairs == rs.plan(layout, cp_size=4, comm="all_gather").cost().pairs).all())
     True
+    >>> timed = rs.estimate(layout, cp_size=1024, num_heads=16, model="h200")
+    >>> timed.forward.total_us < timed.backward.total_us
+    True
     """
+    if model is not None:
+        model = as_model(model)
+        shape = timing.shape_of(comm, 1, head_dim, head_dim_v, dtype)
+        model.kernel(shape.head_dim, dtype, shape.head_dim_v)
     of_q, of_k = segments_of_both(partition, partition_k, layout_q, layout_k, cp_size)
-    return _core.estimate(
+    cost = _core.estimate(
         layout_q,
         layout_k,
         mask=mask,
@@ -73,3 +130,8 @@ def estimate(
         bytes_per_element=bytes_per_element,
         block_size=block_size,
     )
+    if model is None:
+        return cost
+    size = None if a2a_size is None else int(a2a_size)
+    group = timing.group_of_names(comm, len(cost.blocks), size)
+    return timing.timed(cost, model, shape._replace(group=group), int(bytes_per_element))

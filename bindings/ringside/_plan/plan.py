@@ -32,7 +32,10 @@ from ringside._plan import pictures as _pictures
 from ringside._plan import questions as _questions
 from ringside._plan import rank_calls as _rank_calls
 from ringside._plan import show as _show
+from ringside._plan import timing as _timing
 from ringside._plan.numbers import number
+from ringside._time.model import as_model
+from ringside._time.timeline import Timeline
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -184,6 +187,28 @@ class Plan(_core.Plan):
         """
         return super().verify()
 
+    @overload
+    def cost(
+        self,
+        *,
+        head_dim: int = ...,
+        head_dim_v: int | None = ...,
+        bytes_per_element: int = ...,
+        block_size: tuple[int, int] = ...,
+        model: None = None,
+        dtype: str = ...,
+    ) -> _core.PlanCost: ...
+    @overload
+    def cost(
+        self,
+        *,
+        head_dim: int = ...,
+        head_dim_v: int | None = ...,
+        bytes_per_element: int = ...,
+        block_size: tuple[int, int] = ...,
+        model: Any,
+        dtype: str = ...,
+    ) -> _timing.TimedCost: ...
     def cost(
         self,
         *,
@@ -191,6 +216,8 @@ class Plan(_core.Plan):
         head_dim_v: int | None = None,
         bytes_per_element: int = 2,
         block_size: tuple[int, int] = (128, 128),
+        model: Any = None,
+        dtype: str = "bfloat16",
     ) -> _core.PlanCost:
         """Counts both passes: pairs, a kernel's blocks, bytes, rows and memory, by rank and step.
 
@@ -202,9 +229,13 @@ class Plan(_core.Plan):
             head_dim_v: of v; default head_dim.
             bytes_per_element: of q, k, v and out; 2 for bfloat16. lse counts 4.
             block_size: (query rows, key rows) of a kernel's block.
+            model: of a machine: a TimeModel, the name of a preset, a path, or a dict as of its
+                JSON. Then the answer has `forward` and `backward`, timelines of both passes.
+            dtype: of q, k, v and out, by which the model knows its kernels.
 
         Raises:
-            ValueError: a size below 1.
+            ValueError: a size below 1; no such model; blocks or elements of other sizes than its.
+            Unsupported: a model that lacks the dtype, the head size or the exchange.
 
         >>> import ringside as rs
         >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2, partition="contiguous")
@@ -215,13 +246,59 @@ class Plan(_core.Plan):
         >>> short = rs.plan(rs.PackedLayout([0, 13, 600]), cp_size=2)
         >>> short.cost().blocks.tolist(), round(short.cost().fill, 2)  # 16,384 pairs a block
         ([[13, 7], [7, 7]], 0.31)
+        >>> timed = short.cost(model="h200")
+        >>> timed.forward.total_us == short.timeline("h200").total_us
+        True
         """
-        return super().cost(
+        if model is not None:
+            model = as_model(model)
+            shape = _timing.shape_of(self.comm, _timing.group_of(self), head_dim, head_dim_v, dtype)
+            model.kernel(shape.head_dim, dtype, shape.head_dim_v)
+        cost = super().cost(
             head_dim=head_dim,
             head_dim_v=head_dim_v,
             bytes_per_element=bytes_per_element,
             block_size=block_size,
         )
+        return cost if model is None else _timing.timed(cost, model, shape, bytes_per_element)
+
+    def timeline(
+        self,
+        model: Any = "h200",
+        *,
+        direction: Literal["forward", "backward"] = "forward",
+        head_dim: int = 128,
+        head_dim_v: int | None = None,
+        dtype: str = "bfloat16",
+    ) -> Timeline:
+        """When each rank would work, exchange and wait in one pass, by a model of a machine.
+
+        The operands of a step leave when they have arrived at the sender, both links are free and
+        the receiver has room, which it has for one step ahead. Tiles begin when their operands are
+        there and the tiles before have ended. Gradients leave behind the tiles they come from.
+
+        Args:
+            model: a TimeModel, the name of a preset, a path, or a dict as of its JSON. "measured"
+                runs the plan on this machine's processor instead, in float64 on random arrays, all
+                ranks in this process, a thread each; merges, copies and sums count as work.
+            direction: of the pass.
+            head_dim: of q and k.
+            head_dim_v: of v; default head_dim.
+            dtype: of q, k, v and out.
+
+        Raises:
+            ValueError: no such model, direction or dtype.
+            Unsupported: a model that lacks the dtype, the head size or the exchange.
+
+        >>> import ringside as rs
+        >>> plan = rs.plan(rs.PackedLayout([0, 65536]), cp_size=4, num_heads=16)
+        >>> timeline = plan.timeline("h200")
+        >>> [(e.kind, e.step, e.owners) for e in timeline.events if e.rank == 1][:3]
+        [('work', 0, (1,)), ('exchange', 1, (0,)), ('work', 1, (0,))]
+        >>> timeline.total_us < plan.timeline("h200", direction="backward").total_us
+        True
+        """
+        return _timing.timeline(self, model, direction, head_dim, head_dim_v, dtype)
 
     @overload
     def attention(

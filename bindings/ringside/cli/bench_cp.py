@@ -33,9 +33,14 @@ def cp(
     csv_path: Annotated[
         Path | None, typer.Option("--csv", help="Write the results to this file.")
     ] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(help="Write a timeline of a call of each plan there, for Perfetto."),
+    ] = None,
 ) -> None:
     """Forward and backward over several GPUs beside one, results compared first.
 
     Example: ringside bench cp --gpus 2,4 --csv build/bench_cp.csv
     """
-    raise typer.Exit(ranks.start(sizes_of(gpus), quick=quick, path=csv_path))
+    code = ranks.start(sizes_of(gpus), quick=quick, path=csv_path, traces=traces)
+    raise typer.Exit(code)

@@ -9,13 +9,16 @@ from typing import Any
 
 from ringside import _core
 from ringside._core import Mask, PackedLayout
+from ringside._plan import timing
 from ringside._plan.estimate import estimate
+from ringside._time.model import TimeModel
 from ringside.cli.verify import Heads, check_names
 from ringside.testing import _sizes
 from ringside.testing._problems import a2a_size
 
 PASS_ON = ("p2p", "a2a+p2p")  # rings: a rank sends what it was sent, so all keep step
-CLOSE = 1.05  # choices whose slowest ranks differ by less are told apart by what they move
+DIRECTIONS: tuple[timing.Direction, ...] = ("forward", "backward")
+CLOSE = 1.05  # choices whose paces differ by less are told apart by what they move
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ class Choice:
         rows_kv: resident at once, at most.
         mib_workspace: of the busiest rank, the larger of both passes.
         steps: how often tiles follow an exchange.
-        best: nothing else is as good in critical, mib_in and rows_kv, and better in one.
+        forward_ms, backward_ms: of the slowest rank, by the model; None where it has no such
+            kernel or exchange.
+        best: nothing else is as good in critical, time, mib_in and rows_kv, and better in one.
     """
 
     cp_size: int
@@ -50,12 +55,26 @@ class Choice:
     rows_kv: int
     mib_workspace: float
     steps: int
+    forward_ms: float | None = None
+    backward_ms: float | None = None
     best: bool = False
 
     @property
-    def price(self) -> tuple[float, float, int]:
+    def price(self) -> tuple[float, ...]:
         """What one wants little of."""
-        return self.critical, self.mib_in, self.rows_kv
+        return self.critical, self.ms or 0.0, self.mib_in, self.rows_kv
+
+    @property
+    def ms(self) -> float | None:
+        """Of both passes."""
+        if self.forward_ms is None or self.backward_ms is None:
+            return None
+        return self.forward_ms + self.backward_ms
+
+    @property
+    def pace(self) -> float:
+        """What makes a choice slow: its time, or where no model tells, its slowest ranks."""
+        return self.critical if self.ms is None else self.ms
 
     @property
     def name(self) -> str:
@@ -73,6 +92,8 @@ class Settings:
     cp_sizes: Sequence[int]
     partitions: Sequence[str] = ()
     comms: Sequence[str] = ()
+    model: TimeModel | None = None
+    dtype: str = "bfloat16"
 
     def __post_init__(self) -> None:
         """Fills in all names, refuses unknown ones and more ranks than can be counted."""
@@ -115,11 +136,11 @@ class Comparison:
         counted = [choice for choice in self.choices if choice.cp_size == cp_size]
         if not counted:
             return None
-        fastest = min(counted, key=lambda choice: choice.price)
-        close = [c for c in counted if c.critical <= CLOSE * fastest.critical]
-        chosen = min(close, key=lambda choice: (choice.mib_in, choice.rows_kv, choice.critical))
+        fastest = min(counted, key=_slowness)
+        close = [c for c in counted if c.pace <= CLOSE * fastest.pace]
+        chosen = min(close, key=lambda choice: (choice.mib_in, choice.rows_kv, choice.pace))
         others = [c for c in counted if c.partition != chosen.partition]
-        return chosen, _reason(chosen, close, min(others, key=lambda c: c.price, default=None))
+        return chosen, _reason(chosen, close, min(others, key=_slowness, default=None))
 
     def _choice(self, cp_size: int, partition: str, comm: str, of_one_rank: int) -> Choice:
         group = a2a_size(comm, cp_size)
@@ -130,6 +151,7 @@ class Comparison:
         bytes_out = cost.bytes_sent.sum(axis=1) + cost.result_bytes_sent
         bytes_out = bytes_out + cost.backward_bytes_sent.sum(axis=1)
         workspace = max(cost.workspace_bytes.max(), cost.backward_workspace_bytes.max())
+        forward_ms, backward_ms = self._milliseconds(cost, comm, group)
         return Choice(
             cp_size,
             partition,
@@ -145,10 +167,28 @@ class Comparison:
             int(cost.rows_kv.max()),
             float(workspace / 2**20),
             cost.blocks.shape[1],
+            forward_ms,
+            backward_ms,
         )
+
+    def _milliseconds(
+        self, cost: _core.PlanCost, comm: str, group: int | None
+    ) -> tuple[float, float] | tuple[None, None]:
+        """Of both passes, where a model tells."""
+        model, head_dim = self.settings.model, self.settings.heads.head_dim
+        if model is None:
+            return None, None
+        among = timing.group_of_names(comm, len(cost.blocks), group)
+        shape = timing.shape_of(comm, among, head_dim, head_dim, self.settings.dtype)
+        passes = (timing.timeline_of(cost, model, shape, way) for way in DIRECTIONS)
+        forward, backward = (timeline.total_us / 1e3 for timeline in passes)
+        return forward, backward
 
     def _cost(self, cp_size: int, partition: str, comm: str, group: int | None) -> _core.PlanCost:
         settings, heads = self.settings, self.settings.heads
+        block_size = (128, 128)
+        if settings.model is not None:
+            block_size = settings.model.kernel(heads.head_dim, settings.dtype).block_size
         return estimate(
             settings.layout,
             mask=settings.mask,
@@ -159,7 +199,12 @@ class Comparison:
             num_heads=heads.num_heads,
             num_kv_heads=heads.num_kv_heads,
             head_dim=heads.head_dim,
+            block_size=block_size,
         )
+
+
+def _slowness(choice: Choice) -> tuple[float, ...]:
+    return (choice.pace, *choice.price)
 
 
 def _marked(counted: list[Choice]) -> list[Choice]:
@@ -180,8 +225,12 @@ def _reason(chosen: Choice, close: list[Choice], other: Choice | None) -> str:
     if len(close) > 1:
         words += f", and of {len(close)} choices within {CLOSE - 1:.0%} of that it moves least"
     words += f" ({chosen.mib_in:,.1f} MiB in, both passes, busiest rank)"
+    if chosen.ms is not None:
+        words += f", {chosen.ms:,.2f} ms predicted"
     if other is not None:
         words += f"; the best of another partition, {other.name}, does {other.critical:.2f}"
+        if other.ms is not None:
+            words += f" in {other.ms:,.2f} ms"
     return words
 
 

@@ -21,6 +21,7 @@ from ringside._bench.gpu import run as _bench_gpu
 from ringside._plan.build import plan as new_plan
 from ringside.cli import report as _report
 from ringside.cli.bench_cp import cp
+from ringside.cli.calibrate import calibrate
 from ringside.cli.explore import explore
 from ringside.cli.files import make_room_for, write_csv, write_json
 from ringside.cli.fuzz import fuzz
@@ -62,6 +63,7 @@ bench_app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 bench_app.command()(cp)
+app.command()(calibrate)
 app.command()(explore)
 app.command("compare", hidden=True)(explore)
 app.command()(fuzz)

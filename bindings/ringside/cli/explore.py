@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 from ringside import _core, _extras
+from ringside._time.model import TimeModel, as_model
 from ringside._words import mask_words
 from ringside.cli import explore_picture
 from ringside.cli import report as _report
@@ -24,6 +25,7 @@ COLUMNS = (  # heading, format
     ("imbalance", ".2f"),
     ("work", ".2f"),
     ("critical", ".2f"),
+    ("ms", ",.2f"),
     ("fill", ".2f"),
     ("mib_in", ",.1f"),
     ("mib_out", ",.1f"),
@@ -32,7 +34,8 @@ COLUMNS = (  # heading, format
     ("mib_workspace", ",.0f"),
     ("steps", ","),
 )
-WIDTH = 125
+WIDTH = 132
+DEFAULT_MODEL, DTYPE = "h200", "bfloat16"
 HEADINGS = {
     "mib_in": "MiB in",
     "mib_out": "MiB out",
@@ -43,8 +46,8 @@ CAPTION = (
     "imbalance: pairs, busiest rank / mean. work: 128 x 128 blocks that hold a pair, busiest rank "
     "/ an equal share of one rank's; critical: of a ring, the busiest rank of each step, as ranks "
     "keep step. fill: pairs / area of these blocks. MiB in, out: busiest rank, both passes, "
-    "bfloat16. messages: received, forward. kv rows: resident at most. MiB held: workspace. *: "
-    "nothing else is at least as good in critical, MiB in and kv rows."
+    "bfloat16. ms: both passes, predicted. messages: received, forward. kv rows: resident at most. "
+    "MiB held: workspace. *: nothing else is at least as good in critical, ms, MiB in and kv rows."
 )
 
 
@@ -91,6 +94,14 @@ def explore(
         Optional[Path],  # noqa: UP045
         typer.Option(help="Draw pairs beside blocks over the ranks there: png, pdf or svg."),
     ] = None,
+    model: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="NAME|FILE",
+            help=f"Whose times to tell, both passes: {', '.join(TimeModel.presets())}, or a file "
+            f"of ringside calibrate; {DEFAULT_MODEL} where it knows the head size.",
+        ),
+    ] = None,
 ) -> None:
     """Compare partitions and transports on your documents, and say which to take and why.
 
@@ -105,7 +116,8 @@ def explore(
     named = _mask_from(mask)
     sizes = cp_sizes_from(cp)
     given = Heads(heads, kv_heads, head_dim)
-    settings = Settings(layout, named.mask, given, sizes, partition or (), comm or ())
+    told_by = _model_of(model, head_dim)
+    settings = Settings(layout, named.mask, given, sizes, partition or (), comm or (), told_by)
     print(f"{taken}; {mask_words(named.mask)}; {heads} query / {kv_heads} kv heads of {head_dim}")
     compared = Comparison(settings)
     with _report.progress() as progress:
@@ -124,6 +136,18 @@ def explore(
         picture = f"{taken}, {mask_words(named.mask)}", make_room_for(draw)
         explore_picture.draw(compared.choices, *picture)
         print(f"drawn: {draw}")
+
+
+def _model_of(name: str | None, head_dim: int) -> TimeModel | None:
+    """The one that was asked for, which must know the head size; else the default, if it does."""
+    model = as_model(DEFAULT_MODEL if name is None else name)
+    try:
+        model.kernel(head_dim, DTYPE)
+    except _core.Unsupported:
+        if name is not None:
+            raise
+        return None
+    return model
 
 
 def _show(compared: Comparison, cp_size: int) -> None:
@@ -152,4 +176,5 @@ def _last(compared: Comparison) -> int:
 
 
 def _numbers(choice: Choice) -> list[str]:
-    return [format(getattr(choice, name), form) for name, form in COLUMNS]
+    values = ((getattr(choice, name), form) for name, form in COLUMNS)
+    return ["" if value is None else format(value, form) for value, form in values]

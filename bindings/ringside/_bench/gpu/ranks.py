@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import ringside as rs
 from ringside._arrays import cuda as _cuda
-from ringside._bench.gpu import links, torch_ranks
+from ringside._bench.gpu import links, timelines, torch_ranks
 from ringside._bench.gpu.busy import Busy, busy_of
 from ringside._bench.gpu.cases import long_tail
 from ringside._group import launcher
@@ -205,7 +205,13 @@ def cells(group: rs.Group, device: int, quick: bool, repeats: int) -> Iterator[C
             yield Cell(name, lengths, heads, data, one, first)
 
 
-def lines(group: rs.Group, device: int, exchanges: Sequence[str], quick: bool) -> Iterator[Any]:
+def lines(
+    group: rs.Group,
+    device: int,
+    exchanges: Sequence[str],
+    quick: bool,
+    traces: Path | None = None,
+) -> Iterator[Any]:
     """Lines, and faults as text; every process yields the same ones."""
     repeats = QUICK_REPEATS if quick else REPEATS
     for cell in cells(group, device, quick, repeats):
@@ -228,9 +234,22 @@ def lines(group: rs.Group, device: int, exchanges: Sequence[str], quick: bool) -
                 took = slowest(group, milliseconds(shards.run, repeats))
                 busy = [x for _, x in group._tell_all(busy_of(shards.run))]
                 names = (partition, comm, exchange)
+                if traces is not None:
+                    _trace(group, cell, names, shards, traces)
                 yield cell.line(group, names, took, [Busy(*x) for x in busy])
         if len(cell.lengths) == 1 and cell.heads[0] == cell.heads[1] and "nccl" in exchanges:
             yield from torch_lines(group, cell, want, repeats)
+
+
+def _trace(
+    group: rs.Group, cell: Cell, names: tuple[str, str, str], shards: Shards, folder: Path
+) -> None:
+    """What each rank did in a call, for Perfetto."""
+    timeline = timelines.measured(shards.plan, group, shards.run)
+    if group.rank == 0:
+        words = (cell.pack, "x".join(map(str, cell.heads)), *names, group.size)
+        name = "_".join(str(word).replace(" ", "_") for word in words)
+        timeline.save(folder / f"{name}.json")
 
 
 def torch_lines(group: rs.Group, cell: Cell, want: Any, repeats: int) -> Iterator[Any]:
@@ -259,21 +278,27 @@ class Absent(str):
     __slots__ = ()
 
 
-def start(sizes: Sequence[int], *, quick: bool, path: Path | None) -> int:
+def start(
+    sizes: Sequence[int], *, quick: bool, path: Path | None, traces: Path | None = None
+) -> int:
     """Runs so many processes after each other; the exit code of the first that failed, else 0.
 
     Args:
         sizes: numbers of GPUs.
         quick: fewer heads and repeats.
         path: of the CSV file of all results; that of the links lies beside it.
+        traces: a folder, for a timeline of a call of each plan.
     """
     _cuda.require_cuda()
+    if traces is not None:
+        traces.mkdir(parents=True, exist_ok=True)
     worst, found = 0, [list(Line._fields)]
     with tempfile.TemporaryDirectory() as folder:
         for size in sizes:
             part = Path(folder) / f"{size}.csv"
             command = [sys.executable, "-m", "ringside._bench.gpu.ranks", str(size)]
             command += ["quick" if quick else "all", str(part)]
+            command += [] if traces is None else [str(traces)]
             worst = worst or launcher.run(command, size)
             if part.exists():
                 with part.open(newline="") as file:
@@ -284,7 +309,7 @@ def start(sizes: Sequence[int], *, quick: bool, path: Path | None) -> int:
     return worst
 
 
-def main(gpus: int, quick: bool, path: Path | None) -> int:
+def main(gpus: int, quick: bool, path: Path | None = None, traces: Path | None = None) -> int:
     """In each process of a group."""
     import torch
 
@@ -294,7 +319,7 @@ def main(gpus: int, quick: bool, path: Path | None) -> int:
         torch.cuda.set_device(device)
         exchanges = ("peer", "nccl") if torch.cuda.device_count() >= gpus > 1 else ("auto",)
         found = []
-        for line in lines(group, device, exchanges, quick):
+        for line in lines(group, device, exchanges, quick, traces):
             if group.rank == 0:
                 text = line if isinstance(line, str) else "  ".join(f"{x!s:>10}" for x in line)
                 print(text, flush=True)
@@ -314,4 +339,4 @@ def main(gpus: int, quick: bool, path: Path | None) -> int:
 
 if __name__ == "__main__":
     gpus_asked, quick_asked, *rest = sys.argv[1:]
-    raise SystemExit(main(int(gpus_asked), quick_asked == "quick", Path(rest[0]) if rest else None))
+    raise SystemExit(main(int(gpus_asked), quick_asked == "quick", *map(Path, rest)))
