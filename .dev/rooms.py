@@ -103,7 +103,7 @@ MAY_IMPORT = {
     "learn/figures": {"", "_core", "_extras", "_plan"},
     "learn/faults": {"_core", "_rows", "testing"},
     "learn": {
-        *("", "_core", "_extras", "_rows", "_plan", "lengths", "testing"),
+        *("", "_core", "_extras", "_rows", "_time", "_plan", "lengths", "testing"),
         *("learn/figures", "learn/faults"),
     },
     "_bench": {"", "_core", "_plan", "lengths", "thd", "testing"},
