@@ -106,7 +106,7 @@ MAY_IMPORT = {
     "learn/figures": {"", "_core", "_extras", "_pictures", "_plan"},
     "learn/faults": {"_core", "_rows", "testing"},
     "learn": {
-        *("", "_core", "_extras", "_rows", "_plan", "lengths", "testing"),
+        *("", "_core", "_extras", "_rows", "_time", "_plan", "lengths", "testing"),
         *("learn/figures", "learn/faults"),
     },
     "_bench": {"", "_core", "_plan", "_time", "lengths", "thd", "testing"},

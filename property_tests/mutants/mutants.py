@@ -63,7 +63,7 @@ PROPERTIES = (
     *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
     *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
     *("lengths", "own_partitions", "ranges", "thd_check", "explore"),
-    *("exercises", "learn", "learn_moves", "learn_merging", "learn_traffic"),
+    *("exercises", "learn", "learn_moves", "learn_merging", "learn_times", "learn_traffic"),
     *("pictures", "places", "displays", "saved_pictures"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}

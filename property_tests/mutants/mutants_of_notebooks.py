@@ -5,6 +5,7 @@ from mutants_list import Mutant
 EXERCISE = "bindings/ringside/learn/exercise_{}.py"
 MERGING = "bindings/ringside/learn/_merging.py"
 MOVES = "bindings/ringside/learn/_moves.py"
+TIMES = "bindings/ringside/learn/_times.py"
 TRAFFIC = "bindings/ringside/learn/_traffic.py"
 RULES = "bindings/ringside/learn/faults/rules.py"
 RING = "bindings/ringside/learn/faults/ring.py"
@@ -23,6 +24,19 @@ MUTANTS_OF_NOTEBOOKS = [
         "1)",
     ),
     Mutant("results never come home", TRAFFIC, " + cost.result_bytes_received)", ")"),
+    Mutant("exercise 7: any end will do", EXERCISE.format(7), "CLOSE = 1e-6", "CLOSE = 1e6"),
+    Mutant(
+        "exercise 7: links are as quick as tiles are slow",
+        EXERCISE.format(7),
+        "sampled_from([100.0, 10.0, 1000.0, 0.0625])",
+        "just(0.0625)",
+    ),
+    Mutant(
+        "all that is exchanged is hidden",
+        TIMES,
+        "time.exposed > share * time.total",
+        "time.exposed > time.total",
+    ),
     Mutant(
         "exercise 8: less may come back",
         EXERCISE.format(8),

@@ -22,6 +22,7 @@ from ringside.learn._moves import Moves, moves
 from ringside.learn._reveal import Revealed, reveal
 from ringside.learn._shipped import copy_notebooks, notebooks
 from ringside.learn._steps import errors_after_steps, figure_of_steps
+from ringside.learn._times import Time, first_exposed, times_by_ranks
 from ringside.learn._traffic import bytes_received, least_traffic, traffic_by_ranks
 from ringside.learn.faults.gallery import SILENT_FAULTS, RingModel, SilentFault
 from ringside.learn.faults.habits import errors_of_faults, seen_by_habit
@@ -32,6 +33,7 @@ from ringside.learn.figures.halves import figure_of_halves
 from ringside.learn.figures.masks import figure_of_masks
 from ringside.learn.figures.packs import figure_of_documents, figure_of_rows
 from ringside.learn.figures.ring import figure_of_ring, figure_of_story
+from ringside.learn.figures.times import figure_of_timelines, figure_of_times_by_ranks
 from ringside.learn.figures.traffic import (
     figure_of_holdings,
     figure_of_need,
@@ -48,6 +50,7 @@ __all__ = [
     "RingModel",
     "Share",
     "SilentFault",
+    "Time",
     "Verdict",
     "balance",
     "bytes_received",
@@ -69,8 +72,11 @@ __all__ = [
     "figure_of_rows",
     "figure_of_steps",
     "figure_of_story",
+    "figure_of_timelines",
+    "figure_of_times_by_ranks",
     "figure_of_traffic",
     "figure_of_traffic_by_ranks",
+    "first_exposed",
     "least_traffic",
     "moves",
     "notebooks",
@@ -78,5 +84,6 @@ __all__ = [
     "reveal",
     "seen_by_habit",
     "share_of",
+    "times_by_ranks",
     "traffic_by_ranks",
 ]
