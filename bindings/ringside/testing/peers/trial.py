@@ -6,6 +6,7 @@ Runs inside the peer's own environment, with its ranks in processes of their own
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import sys
 import time
@@ -46,7 +47,7 @@ class Pools:
     def __init__(self, folder: Path, peer: Peer, case_s: float) -> None:
         self._settings: dict[str, Any] = {
             "arrays": peer.arrays,
-            "preload": peer.preload,
+            "preload": (*peer.preload, RANK),  # so that a process that ended is soon replaced
             "given": (str(folder),),
         }
         self._case_s = case_s
@@ -214,7 +215,7 @@ class _Trial:
         """Once more, with more time, where a rank was silent: the machine may have been busy."""
         keywords: dict[str, Any] = {
             "backward": self.ring.backward,
-            "demands": self.feature.demands,
+            "demands": dataclasses.replace(self.feature.demands, **self.settings.demands),
         }
         try:
             return check_context_parallel(self.ring, case, **keywords)
