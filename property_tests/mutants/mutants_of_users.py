@@ -121,8 +121,8 @@ MUTANTS_OF_USERS = [
     Mutant(
         "ranks go on waiting for one that raised",
         "bindings/ringside/testing/processes.py",
-        "            self.close()  # whoever waits for the one that failed waits for good\n",
-        "",
+        "                self.close()  # whoever waits for the one that failed waits for good\n",
+        "                pass\n",
     ),
     Mutant(
         "an adapter deals rows to ranks in another order than its package",

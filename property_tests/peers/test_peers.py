@@ -171,7 +171,7 @@ def test_each_verdict_is_told_with_what_it_rests_on(peer, tmp_path):
     assert "cu_seqlens=[0, 3]" in forgetful.smallest  # as small as it can be
     assert run_script(forgetful.script, tmp_path, sys.executable)["out"] > 0.01
     assert leaving.kind == "fails" and "exit code 7" in leaving.told
-    (hanging,) = tried(folder, "hanging", case_s=1.0)
+    (hanging,) = tried(folder, "hanging", case_s=0.5)
     assert hanging.kind == "hangs" and "said nothing" in hanging.told
     assert refusing.kind == "refuses" and "not implemented for 'Half'" in refusing.told
 
