@@ -258,9 +258,7 @@ def _serve(
             try:
                 pipe.send(("returned", answer(_named(name), plan, *asked)))
             except Exception as error:
-                if size > 1:
-                    raise  # the others wait for this one
-                pipe.send(("raised", _told(error)))
+                pipe.send(("raised", _told(error)))  # of several, all are ended then
     except EOFError:
         return
     except BaseException as error:
