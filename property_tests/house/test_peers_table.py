@@ -1,13 +1,19 @@
 """README, data/peers.csv and the scripts say one thing of packages; what the command says."""
 
 import ast
+import dataclasses
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 from ringside.cli.commands import app
+from ringside.cli.peers import peers as command
+from ringside.cli.peers_options import axes_from, demands_from
+from ringside.testing import Demands
 from ringside.testing.peers import Verdict, table
 from ringside.testing.peers.adapter import described, known
+from ringside.testing.peers.settings import Axes
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +54,8 @@ def test_the_tables_here_are_in_step_and_of_the_versions_that_the_adapters_name(
     }
     assert len(peers) >= 10
     for row in rows:
-        assert (row["verdict"] == "agrees") == bool(row["covered"]) and int(row["cases"])
+        assert (row["verdict"] == "agrees") == bool(row["covered"])
+        assert (row["verdict"] == "absent") == (int(row["cases"]) == 0)
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["date"])
 
 
@@ -76,6 +83,18 @@ def test_what_is_written_replaces_what_was_said_of_a_package_and_nothing_else(ro
     assert table.in_step(root) == ["README.md"]
 
 
+def test_a_package_that_is_absent_is_told_and_keeps_what_was_seen_of_it(root):
+    gone = {"kind": "absent", "entry": "", "feature": "", "claims": "", "cases": 0, "covered": ""}
+    table.write(
+        root, [verdict(), verdict(package="held", told="PyPI's holds nothing", **gone)], "d"
+    )
+    readme = (root / "README.md").read_text()
+    assert "| held 1.0 | - | absent, and not counted: PyPI's holds nothing |" in readme
+    assert "held" not in (root / "data" / "peers" / "README.md").read_text()
+    table.write(root, [verdict(told="no network", **gone)], "e")
+    assert (root / "README.md").read_text() == readme and table.in_step(root) == []
+
+
 def run(*arguments):
     return CliRunner().invoke(app, ["peers", *map(str, arguments)])
 
@@ -92,7 +111,12 @@ def test_an_unknown_peer_lists_the_known_ones(monkeypatch):
     [
         (("--masks", "round"), 'masks="round" has "round"; expected some of full, causal'),
         (("--heads", "4"), 'heads="4"; expected pairs such as 4:2,4:1'),
-        (("--lengths", "3"), 'lengths="3" has "3"; expected some of 1, pack, cp, 2cp'),
+        (("--lengths", "3"), 'lengths="3"; expected one of 1, pack, cp, 2cp'),
+        (("--scales", "much"), 'scales="much"; expected numbers or default'),
+        (("--dtype", "int8"), 'dtype="int8"; expected one of float64, float32'),
+        (("--merge", "half"), 'merge="half"; expected one of float64, float32'),
+        (("--padding", "none"), 'padding="none"; expected one of zero, any'),
+        (("--write", "--runs", "2"), "--write says all of a package; drop"),
         (("--write", "--cp", "2"), "--write says all of a package; drop"),
     ],
 )
@@ -116,3 +140,18 @@ def test_a_package_that_cannot_be_had_is_absent_and_not_counted(monkeypatch, tmp
     (folder / "package.json").write_text('{"package": "numpy", "version": "0.0.0"}')
     found = run("nothing", "--adapters", folder.parent)
     assert found.exit_code == 0 and "nothing: absent, and not counted" in found.stdout
+
+
+def test_every_axis_and_every_demand_has_a_flag_that_reaches_it():
+    taken = set(inspect.signature(command).parameters)
+    demands = {field.name for field in dataclasses.fields(Demands)}
+    axes = {field.name for field in dataclasses.fields(Axes)}
+    assert demands <= taken and axes - {"unit"} <= taken and "lengths" in taken
+    said = {"cp": "2", "masks": "full", "heads": "4:2", "unit": "cp", "longest": 3, "documents": 2}
+    said |= {"equal": True, "head_dim": 16, "scales": "default,0.5", "dtype": "float16"}
+    said |= {"no_nan": True, "no_padding": True}
+    given = axes_from(**said)
+    assert all(getattr(given, name) != getattr(Axes(), name) for name in axes)
+    assert given.scales == (None, 0.5) and given.heads == ((4, 2),)
+    said = {"runs": 2, "merges": 3, "padding": "any", "merge": "bfloat16"}
+    assert demands_from(**said, partial=None) == said

@@ -1,6 +1,8 @@
 """Implementations of one process a rank: checked case after case; who fails is named."""
 
 import doctest
+import sys
+import types
 
 import pytest
 import ringside as rs
@@ -58,6 +60,29 @@ def test_who_fails_is_named_and_the_next_case_starts_anew(fn, ranks, text):
             failing.fn = "rank_functions:gathered"
             check_context_parallel(failing, CASE)
             assert failing.started == 2
+
+
+def test_one_that_is_alone_and_raises_goes_on():
+    case = CASE.replace(cp_size=1)
+    given = [[x] for x in case.arrays()[:3]]
+    with ProcessPerRank("math:sqrt", 1) as alone:
+        with pytest.raises(RankError, match="raised TypeError"):
+            alone(*given, plan=case.plan(), softmax_scale=None)
+        alone.fn = "rank_functions:gathered"
+        check_context_parallel(alone, case, backward=alone.backward)
+        assert alone.started == 1
+
+
+def test_processes_do_not_run_the_script_that_makes_them(tmp_path, monkeypatch):
+    ran, main = tmp_path / "ran", types.ModuleType("__main__")
+    main.__file__ = str(tmp_path / "script.py")
+    (tmp_path / "script.py").write_text(f"open({str(ran)!r}, 'w')")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    with ProcessPerRank("rank_functions:gathered", 1) as made:
+        check_context_parallel(made, CASE.replace(cp_size=1))
+    assert not ran.exists() and sys.modules["__main__"] is main
+    assert ProcessPerRank("__main__:mine", 1)._needs_main()  # but for a function of it
+    assert ProcessPerRank("m:f", 1, given=(CASE,))._needs_main()
 
 
 def test_setup_runs_once_in_every_process():

@@ -121,8 +121,8 @@ MUTANTS_OF_USERS = [
     Mutant(
         "ranks go on waiting for one that raised",
         "bindings/ringside/testing/processes.py",
-        "            self.close()  # whoever waits for the one that failed waits for good\n",
-        "",
+        "                self.close()  # whoever waits for the one that failed waits for good\n",
+        "                pass\n",
     ),
     Mutant(
         "an adapter deals rows to ranks in another order than its package",
@@ -147,5 +147,35 @@ MUTANTS_OF_USERS = [
         "bindings/ringside/testing/peers/trial.py",
         "        self.hunted = fault\n        raise failure",
         "        self.hunted = fault",
+    ),
+    Mutant(
+        "what a run demands of a peer is forgotten",
+        "bindings/ringside/testing/peers/trial.py",
+        "dataclasses.replace(self.feature.demands, **self.settings.demands)",
+        "self.feature.demands",
+    ),
+    Mutant(
+        "scales that are asked for are not what is drawn",
+        "bindings/ringside/testing/peers/drawing.py",
+        '("cp", "masks", "heads", "scales")',
+        '("cp", "masks", "heads")',
+    ),
+    Mutant(
+        "a peer that is absent today loses what was seen of it",
+        "bindings/ringside/testing/peers/table.py",
+        " or x.package not in seen",
+        " or True",
+    ),
+    Mutant(
+        "Transformer Engine's second halves are merged into first ones",
+        "property_tests/peers/transformer_engine/stand_in.py",
+        "rows = halves(cu_seqlens)[1] if second_half else",
+        "rows = halves(cu_seqlens)[0] if second_half else",
+    ),
+    Mutant(
+        "sequences first is taken for batch first",
+        "bindings/ringside/testing/dense.py",
+        'x = x if self.qkv_format == "bshd" else x.swapaxes(0, 1)',
+        "x = x",
     ),
 ]

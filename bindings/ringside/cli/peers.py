@@ -11,8 +11,8 @@ from typing import Annotated, Optional
 from ringside._extras import extra
 from ringside.cli.files import make_room_for, write_json
 from ringside.testing.junit import Result, write_junit
-from ringside.testing.peers import AdapterError, Verdict, table
-from ringside.testing.peers.adapter import MASKS, UNITS, described, known
+from ringside.testing.peers import AdapterError, Peer, Verdict, table
+from ringside.testing.peers.adapter import MASKS, described, known
 from ringside.testing.peers.environment import Absent, Environment
 from ringside.testing.peers.settings import Axes, Settings
 
@@ -22,6 +22,7 @@ with extra("cli", "the ringside command"):
 ADAPTERS = Path("property_tests", "peers")
 START_S = 300.0  # a peer may import for a minute, on a busy machine several
 OURS = 3  # exit code
+FINE = ("agrees", "not drawn", "absent")
 
 
 def peers(
@@ -60,12 +61,49 @@ def peers(
         Optional[int],  # noqa: UP045
         typer.Option(help="Of a document, in such units.", min=1),
     ] = None,
+    documents: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="At most so many in a pack.", min=1),
+    ] = None,
+    equal: Annotated[bool, typer.Option("--equal", help="All of one length.")] = False,
+    head_dim: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Of q, k and v, whatever a feature claims.", min=1),
+    ] = None,
+    scales: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Of the scores, such as default,0.25, of those that a feature claims."),
+    ] = None,
     dtype: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(help="float64, float32, float16 or bfloat16, whatever a feature claims."),
     ] = None,
     no_nan: Annotated[bool, typer.Option("--no-nan", help="Zeros in the padding.")] = False,
     no_padding: Annotated[bool, typer.Option("--no-padding", help="Documents fill rows.")] = False,
+    runs: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Of each case, which must return the same bits.", min=1),
+    ] = None,
+    accumulate: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The type that sums are in, in place of what an adapter says."),
+    ] = None,
+    merge: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The type that partial results are merged in; so, too."),
+    ] = None,
+    merges: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="How many partial results are merged; so, too.", min=0),
+    ] = None,
+    partial: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The type that partial results are stored in; so, too."),
+    ] = None,
+    padding: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="What out and lse hold where no token is: zero or any; so, too."),
+    ] = None,
     adapters: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(help=f"The folder of peers; default {ADAPTERS} of the checkout here."),
@@ -100,29 +138,30 @@ def peers(
         _check(root)
         return
     chosen = _chosen(folder, names or [])
-    from ringside.cli import fuzz_cases as _fuzz_cases  # needs Hypothesis
+    from ringside.cli.peers_options import axes_from, demands_from  # needs Hypothesis
 
-    axes = Axes(
-        cp=None if cp is None else _fuzz_cases.numbers_from(cp, "cp"),
-        masks=None if masks is None else _fuzz_cases.names_from(masks, "masks", MASKS),
-        heads=None if heads is None else _heads(heads),
-        unit=None if lengths is None else _fuzz_cases.names_from(lengths, "lengths", UNITS)[0],
-        longest=longest,
-        dtype=dtype,
-        no_nan=no_nan,
-        no_padding=no_padding,
+    axes = axes_from(
+        **{"cp": cp, "masks": masks, "heads": heads, "scales": scales, "unit": lengths},
+        **{"longest": longest, "documents": documents, "head_dim": head_dim, "dtype": dtype},
+        **{"equal": equal, "no_nan": no_nan, "no_padding": no_padding},
+    )
+    demands = demands_from(
+        **{"runs": runs, "accumulate": accumulate, "merge": merge, "merges": merges},
+        **{"partial": partial, "padding": padding},
     )
     failures = str(root / ".cache" / "peers")
-    settings = Settings(cases, budget, case_time, seed, axes, failures)
-    if write and (axes != Axes() or feature):
-        raise ValueError("--write says all of a package; drop --feature and what restricts cases")
+    settings = Settings(cases, budget, case_time, seed, axes, demands, failures)
+    if write and (axes != Axes() or demands or feature):
+        raise ValueError(
+            "--write says all of a package; drop --feature, what restricts cases and what is asked"
+        )
     verdicts, broken = _run(folder, chosen, root, settings, feature or [], only_install=install)
     if write:
         table.write(root, verdicts, datetime.date.today().isoformat())
     _write_results(verdicts, junit, json_file)
     if broken:
         raise typer.Exit(OURS)
-    if any(verdict.kind not in ("agrees", "not drawn") for verdict in verdicts):
+    if any(verdict.kind not in FINE for verdict in verdicts):
         raise typer.Exit(1)
 
 
@@ -150,14 +189,6 @@ def _chosen(folder: Path, names: list[str]) -> list[str]:
     return [name.replace("-", "_") for name in names] or all_of_them
 
 
-def _heads(text: str) -> tuple[tuple[int, int], ...]:
-    try:
-        pairs = [tuple(map(int, part.split(":"))) for part in text.split(",")]
-        return tuple((heads, kv_heads) for heads, kv_heads in pairs)
-    except ValueError:
-        raise ValueError(f'heads="{text}"; expected pairs such as 4:2,4:1') from None
-
-
 def _run(
     folder: Path,
     names: list[str],
@@ -177,6 +208,7 @@ def _run(
                 print(verdict.words(), flush=True)
         except Absent as error:
             print(f"{name}: absent, and not counted: {error}", flush=True)
+            verdicts.append(_absent(described(folder / name), error))
         except (AdapterError, RuntimeError) as error:
             broken = True
             print(f"{name}: broken adapter: {error}", flush=True)
@@ -195,6 +227,10 @@ def _of_peer(
         yield from environment.run(features, settings, limit_s)
 
 
+def _absent(peer: Peer, error: Absent) -> Verdict:
+    return Verdict(peer.package, peer.version, "", "", "", "absent", told=str(error))
+
+
 def _check(root: Path) -> None:
     if wrong := table.in_step(root):
         print(f"not what data/peers.csv says: {', '.join(wrong)}; run ringside peers --write")
@@ -210,8 +246,8 @@ def _write_results(verdicts: list[Verdict], junit: Path | None, json_file: Path 
             f"{verdict.package} {verdict.version}",
             " ".join(filter(None, (verdict.feature, verdict.fault))),
             verdict.seconds,
-            failure="" if verdict.kind in ("agrees", "not drawn") else verdict.words(),
-            skipped=verdict.told if verdict.kind == "not drawn" else "",
+            failure="" if verdict.kind in FINE else verdict.words(),
+            skipped=verdict.told if verdict.kind in FINE[1:] else "",
             output=verdict.words() if verdict.kind == "agrees" else verdict.script,
         )
         for verdict in verdicts

@@ -17,7 +17,7 @@ out is wrong at row 0 of document 0, head 0:
 
 * `fuzz` makes a test of a function, run by pytest,
 * `strategies` draws such cases with Hypothesis; `ringside fuzz` does it from the command line,
-* `adapters` wraps functions of torch and JAX arrays,
+* `adapters` wraps functions of torch and JAX arrays, `dense` those of batches and of CuPy's,
 * `locate` names the step, rank and tile where an implementation of plans goes wrong,
 * `tolerance` derives how large an error rounding explains,
 * `faults` is a gallery of known silent faults, each caught.

@@ -1,17 +1,21 @@
 """A context-parallel function of torch tensors, one process a rank, for check_context_parallel.
 
 The processes meet once, over gloo, and then run case after case. One that raises, dies or is silent
-for too long is named; all of them are ended then, and the next case starts new ones. Needs torch.
+for too long is named; all of them are ended then, and the next case starts new ones. (One that is
+alone and raises goes on: nobody waits for it.) Needs torch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing
+import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ __all__ = ["ProcessPerRank", "RankError"]
 
 Array = npt.NDArray[Any]
 READY = "ready"
+AT_FIRST_BACKWARD = ("torch.fx.experimental.symbolic_shapes",)  # torch imports it then, in seconds
 START_S = 120.0  # Python and torch take seconds, on a busy machine many
 
 
@@ -148,9 +153,13 @@ class ProcessPerRank:
             for pipe, call in zip(self._pipes, calls, strict=True):
                 pipe.send((self.fn, plan, *call))
             return self._answers(self.timeout_s)
-        except BaseException:
-            self.close()  # whoever waits for the one that failed waits for good
+        except BaseException as error:
+            if not self._goes_on_after(error):
+                self.close()  # whoever waits for the one that failed waits for good
             raise
+
+    def _goes_on_after(self, error: BaseException) -> bool:
+        return self.size == 1 and isinstance(error, RankError) and error.how == "raised"
 
     def _start(self) -> None:
         spawn = _context(self.preload)
@@ -161,12 +170,19 @@ class ProcessPerRank:
             setup = (self.setup, self.given)
             arguments = (rank, self.size, store, setup, (self.arrays, self.fn), theirs)
             process = spawn.Process(target=_serve, args=arguments, daemon=True)
-            process.start()
+            with contextlib.nullcontext() if self._needs_main() else _without_main():
+                process.start()
             theirs.close()
             self._processes.append(process)
             self._pipes.append(ours)
         self.started += 1
         self._answers(max(START_S, self.timeout_s))
+
+    def _needs_main(self) -> bool:
+        """Whether a function or an argument is of the script that runs."""
+        named = [name for name in (self.fn, self.setup) if name is not None]
+        plain = all(isinstance(x, str | int | float | type(None)) for x in self.given)
+        return not plain or any(name.startswith("__main__:") for name in named)
 
     def _answers(self, seconds: float) -> list[Any]:
         """One of each rank; of those that failed, the first to say so counts."""
@@ -189,10 +205,29 @@ class ProcessPerRank:
         return [answers[rank] for rank in range(self.size)]
 
 
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Else each process would import the caller's script first, or all of pytest."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 def _named(name: str) -> Callable[..., Any]:
     module, _, function = name.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), function)
     return found
+
+
+def import_ahead(preload: tuple[str, ...]) -> None:
+    """Begins to import what processes will find imported, while the caller does other things."""
+    if _context(preload).get_start_method() == "forkserver":
+        from multiprocessing import forkserver  # not on every system
+
+        forkserver.ensure_running()
 
 
 def _context(preload: tuple[str, ...]) -> Any:
@@ -201,7 +236,7 @@ def _context(preload: tuple[str, ...]) -> Any:
         context = multiprocessing.get_context("forkserver")
     except ValueError:  # not on every system
         return multiprocessing.get_context("spawn")
-    context.set_forkserver_preload(list(preload))
+    context.set_forkserver_preload([*preload, *(AT_FIRST_BACKWARD if "torch" in preload else ())])
     return context
 
 
@@ -220,12 +255,18 @@ def _serve(
         pipe.send((READY, None))
         while True:
             name, plan, *asked = pipe.recv()
-            pipe.send(("returned", answer(_named(name), plan, *asked)))
+            try:
+                pipe.send(("returned", answer(_named(name), plan, *asked)))
+            except Exception as error:
+                pipe.send(("raised", _told(error)))  # of several, all are ended then
     except EOFError:
         return
     except BaseException as error:
-        told = "".join(traceback.format_exception_only(error)).strip()
-        pipe.send(("raised", told))
+        pipe.send(("raised", _told(error)))
+
+
+def _told(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()
 
 
 def _ready(

@@ -21,6 +21,7 @@ __all__ = ["AdapterError", "Feature", "Peer", "Supports", "described", "known", 
 
 MASKS = ("full", "causal", "window", "band", "chunked")
 UNITS = ("1", "pack", "cp", "2cp")
+STAND_IN = "stand_in.py"
 
 
 class AdapterError(RuntimeError):
@@ -117,6 +118,7 @@ class Peer:
         stand_in: flash_attn is played on the CPU.
         arrays: "torch", or "jax" for what runs in one process.
         preload: modules that ranks find imported.
+        holds: a module that must be there; a package without it is a placeholder, and absent.
         features: what is tried; empty until the adapter is loaded.
     """
 
@@ -127,6 +129,7 @@ class Peer:
     stand_in: bool = False
     arrays: str = "torch"
     preload: tuple[str, ...] = ("torch",)
+    holds: str = ""
     features: tuple[Feature, ...] = ()
 
     @property
@@ -151,7 +154,7 @@ def known(folder: Path) -> list[str]:
     >>> known(Path("nowhere"))
     []
     """
-    return sorted(path.parent.name for path in folder.glob("*/adapter.py"))
+    return sorted(path.parent.name for path in folder.glob("*/package.json"))
 
 
 def described(folder: Path) -> Peer:
@@ -174,6 +177,8 @@ def load(folder: Path) -> Peer:
     """
     peer = described(folder)
     try:
+        if (folder / STAND_IN).is_file():  # before the package looks for what it plays
+            _module(folder / STAND_IN, f"stand_in_of_{folder.name}").install()
         _module(folder / "calls.py", "calls")
         features = _module(folder / "adapter.py", f"adapter_of_{folder.name}").FEATURES
     except Exception as error:

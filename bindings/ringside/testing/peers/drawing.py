@@ -28,7 +28,7 @@ def restricted(supports: Supports, axes: Axes) -> Supports | str:
     'claims masks causal (no full mask), not full'
     """
     changes: dict[str, Any] = {}
-    for name in ("cp", "masks", "heads"):
+    for name in ("cp", "masks", "heads", "scales"):
         asked, claimed = getattr(axes, name), getattr(supports, name)
         if asked is None:
             continue
@@ -38,9 +38,13 @@ def restricted(supports: Supports, axes: Axes) -> Supports | str:
             return f"claims {name} {_words(claimed)}{reason}, not {_words(asked)}"
     if axes.unit is not None:
         changes["unit"] = max(axes.unit, supports.unit, key=UNITS.index)
-    for name in ("longest", "dtype"):
+    for name in ("longest", "head_dim", "dtype"):
         if getattr(axes, name) is not None:
             changes[name] = getattr(axes, name)
+    if axes.documents is not None:
+        changes["documents"] = min(axes.documents, supports.documents)
+    if axes.equal:
+        changes["equal"] = True
     if axes.no_nan:
         changes["nan"] = False
     if axes.no_padding:
@@ -49,7 +53,14 @@ def restricted(supports: Supports, axes: Axes) -> Supports | str:
 
 
 def _words(values: tuple[Any, ...]) -> str:
-    return ", ".join(":".join(map(str, x)) if isinstance(x, tuple) else str(x) for x in values)
+    return ", ".join(map(_word, values))
+
+
+def _word(value: Any) -> str:
+    """As the command line has it."""
+    if isinstance(value, tuple):
+        return ":".join(map(str, value))
+    return "default" if value is None else str(value)
 
 
 def masks(kind: str) -> SearchStrategy[rs.Mask]:

@@ -45,8 +45,12 @@ class Environment:
     def install(self) -> None:
         """Makes it where it is not there yet, in the requirements of today; Absent if it cannot."""
         wanted = json.dumps([self.peer.requirements, OF_RINGSIDE, sys.version])
-        if self._stamp.is_file() and self._stamp.read_text(encoding="utf-8") == wanted:
-            return
+        if not self._stamp.is_file() or self._stamp.read_text(encoding="utf-8") != wanted:
+            self._make()
+            self._stamp.write_text(wanted, encoding="utf-8")
+        self._require_held()
+
+    def _make(self) -> None:
         uv = _uv()
         _run([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(self.root)])
         install = [*uv, "pip", "install", "--quiet", "--python", str(self.python)]
@@ -56,7 +60,15 @@ class Environment:
             _run([*install, *OF_RINGSIDE, *others])
         else:
             _run([*install, *OF_RINGSIDE, own, *others])
-        self._stamp.write_text(wanted, encoding="utf-8")
+
+    def _require_held(self) -> None:
+        """Names on PyPI are held by packages with nothing in them."""
+        if not (module := self.peer.holds):
+            return
+        look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+        ended = subprocess.run([str(self.python), "-c", look], capture_output=True, check=False)
+        if ended.returncode:
+            raise Absent(f"PyPI's {self.peer.package} {self.peer.version} holds no {module}")
 
     def run(self, features: list[str], settings: Settings, limit_s: float) -> Iterator[Verdict]:
         """Verdicts as they come.

@@ -1,5 +1,6 @@
 # The package, one process a rank.
 import os
+import sys
 import tempfile
 
 import torch
@@ -30,7 +31,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")
         arguments = (len(ROWS), store, folder)
-        torch.multiprocessing.spawn(rank_main, arguments, nprocs=len(ROWS))
+        start = "fork" if sys.platform == "linux" else "spawn"  # a fork need not import torch again
+        torch.multiprocessing.start_processes(rank_main, arguments, len(ROWS), start_method=start)
         parts = [torch.load(f"{folder}/{r}", weights_only=False) for r in range(len(ROWS))]
     got = {}
     for name in parts[0]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ringside.testing.adapters import pack_mask
 from ringside.testing.cases import Case
-from ringside.testing.peers.adapter import Feature, Peer
+from ringside.testing.peers.adapter import STAND_IN, Feature, Peer
 
 __all__ = ["script_of"]
 
@@ -60,12 +60,19 @@ def script_of(peer: Peer, folder: Path, feature: Feature, case: Case, *, nan: bo
         head,
         f"import {peer.arrays}\n",
         _text(HERE / "part_flash_attn.py") if peer.stand_in else "",
+        _played(folder),
         _text(folder / "calls.py"),
         "nan = float('nan')\n" + "\n".join(numbers),
         _text(HERE / "part_truth.py"),
         _text(HERE / runner),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def _played(folder: Path) -> str:
+    """The peer's own stand-in, put in its place, or nothing."""
+    own = folder / STAND_IN
+    return f"{_text(own).strip()}\n\n\ninstall()" if own.is_file() else ""
 
 
 def _text(path: Path) -> str:

@@ -22,6 +22,10 @@ class Axes:
     heads: tuple[tuple[int, int], ...] | None = None
     unit: str | None = None
     longest: int | None = None
+    documents: int | None = None
+    equal: bool = False
+    head_dim: int | None = None
+    scales: tuple[float | None, ...] | None = None
     dtype: str | None = None
     no_nan: bool = False
     no_padding: bool = False
@@ -40,6 +44,7 @@ class Settings:
         case_s: seconds for one case; a rank that is silent for longer hangs.
         seed: of the cases.
         axes: what is asked of them.
+        demands: arguments of Demands that take the place of a feature's own.
         failures: a folder of failures of earlier runs, which are tried first; None for none.
     """
 
@@ -48,6 +53,7 @@ class Settings:
     case_s: float = 20.0
     seed: int = 0
     axes: Axes = Axes()
+    demands: dict[str, Any] = dataclasses.field(default_factory=dict)
     failures: str | None = None
 
 

@@ -17,6 +17,7 @@ COLUMNS = (
     *("package", "version", "entry", "feature", "claims", "verdict", "cases", "largest_error"),
     *("covered", "seen", "smallest_case", "date", "script", "link"),
 )
+ABSENT = "absent"
 Row = dict[str, str]
 
 
@@ -67,14 +68,18 @@ def text_of(rows: Iterable[Row]) -> str:
 def write(root: Path, verdicts: list[Verdict], date: str) -> None:
     """Replaces what is said of these packages, everywhere.
 
+    One that is absent today keeps what was seen of it on another day.
+
     Args:
         root: of the checkout.
         verdicts: of whole packages.
         date: of today.
     """
-    packages = {verdict.package for verdict in verdicts}
     path, scripts = root / "data" / "peers.csv", root / "data" / "peers"
     before = read(path)
+    seen = {row["package"] for row in before if row["verdict"] != ABSENT}
+    verdicts = [x for x in verdicts if x.kind != ABSENT or x.package not in seen]
+    packages = {verdict.package for verdict in verdicts}
     for row in before:
         if row["package"] in packages and row["script"]:
             (scripts / row["script"]).unlink(missing_ok=True)
@@ -128,6 +133,8 @@ def _table(rows: list[Row]) -> Iterable[str]:
         names = dict.fromkeys(row["feature"] for row in own if row["verdict"] != "agrees")
         bad = [(name, [row for row in own if row["feature"] == name]) for name in names]
         told = "; ".join(f"{name}: {_seen(of_name)}" for name, of_name in bad)
+        if own[0]["verdict"] == ABSENT:
+            told = f"absent, and not counted: {own[0]['seen']}"
         yield f"| {package} {own[0]['version']} | {agreed or '-'} | {told or '-'} |"
 
 
@@ -147,14 +154,14 @@ def _page(rows: list[Row]) -> str:
         "",
         "Written by `ringside peers --write` from [peers.csv](../peers.csv). Each script needs the",
         "package and what its first lines say, not Ringside: it holds the numbers, makes the call,",
-        "and compares with a dense computation in float64. Where a package needs flash_attn and a",
-        "GPU, its script plays the function on a CPU; without that block it uses the real one.",
+        "and compares with a dense computation in float64. Where a package needs kernels of a GPU,",
+        "its script plays them on a CPU; without that block it uses the real ones.",
         "",
         "What stands here was seen on the day that is named, of that version alone.",
         "",
     ]
     for row in rows:
-        if row["verdict"] == "agrees":
+        if row["verdict"] in ("agrees", ABSENT):
             continue
         link = f" Public issue: {row['link']}." if row["link"] else ""
         script = f"[{row['script']}]({row['script']})" if row["script"] else "no script"

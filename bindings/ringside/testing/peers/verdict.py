@@ -10,7 +10,10 @@ from ringside.testing.cases import Case
 
 __all__ = ["KINDS", "Covered", "Verdict"]
 
-KINDS = ("agrees", "silently wrong", "refuses", "fails", "hangs", "not drawn", "broken adapter")
+KINDS = (
+    *("agrees", "silently wrong", "refuses", "fails", "hangs", "not drawn", "broken adapter"),
+    "absent",
+)
 
 
 @dataclasses.dataclass
