@@ -53,14 +53,15 @@ def my_attention(q, k, v, cu_seqlens, *, causal, scale):
 @pytest.mark.parametrize("text", blocks("python"))
 def test_python_runs(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    given = {"rs": rs, "my_function": my_function, "my_attention": my_attention}
+    layout = rs.PackedLayout.from_lengths([500, 700, 300])
+    given = {"rs": rs, "layout": layout, "plan": rs.plan(layout, cp_size=4)}
+    given |= {"my_function": my_function, "my_attention": my_attention}
     if "DevicePlan" in text:
         if NO_GPU:
             compile(text, "snippet", "exec")
             pytest.skip(f"no GPU test: {NO_GPU}")
         import torch
 
-        layout = rs.PackedLayout.from_lengths([500, 700, 300])
         given["cu_seqlens"] = torch.tensor(layout.cu_seqlens, device="cuda")
         given["q"], given["k"], given["v"] = torch.randn(
             (3, layout.num_rows, 16, 64), device="cuda", dtype=torch.bfloat16

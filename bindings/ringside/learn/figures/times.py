@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside._core import InvalidArgument
-from ringside._plan.draw import rank_colours
+from ringside._pictures.colours import rank_colours
 from ringside.learn.figures.paper import INK, PADDING, RULE, SMALL, WRONG, paper, plain
 
 if TYPE_CHECKING:
