@@ -214,8 +214,9 @@ def main(arguments: list[str] | None = None) -> int:
     write_api(site)
     explorers = write_explorers(site)
     links = {"Ringside": "index.html", "API": "api/ringside.html", "Changes": "CHANGELOG.html"}
-    links |= {name.replace("_", " and "): f"explorer/{name}.html" for name in explorers}
-    links |= {f"{x.stem.split('_')[0]}": f"notebooks/{x.stem}.html" for x in notebooks}
+    links |= {f"explore {x.replace('_', ' beside ')}": f"explorer/{x}.html" for x in explorers}
+    links["Notebooks"] = "notebooks/README.html"
+    links |= {x.stem.partition("_")[0]: f"notebooks/{x.stem}.html" for x in notebooks}
     write_documents(ROOT, site, links)
     pages = [
         x for x in site.rglob("*.html") if x.parts[len(site.parts)] not in ("api", "notebooks")
