@@ -378,8 +378,8 @@ class Plan(_core.Plan):
                 __dlpack__ or __cuda_array_interface__ are taken as they are too, and give torch or
                 CuPy arrays, whichever is loaded, or else installed.
             The rest as for ringside.attention. A sink enters once, after all steps are merged;
-            dropout drops the same weights whatever the partition. With "cuda", an infinity or NaN
-            in a value that a row does not see may still reach it, as 0 times infinity.
+            dropout drops the same weights whatever the partition. An infinity or NaN reaches the
+            rows that see it and no others, with either backend.
 
         Returns:
             (out, lse), or (out, lse, max_logit) with return_max_logit, as ringside.attention.
