@@ -44,9 +44,11 @@ Allowed allowed_pairs(const Attention& a, Block block) {
 }
 
 // exp(score - lse). A score of -inf has no weight, every other one has some, however small: what
-// rounds to 0 here must not turn an infinite value into 0 * inf = NaN.
+// rounds to 0 here must not turn an infinite value into 0 * inf = NaN. Where lse is NaN, so are
+// all.
 double weight(double score, double lse) {
-  return score == kNegInf ? 0.0 : std::max(std::exp(score - lse), kLeastWeight);  // NaN stays
+  if (score == kNegInf && !std::isnan(lse)) return 0.0;
+  return std::max(std::exp(score - lse), kLeastWeight);  // NaN stays
 }
 
 double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  // NaN if one is

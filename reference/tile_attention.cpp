@@ -118,9 +118,9 @@ class RowModel {
 };
 
 // Turns scores into exp(score - shift): nothing for a score of -inf, something for every other one,
-// so that an infinite value stays infinite where a weight would round to 0.
+// so that an infinite value stays infinite where a weight would round to 0. NaN shifts make NaNs.
 void to_weights(Row scores, double shift) {
-  if (scores.minCoeff<Eigen::PropagateNumbers>() == kNegInf) {
+  if (!std::isnan(shift) && scores.minCoeff<Eigen::PropagateNumbers>() == kNegInf) {
     for (double& x : scores)
       x = x == kNegInf ? 0.0 : std::max(std::exp(x - shift), kLeastWeight);  // NaN stays
   } else {

@@ -23,7 +23,7 @@ __device__ void for_each_item(const WorkList& work, int heads, const int32_t* dr
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(const __grid_constant__ ForwardArguments a, const int32_t* dropped) {
+    dropped_forward_kernel(const __grid_constant__ ForwardArguments a, const int32_t* dropped) {
   for_each_item(a.work, a.shape.num_heads, dropped, [&](const WorkItem& item, int head) {
     seen_pairs::add_values<T, kDroppedKeys>(a, item, head);
   });
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    backward_kernel(const __grid_constant__ BackwardArguments a, const int32_t* dropped) {
+    dropped_backward_kernel(const __grid_constant__ BackwardArguments a, const int32_t* dropped) {
   for_each_item(a.keys, a.shape.num_kv_heads, dropped, [&](const WorkItem& item, int kv_head) {
     seen_pairs::add_queries<T, kDroppedQueries, kDroppedKeys>(a, item, kv_head);
     if (!a.deterministic)
@@ -51,8 +51,8 @@ cudaError_t add_dropped(const ForwardArguments& a, const int32_t* dropped, cudaS
   const unsigned blocks = blocks_for(a.work, a.shape.num_heads);
   if (blocks == 0) return cudaSuccess;
   (a.shape.type == ElementType::float16
-       ? forward_kernel<__half>
-       : forward_kernel<__nv_bfloat16>)<<<blocks, kThreads, 0, stream>>>(a, dropped);
+       ? dropped_forward_kernel<__half>
+       : dropped_forward_kernel<__nv_bfloat16>)<<<blocks, kThreads, 0, stream>>>(a, dropped);
   return cudaGetLastError();
 }
 
@@ -60,8 +60,8 @@ cudaError_t add_dropped(const BackwardArguments& a, const int32_t* dropped, cuda
   const unsigned blocks = blocks_for(a.keys, a.shape.num_kv_heads);
   if (blocks == 0) return cudaSuccess;
   (a.shape.type == ElementType::float16
-       ? backward_kernel<__half>
-       : backward_kernel<__nv_bfloat16>)<<<blocks, kThreads, 0, stream>>>(a, dropped);
+       ? dropped_backward_kernel<__half>
+       : dropped_backward_kernel<__nv_bfloat16>)<<<blocks, kThreads, 0, stream>>>(a, dropped);
   return cudaGetLastError();
 }
 

@@ -187,6 +187,17 @@ def test_one_row_by_hand_on_rings_of_any_size(scores, v, out, lse):
         np.testing.assert_allclose(got, (out, lse), rtol=1e-14)
 
 
+@BOTH
+def test_where_lse_is_nan_so_is_every_weight_of_the_row(run):
+    """The first row's scores: -inf with key 0, NaN with key 1."""
+    case = Case(rs.PackedLayout([0, 2]), mask=rs.Mask.full(), cp_size=2, head_dim=2, head_dim_v=1)
+    arrays = Arrays(*(x.copy() for x in case.arrays()))
+    arrays.q[0], arrays.k[0], arrays.k[1] = -INF, 1, [[1, -1]]
+    got = run(case, arrays)
+    assert np.isnan(got.lse[:, 0]).all() and np.isnan(got.out[0]).all()
+    assert np.isnan(got.dv).all() and np.isnan(got.dk).all()
+
+
 def test_a_dropped_pair_is_seen_with_weight_zero():
     dropped = [
         x == 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import ringside as rs
-from assertions import assert_close, assert_same_bits, noted, valid_rows
+from assertions import assert_same_bits, noted, valid_rows
 from cuda_cases import DTYPES, OnGpu, keywords_of, needs_gpu, rounded
 from hypothesis import example, given, note
 from hypothesis import strategies as st
@@ -174,5 +174,5 @@ def test_what_was_saved_of_a_row_that_sees_nothing_is_not_read(
             assert np.isfinite(a).all(), name
             if deterministic or name != "dq":
                 assert_same_bits(name, a, b)
-            else:
-                assert_close(name, a, b, operands=[1e9 * allowed(b, dtype)])
+            else:  # float32 sums in another order: where they end between two numbers, either
+                assert np.abs(a - b).max() <= allowed(b, dtype), name

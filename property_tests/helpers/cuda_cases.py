@@ -230,7 +230,9 @@ def write_results(path: str, counts: dict[str, int]) -> None:
 
     results = {
         "gpu": torch.cuda.get_device_name(),
-        "driver": output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "driver": output_of(
+            "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"
+        ),
         "commit": os.environ.get("RINGSIDE_COMMIT") or output_of("git", "rev-parse", "HEAD"),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,

@@ -155,8 +155,9 @@ def attention(
     hold elsewhere. A row that sees nothing takes part in nothing, dsink included. A pair that is
     shown is plain IEEE arithmetic: a score of -inf has weight 0 (0 * inf is NaN), a finite one a
     positive weight however small (times inf, inf), one of +inf makes lse +inf and out NaN, one of
-    NaN makes lse, out and max_logit NaN. A weight that dropout drops is multiplied by 0, so that a
-    value of inf gives NaN there. Where all scores are -inf, so is lse, and out is 0.
+    NaN makes lse, out and max_logit NaN, and all weights of its row in the backward pass. A weight
+    that dropout drops is multiplied by 0, so that a value of inf gives NaN there. Where all scores
+    are -inf, so is lse, and out is 0.
 
     Returns:
         (out, lse): out [rows_q, num_heads, head_dim_v] float64, lse [num_heads, rows_q] float64,

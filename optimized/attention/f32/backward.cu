@@ -28,7 +28,7 @@ __device__ void gradients_of_scores(const ScoreModel& model, const SharedRows<D>
       if (rows.sees(own, key, keys.end)) {
         float slope;
         const float score = model.score(p[i][j], row.position, k, &slope);
-        const float weight = score == -INFINITY ? 0.0f : expf(score - row.lse);
+        const float weight = score == -INFINITY && !isnan(row.lse) ? 0.0f : expf(score - row.lse);
         ds[i][j] = slope * weight * (model.kept(ds[i][j], row.position, k) - row.delta);
         p[i][j] = model.kept(weight, row.position, k);
       } else {

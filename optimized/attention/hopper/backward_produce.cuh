@@ -18,7 +18,7 @@ class Queue {
     ask();
   }
   __device__ bool valid() const { return index_ < p_.order.size(max(items_, 0)); }
-  __device__ QueueEntry entry() const { return p_.order.at(index_, items_); }
+  __device__ QueueEntry entry() const { return p_.order.in_sections(index_, items_); }
   __device__ void advance() {
     index_ = __shfl_sync(kEveryLane, next_, 0);
     ask();

@@ -62,6 +62,11 @@ struct RingPlace {
   __device__ void advance() {
     if (++stage == kStages) stage = 0, parity ^= 1;
   }
+  __device__ RingPlace next() const {
+    RingPlace place = *this;
+    place.advance();
+    return place;
+  }
 };
 
 // Threads of whole warps, `threads` of them; numbers 1 to 15, as 0 is __syncthreads().

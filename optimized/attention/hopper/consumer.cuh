@@ -1,7 +1,6 @@
 // A group of the forward kernel: four warps, which own 64 rows of each item and hold their output
-// in registers. Its two products and its softmax overlap: while the scores of a block become
-// weights, the block before is being weighed. Groups go their own ways: neither waits for the
-// other's item to end.
+// in registers. While the scores of a block become weights, the block before is being weighed.
+// Groups go their own ways: neither waits for the other's item to end.
 #pragma once
 
 #include "optimized/attention/hopper/results.cuh"
@@ -25,7 +24,7 @@ class Consumer {
       else
         pass_over(note);
     }
-    if (threadIdx.x % kThreadsOfGroup == 0) wait_until_read<0>();
+    if (threadIdx.x % 32 == 0) wait_until_read<0>();
   }
 
  private:
@@ -93,12 +92,12 @@ class Consumer {
     score<kKeys>(scores, first_key);
     commit_products();
     end_turn(note);
+    if (note.is_masked(group_)) drop_not_finite<kKeys>(v_, first_key);
     wait_for_products<0>();
     pin(scores);
     const bool more = hide_and_free<kKeys>(note, scores, first_key);
     if (softmax_.update(scores, factor)) rescale(output, factor);
     as_weights<kKeys>(weights, scores);
-    if (note.is_masked(group_)) drop_not_finite<kKeys>(first_key);
     first_key_ = first_key;
     if (more) note = next_note();
     return more;
@@ -118,6 +117,7 @@ class Consumer {
     commit_products();
     weigh<kBlockKeys>(output, before, 0);
     end_turn(note);
+    if (note.is_masked(group_)) drop_not_finite<kKeys>(v_.next(), first_key);
     wait_for_products<1>();
     pin(scores);
     const bool more = hide_and_free<kKeys>(note, scores, first_key);
@@ -128,7 +128,6 @@ class Consumer {
     if (raises) rescale(output, factor);
     pin(scores);
     as_weights<kKeys>(weights, scores);
-    if (note.is_masked(group_)) drop_not_finite<kKeys>(first_key);
     first_key_ = first_key;
     if (more) note = next_note();
     return more;
@@ -204,28 +203,27 @@ class Consumer {
     commit_products();
   }
 
-  // Values to be weighed next, which the group sees in part: 0 in the place of what is not finite
-  // (seen_pairs.cuh). The other group may do the same meanwhile. No product is under way here.
+  // Values of the block whose scores are on their way, which the group sees in part: 0 in the place
+  // of what is not finite (seen_pairs.cuh). The other group may do the same meanwhile.
   template <int kKeys>
-  __device__ __forceinline__ void drop_not_finite(int first_key) {
+  __device__ __forceinline__ void drop_not_finite(const RingPlace<kStages>& place, int first_key) {
     constexpr int kChunks = kKeys * kSwizzledBytes / 16 / kThreadsOfGroup;  // of a thread and panel
-    wait(s_.v_full[v_.stage], v_.parity);
-    uint8_t* rows = s_.v[v_.stage] + first_key * kSwizzledBytes;
+    wait(s_.v_full[place.stage], place.parity);
+    uint8_t* rows = s_.v[place.stage] + first_key * kSwizzledBytes;
     const int thread = threadIdx.x % kThreadsOfGroup;
-    const auto for_each_chunk = [&](auto visit) {
+    const auto for_each_chunk = [&](auto visit) {  // few at a time: registers are products'
 #pragma unroll
       for (int panel = 0; panel < kHeadDim / kPanelColumns; ++panel)
-#pragma unroll
+#pragma unroll 2
         for (int i = 0; i < kChunks; ++i)
           visit(reinterpret_cast<uint4*>(rows +
                                          panel * kKeyPanelBytes)[i * kThreadsOfGroup + thread]);
     };
     FiniteCheck<T> check;
     for_each_chunk([&](const uint4& chunk) { check.look_at(chunk); });
-    if (!check.all_finite()) {
-      for_each_chunk([](uint4& chunk) { chunk = finite_part<T>(chunk); });
-      *p_.dropped = 1;
-    }
+    if (all_of(kValuesBarrier + group_, kThreadsOfGroup, check.all_finite())) return;
+    for_each_chunk([](uint4& chunk) { chunk = finite_part<T>(chunk); });
+    *p_.dropped = 1;
     show_to_async();
     synchronize(kValuesBarrier + group_, kThreadsOfGroup);
   }

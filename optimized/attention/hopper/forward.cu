@@ -2,9 +2,9 @@
 //
 // A block of threads stays on its multiprocessor and takes items (128 query rows of a segment, one
 // head) from a queue. Two warps produce, by turns: they walk over the blocks of 128 keys that an
-// item sees, across all segments, and have the copy engine bring them. Two groups of four warps
-// consume, 64 rows each: scores = Q K^T, online softmax in powers of two, output += P V with P from
-// registers. LADDER.md says what each idea brought.
+// item sees, across all segments, and have the copy engine bring them; a third warp brings their
+// values. Two groups of four warps consume, 64 rows each: scores = Q K^T, online softmax in powers
+// of two, output += P V with P from registers. LADDER.md says what each idea brought.
 #include "optimized/attention/dropped.h"
 #include "optimized/attention/hopper/consumer.cuh"
 #include "optimized/attention/hopper/kernels.h"
@@ -26,6 +26,8 @@ __device__ void init_barriers(ForwardShared& s) {
     for (int group = 0; group < kGroups; ++group)
       init(s.q_full[stage][group], 1), init(s.q_empty[stage][group], kWarpsOfGroup);
   for (Barrier& barrier : s.turn_full) init(barrier, 1);
+  for (int task = 0; task < kValueTasks; ++task)
+    init(s.value_task_full[task], 1), init(s.value_task_empty[task], 1);
   s.turn = {};
   publish_barriers();
 }
@@ -41,7 +43,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int role = static_cast<int>(__reduce_or_sync(~0u, threadIdx.x / kThreadsOfGroup));
   if (role == 0) {
     give_registers<kProducerRegisters>();
-    if (threadIdx.x < 32 * kProducers) Producer(parameters, shared).run();
+    if (threadIdx.x < 32 * kProducers)
+      Producer(parameters, shared).run();
+    else if (threadIdx.x == 32 * kProducers)
+      load_values(parameters, shared);
   } else {
     take_registers<kConsumerRegisters>();
     Consumer<T>(parameters, shared, role - 1).run();
@@ -57,7 +62,7 @@ bool make_maps(ForwardMaps& maps, const ForwardArguments& a) {
       make_map(maps.whole_k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}, kBlockKeys) &&
       make_map(maps.whole_v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}, kBlockKeys);
   if (a.accumulate != Accumulate::only) return made;
-  return made && make_map(maps.out, a.out, {s.type, s.head_dim_v, s.num_heads});
+  return made && make_map(maps.out, a.out, {s.type, s.head_dim_v, s.num_heads}, kRowsOfWarp);
 }
 
 ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& maps) {

@@ -15,7 +15,8 @@
 namespace ringside::hopper {
 
 struct ForwardMaps {
-  CUtensorMap q, k, v, out;      // `out` of final results alone
+  CUtensorMap q, k, v;
+  CUtensorMap out;               // of final results alone, with boxes of a warp's rows
   CUtensorMap whole_k, whole_v;  // with boxes of a whole block's rows
 };
 
@@ -41,8 +42,17 @@ inline constexpr int kBlockBytes = kBlockKeys * kHeadDim * 2;
 inline constexpr int kKeyPanelBytes = kBlockKeys * kSwizzledBytes;
 inline constexpr int kHalfBytes = kHalfKeys * kSwizzledBytes;  // of one panel
 inline constexpr int kWarpsOfGroup = 4, kThreadsOfGroup = 128;
+inline constexpr int kRowsOfWarp = kGroupRows / kWarpsOfGroup;
 inline constexpr int kThreads = kThreadsOfGroup * (1 + kGroups);
 inline constexpr int kProducerRegisters = 80, kConsumerRegisters = 208;
+
+// What is to be loaded of a block: the halves that some row sees.
+struct alignas(16) LoadedBlock {
+  uint32_t halves = 0;
+  int32_t row = 0, keys = 0, kv_head = 0;
+};
+inline constexpr int kValueTasks = 4;           // of the thread that loads values
+inline constexpr uint32_t kNoMoreValues = ~0u;  // in the place of halves
 
 // What the producer whose turn it is finds, and leaves.
 struct ProducerTurn {
@@ -50,9 +60,8 @@ struct ProducerTurn {
   int idle = 0;  // so many turns, up to the last, were of producers that have no items left
 };
 
-// Named barriers: one a group to take turns, one a group for its output, one a group for values
-// that it looks at.
-inline constexpr int kTurnBarrier = 1, kOutputBarrier = 3, kValuesBarrier = 5;
+// Named barriers: one a group to take turns, one a group for values that it looks at.
+inline constexpr int kTurnBarrier = 1, kValuesBarrier = 3;
 
 struct ForwardShared {
   uint8_t q[kItemStages][kGroups][kGroupBytes];
@@ -61,8 +70,10 @@ struct ForwardShared {
   SeenTable seen[kStages];
   SeenSegment seen_of_segment[kProducers];  // a producer's own
   BlockNote notes[kStages];
+  LoadedBlock value_tasks[kValueTasks];
   ProducerTurn turn;
   Barrier turn_full[kProducers];  // it is this one's turn
+  Barrier value_task_full[kValueTasks], value_task_empty[kValueTasks];
   Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
   Barrier q_full[kItemStages][kGroups], q_empty[kItemStages][kGroups];
 };

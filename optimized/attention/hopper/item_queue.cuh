@@ -30,18 +30,17 @@ struct LaneWords {
 
 inline constexpr int kProducers = 2;  // such warps of a block of threads
 
-// One item is under way; of the next one everything is being fetched, and the number of the one
-// after it is being asked for. The first two are not asked for: they are where they would be if all
-// takers, so many warps of every block of threads, ran alike.
+// One item is under way, and the number of the next is asked for when it begins: what is in hand
+// cannot be given to others any more, and towards the end of a launch they run out of items. The
+// first is not asked for: it is where it would be if all takers, so many warps of every block of
+// threads, ran alike.
 class ItemQueue {
  public:
   __device__ ItemQueue(const WorkList& work, const QueueOrder& order, int32_t* taken, int warp)
       : work_(work), order_(order), taken_(taken), items_(*work.num_items) {
-    const unsigned taker = gridDim.x * warp + blockIdx.x;
-    fetch(taker);
+    fetch(gridDim.x * warp + blockIdx.x);
     fetch_partner();
-    take();
-    fetch(takers() + taker);
+    advance();
   }
 
   __device__ bool valid() const { return valid_; }
@@ -49,33 +48,28 @@ class ItemQueue {
   __device__ Segment first_partner() const { return partner_.get(); }  // of the item
   __device__ int head() const { return head_; }
 
-  // Behind the first block of an item, when there is time.
+  // Of the next item, one after the other, each when there is time before it: the number, the item
+  // and its first partner.
+  __device__ void ask() {
+    if (threadIdx.x % 32 == 0) number_ = atomicAdd(taken_, 1);
+  }
+  __device__ void fetch_item() { fetch(kProducers * gridDim.x + __shfl_sync(~0u, number_, 0)); }
   __device__ void fetch_partner() {
     if (!next_valid_) return;
     const WorkItem next = next_item_.get();
     if (next.partner_begin < next.partner_end)
       next_partner_.fetch(work_.partners + next.partner_begin);
   }
-
   __device__ void advance() {
-    const unsigned number = __shfl_sync(~0u, number_, 0);
-    take();
-    fetch(2 * takers() + number);
+    valid_ = next_valid_, head_ = next_head_;
+    item_ = next_item_, partner_ = next_partner_;
   }
 
  private:
-  __device__ static unsigned takers() { return kProducers * gridDim.x; }
-
-  __device__ void take() {  // what has been fetched, and asks for a number
-    valid_ = next_valid_, head_ = next_head_;
-    item_ = next_item_, partner_ = next_partner_;
-    if (valid_ && threadIdx.x % 32 == 0) number_ = atomicAdd(taken_, 1);
-  }
-
   __device__ void fetch(unsigned index) {
     next_valid_ = index < order_.size(items_);
     if (!next_valid_) return;
-    const QueueEntry entry = order_.at(index, items_);
+    const QueueEntry entry = order_.ending_together(index, items_);
     next_head_ = entry.head;
     next_item_.fetch(work_.items + entry.item);
   }

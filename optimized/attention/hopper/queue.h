@@ -1,6 +1,8 @@
 // In which order the items of a launch are taken, by blocks of threads that each take one after the
-// other: a section of heads after the other, in it all items, longest first as lists are, and each
-// item for all heads of the section.
+// other. In sections: a section of heads after the other, in it all items, longest first as lists
+// are, and each item for all heads of the section. Or so that they end together: the longer half in
+// sections, then the shorter half for all heads side by side: the long items of the last section
+// begin early, and what they leave idle at the end has short ones to do.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,14 @@ struct QueueOrder {
   int heads_of_section = 1;  // the last section may have fewer
 
   RINGSIDE_HD unsigned size(int items) const { return static_cast<unsigned>(items) * heads; }
-  RINGSIDE_HD QueueEntry at(unsigned index, int items) const {
+  RINGSIDE_HD QueueEntry ending_together(unsigned index, int items) const {
+    const int longer = items / 2;
+    if (index < size(longer)) return in_sections(index, longer);
+    const unsigned behind = index - size(longer), item = behind / heads;
+    return {longer + static_cast<int>(item), static_cast<int>(behind - item * heads)};
+  }
+
+  RINGSIDE_HD QueueEntry in_sections(unsigned index, int items) const {
     const unsigned section_size = static_cast<unsigned>(items) * heads_of_section;
     const unsigned section = index / section_size, within = index - section * section_size;
     const int first = static_cast<int>(section) * heads_of_section, left = heads - first;
@@ -32,7 +41,7 @@ struct QueueOrder {
 };
 
 // Sections as wide as lets their keys and values stay in the L2 cache, but of no less than two key
-// heads: the last items of a section are short, and others must be there to run beside them.
+// heads.
 inline int heads_of_section(int heads, int group_size, int64_t bytes_of_kv_head) {
   constexpr int64_t kBytes = int64_t{32} << 20;
   const int64_t fit = bytes_of_kv_head > 0 ? kBytes / bytes_of_kv_head : heads;

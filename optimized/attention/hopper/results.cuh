@@ -82,17 +82,17 @@ __device__ __forceinline__ void resume(const ForwardParameters& p, const LaneRow
   });
 }
 
-// Final results of a group through its own shared memory, in T. Rows behind the item's last are
-// dropped on the way.
+// Final results of a warp through shared memory of its own, in T: warps do not wait for each other.
+// Rows behind the item's last are dropped on the way.
 template <typename T>
 __device__ __forceinline__ void store_final(const ForwardParameters& p, ForwardShared& s,
                                             const BlockNote& note, int group,
                                             const float (&factor)[2], const Output& output) {
-  const int thread = threadIdx.x % kThreadsOfGroup, lane = thread % 32;
-  const uint32_t tile = shared_address(s.out[group]);
-  if (thread == 0) wait_until_read<0>();  // of the item before
-  synchronize(kOutputBarrier + group, kThreadsOfGroup);
-  const int row = thread / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
+  const int warp = threadIdx.x % kThreadsOfGroup / 32, lane = threadIdx.x % 32;
+  const uint32_t tile = shared_address(s.out[group]) + warp * kRowsOfWarp * kSwizzledBytes;
+  if (lane == 0) wait_until_read<0>();  // of the item before
+  __syncwarp();
+  const int row = lane / 8 % 2 * 8 + lane % 8;
 #pragma unroll
   for (int n = 0; n < kHeadDim / 8; n += 2) {
     uint32_t packed[4];
@@ -106,12 +106,12 @@ __device__ __forceinline__ void store_final(const ForwardParameters& p, ForwardS
                           packed[3]);
   }
   show_to_async();
-  synchronize(kOutputBarrier + group, kThreadsOfGroup);
-  if (thread != 0) return;
+  __syncwarp();
+  const int first = group * kGroupRows + warp * kRowsOfWarp;  // of the item
+  if (lane != 0 || first >= note.rows) return;
   for (int panel = 0; panel < kHeadDim / kPanelColumns; ++panel)
     store_box(p.maps.out,
-              ragged_box(panel * kPanelColumns, note.head, note.row + group * kGroupRows,
-                         rows_of_box(0, note.rows, group)),
+              ragged_box(panel * kPanelColumns, note.head, note.row + first, note.rows - first),
               tile + panel * kBoxBytes);
   commit_stores();
 }
@@ -123,16 +123,14 @@ __device__ __forceinline__ void finish(const ForwardParameters& p, ForwardShared
                                        const BlockNote& note, int group,
                                        const OnlineSoftmax& softmax, const Output& output) {
   const LaneRows rows(note, group);
-  float factor[2];
+  float factor[2], lse[2];
   bool writes[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const float sum = quad_sum(softmax.sum[i]);
     factor[i] = sum != 0 ? __fdividef(1, sum) : 0;
     writes[i] = rows.has(i);
-    if (writes[i] && threadIdx.x % 4 == 0)
-      p.lse[int64_t{rows.first + 8 * i} * p.shape.num_heads + note.head] =
-          softmax.top[i] * folded_scale(p.shape) + logf(sum);
+    lse[i] = softmax.top[i] * folded_scale(p.shape) + logf(sum);
   }
   if (p.is_final) {
     store_final<T>(p, s, note, group, factor, output);
@@ -142,6 +140,11 @@ __device__ __forceinline__ void finish(const ForwardParameters& p, ForwardShared
       __stcg(&to, float2{factor[i] * two[0], factor[i] * two[1]});
     });
   }
+  // Last: the fence of results would wait for it.
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    if (writes[i] && threadIdx.x % 4 == 0)
+      p.lse[int64_t{rows.first + 8 * i} * p.shape.num_heads + note.head] = lse[i];
 }
 
 }  // namespace ringside::hopper
