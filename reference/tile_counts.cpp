@@ -11,6 +11,10 @@ namespace {
 
 constexpr int kStepsOfTile = 64;  // what counting one costs, in simple operations
 
+constexpr int64_t TileCounts::*kFields[] = {&TileCounts::pairs,          &TileCounts::blocks,
+                                            &TileCounts::partial_blocks, &TileCounts::visits,
+                                            &TileCounts::tiles,          &TileCounts::rows_needed};
+
 int64_t united_size(std::vector<Interval>& intervals) {
   unite(intervals);
   int64_t size = 0;
@@ -19,6 +23,16 @@ int64_t united_size(std::vector<Interval>& intervals) {
 }
 
 }  // namespace
+
+TileCounts& TileCounts::operator+=(const TileCounts& other) {
+  for (const auto field : kFields) this->*field += other.*field;
+  return *this;
+}
+
+TileCounts& TileCounts::operator-=(const TileCounts& other) {
+  for (const auto field : kFields) this->*field -= other.*field;
+  return *this;
+}
 
 void unite(std::vector<Interval>& intervals) {
   const auto begins = [](const Interval& a, const Interval& b) { return a.begin < b.begin; };

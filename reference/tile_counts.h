@@ -16,6 +16,8 @@ struct TileCounts {
   int64_t tiles = 0;
   int64_t rows_needed = 0;  // key rows that any tile sees
 
+  TileCounts& operator+=(const TileCounts& other);
+  TileCounts& operator-=(const TileCounts& other);
   bool operator==(const TileCounts&) const = default;
 };
 

@@ -54,6 +54,36 @@ MUTANTS_OF_COUNTS = [
         "",
     ),
     Mutant(
+        "what several queries see of a card is counted for each",
+        ESTIMATE + "line.cpp",
+        "is_only_query_ = queries.size() == 1;",
+        "is_only_query_ = true;",
+    ),
+    Mutant(
+        "cards count one too far",
+        ESTIMATE + "line.cpp",
+        "cards_[keys.end - first_key_] -= each;",
+        "cards_.back() -= each;",
+    ),
+    Mutant(
+        "rows between two runs that are fetched with them are forgotten",
+        ESTIMATE + "seen_runs.cpp",
+        "rows.begin - runs_.back().end <= gap)",
+        "rows.begin - runs_.back().end <= 0)",
+    ),
+    Mutant(
+        "what is fetched lies together wherever its last row does",
+        ESTIMATE + "fetched.cpp",
+        "for (int i = here + 1; i < there; ++i)",
+        "for (int i = there; i < there; ++i)",
+    ),
+    Mutant(
+        "a rank that fetches nothing in a stage has no keys in it",
+        ESTIMATE + "estimate.cpp",
+        "if (!last) step.kv = plan_.home_kv[rank];",
+        "",
+    ),
+    Mutant(
         "backward fetches keys that are at home",
         "reference/schedule/schedule_cost.cpp",
         "if (wanted == plan_.home_kv[of.rank]) return {};",

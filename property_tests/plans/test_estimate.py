@@ -1,12 +1,13 @@
 """rs.estimate counts what the cost() of the built plan counts, in every cell."""
 
 import inspect
+import time
 
 import numpy as np
 import pytest
 import ringside as rs
 from assertions import noted
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mask_of_each_kind import MASKS
 from ringside.testing import strategies
@@ -99,6 +100,57 @@ def test_a_pack_that_no_plan_holds_is_estimated():
     assert cost.pairs.sum() == sum(n * (n + 1) // 2 for n in lengths)
     assert cost.tiles.sum() > 40_000_000
     assert cost.fill < 0.01 < 1 < cost.imbalance < 1.2
+
+
+def test_a_shard_that_has_stripes_and_other_rows_is_visited_once():
+    layout = rs.PackedLayout([0, 5])
+    stripes = [rs.Segment(0, 0, 2, stride=3), rs.Segment(0, 1, 1, stride=3)]
+    rows = [rs.Segment(0, 4, 1, stride=3), rs.Segment(0, 2, 1, stride=3)]
+    assert_estimated(layout, partition=[[*stripes, *rows], []], mask=rs.Mask.full())
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1, 64]),
+    st.sampled_from(list(MASKS.values())),
+    st.sampled_from([2, 3, 7]),
+    st.sampled_from(rs.PARTITIONS),
+    st.integers(1, 6),
+)
+@settings(max_examples=40)
+def test_what_is_fetched_is_estimated_run_by_run(seed, multiple, mask, cp_size, partition, stages):
+    """Homes of thousands of rows: gaps below and above what is fetched with what is around."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.lognormal(rng.uniform(1, 6), 1.5, 60).astype(int)
+    layout = rs.PackedLayout.from_lengths([*lengths, 9000], pad_to_multiple_of=multiple)
+    arguments = {"mask": mask, "cp_size": cp_size, "partition": partition, "stages": stages}
+    assert_estimated(layout, comm="fetch", **arguments)
+
+
+@pytest.mark.parametrize("partition", ["zigzag", "contiguous", "balanced", "whole_pack_zigzag"])
+def test_fetch_of_a_pack_that_no_plan_holds_is_estimated(partition):
+    lengths = rs.lengths.pack(rs.lengths.load("man_pages"), 400_000)
+    layout = rs.PackedLayout.from_lengths(lengths)
+    cost = rs.estimate(layout, cp_size=256, partition=partition, comm="fetch")
+    ring = rs.estimate(layout, cp_size=256, partition=partition)
+    assert (cost.pairs.sum(axis=1) == ring.pairs.sum(axis=1)).all()
+    assert cost.bytes_sent.sum() == cost.bytes_received.sum() <= ring.bytes_received.sum()
+    assert (cost.rows_needed.sum(axis=1) == ring.rows_needed.sum(axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("cp_size", "partition", "limit"), [(512, "striped", 2), (1536, "whole_pack_zigzag", 4)]
+)
+def test_a_million_tokens_on_many_ranks_take_seconds_of_a_processor(cp_size, partition, limit):
+    """A card costs nothing of its own, and a step of a ring the same however many there are."""
+    lengths = rs.lengths.pack(rs.lengths.load("man_pages"), 1_000_000)
+    layout = rs.PackedLayout.from_lengths(lengths)
+    seconds = []
+    while len(seconds) < 2 and min(seconds, default=limit + 1) > limit:  # it may have been busy
+        started = time.process_time()
+        rs.estimate(layout, cp_size=cp_size, partition=partition)
+        seconds.append(time.process_time() - started)
+    assert min(seconds) <= limit, seconds
 
 
 def test_a_plan_of_too_many_tiles_is_refused_before_it_is_built():

@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "reference/errors.h"
+#include "reference/estimate/fetched.h"
 #include "reference/estimate/plan_size.h"
 #include "reference/estimate/shard_counts.h"
-#include "reference/interrupt.h"
+#include "reference/parallel.h"
+#include "reference/transport/fetch.h"
 #include "reference/transport/gather.h"
 #include "reference/transport/ring_of_groups.h"
 
@@ -40,8 +42,9 @@ class Estimate {
     start(ring.num_steps());
     for (int group = 0; group < ring.groups(); ++group)
       set_sources(ring.kv(group), group * a2a_size);
-    for (int rank = 0; rank < plan_.cp_size(); ++rank) {
+    parallel_for(plan_.cp_size(), [&](int rank) {
       std::vector<Step> steps;
+      steps.reserve(ring.num_steps());
       for (int i = 0; i < ring.num_steps(); ++i) steps.push_back(ring.make_step(rank, i));
       const int group = ring.group_of(rank);
       for (int i = 0; i < ring.num_steps(); ++i) {
@@ -53,7 +56,7 @@ class Estimate {
               a2a_size == 1 ? counts.of(group, owner).rows_needed : seen_at_home(rank, *q[group]);
       }
       add(rank, steps);
-    }
+    });
     return total();
   }
 
@@ -65,16 +68,85 @@ class Estimate {
     const ShardCounts counts(plan_.problem, q, {&plan_.shards[gather.kv_shard()]}, block_size_);
     start(1);
     set_sources(gather.kv(), 0);
-    for (int rank = 0; rank < plan_.cp_size(); ++rank) {
+    parallel_for(plan_.cp_size(), [&](int rank) {
       const Step step = gather.make_step(rank);
       total_->add_work(rank, 0, counts.of(rank, 0), step.q.heads.size());
       total_->rows_needed(rank, 0) -= seen_at_home(rank, *q[rank]);
       add(rank, {&step, 1});
+    });
+    return total();
+  }
+
+  CostOfPasses of_fetch(int stages, StackOrder order) {
+    const int ranks = plan_.cp_size(), most = num_stages(stages, ranks);
+    std::vector<Fetched> fetched(ranks);
+    {
+      const HomeKeys keys(plan_);
+      parallel_for(ranks, [&](int rank) {
+        fetched[rank] = fetched_by(rank, plan_, keys, most, order, block_size_);
+      });
     }
+    std::vector<int> used;  // stages in which somebody fetches
+    for (int stage = 0; stage < most; ++stage)
+      if (std::ranges::any_of(fetched, [&](const auto& f) { return f.stages[stage].rows > 0; }))
+        used.push_back(stage);
+    std::vector<std::vector<int64_t>> sent(ranks, std::vector<int64_t>(most));
+    for (const Fetched& of_rank : fetched)
+      for (const auto& from : of_rank.owners) sent[from.owner][from.stage] += from.rows;
+    start(static_cast<int>(used.size()) + 1);
+    for (int rank = 0; rank < ranks; ++rank)
+      add_fetched(rank, std::exchange(fetched[rank], {}), used, sent[rank]);
     return total();
   }
 
  private:
+  void add_fetched(int rank, const Fetched& fetched, const std::vector<int>& used,
+                   const std::vector<int64_t>& sent) {
+    std::vector<Step> steps(1);
+    steps[0].q = plan_.home_q[rank];
+    steps[0].kv = plan_.home_kv[rank];
+    for (const int stage : used)
+      steps.push_back(fetching(rank, fetched, stage, sent[stage], stage == used.back()));
+    const int heads = steps[0].q.heads.size();
+    total_->add_work(rank, 0, fetched.own, heads);
+    total_->rows_needed(rank, 0) -= fetched.own.rows_needed;
+    for (size_t i = 0; i < used.size(); ++i)
+      total_->add_work(rank, static_cast<int>(i) + 1, fetched.stages[used[i]].counts, heads);
+    add(rank, steps);
+    for (size_t i = 0; i < used.size(); ++i)
+      total_->messages(rank, static_cast<int>(i) + 1) = fetched.stages[used[i]].messages;
+  }
+
+  // As large as the step of a stage is, in as few segments and messages as say it.
+  Step fetching(int rank, const Fetched& fetched, int stage, int64_t sent, bool last) {
+    const Fetched::InStage& arriving = fetched.stages[stage];
+    const Range heads{0, plan_.problem.num_kv_heads};
+    const int other = (rank + 1) % plan_.cp_size(), home = plan_.rows(plan_.home_kv[rank]);
+    Step step;
+    step.q = plan_.home_q[rank];
+    const auto add_rows = [&](std::vector<Message>& messages, int peer, int row, int64_t rows) {
+      constexpr int64_t kMost = 1 << 30;
+      for (; rows > 0; rows -= kMost)
+        add_message(messages,
+                    {peer, Operand::kv, row, static_cast<int>(std::min(rows, kMost)), heads});
+    };
+    if (!last) add_rows(step.before.receives, rank, 0, home);
+    add_rows(step.before.receives, other, 0, arriving.rows - arriving.apart);
+    add_rows(step.before.receives, other, kByPosition, arriving.apart);
+    add_rows(step.before.sends, other, 0, sent);
+    if (arriving.rows == 0) {
+      if (!last) step.kv = plan_.home_kv[rank];
+      return step;
+    }
+    const int rows = static_cast<int>(arriving.rows) + (last ? 0 : home);
+    step.kv = {add_shard(plan_, {{.len = rows}}), heads};
+    std::vector<KeySource> sources;
+    for (const auto& from : fetched.owners)
+      if (from.stage == stage) sources.push_back({from.owner, from.rows, from.apart});
+    for (auto& [pass, counter] : passes_) counter->set_sources(step.kv.shard, sources);
+    return step;
+  }
+
   void start(int num_steps) {
     total_ = std::make_unique<PlanCost>(plan_.cp_size(), num_steps, block_size_);
     for (auto& [pass, counter] : passes_)
@@ -128,11 +200,16 @@ CostOfPasses estimate(const Problem& problem, const Placement& placement,
   const int a2a_size = name == "p2p" ? 1 : name == "a2a" ? cp_size : transport.a2a_size;
   if (name == "p2p" || name == "a2a" || name == "a2a+p2p")
     return Estimate(std::move(homes), sizes, block_size).of_ring(a2a_size, transport.order);
+  if (HomeKeys::are_runs(homes))
+    return Estimate(std::move(homes), sizes, block_size)
+        .of_fetch(transport.stages.value_or(kDefaultStages), transport.order);
   const int64_t tiles = num_tiles(problem, placement, transport);
   if (tiles > kMaxTiles)
-    throw Unsupported(concat("comm=\"", name, "\" is built to be counted and would have about ",
-                             tiles, " tiles; expected at most ", kMaxTiles,
-                             ". Its pairs are those of comm=\"p2p\": pass that, or fewer ranks"));
+    throw Unsupported(
+        concat("comm=\"", name, "\" of keys that are no runs of positions is built to ",
+               "be counted and would have about ", tiles, " tiles; expected at most ", kMaxTiles,
+               ". Its pairs are those of comm=\"p2p\": pass that, a partition into ",
+               "runs as \"zigzag\", or fewer ranks"));
   return cost_of_passes(build_plan(problem, placement, transport), sizes, block_size);
 }
 

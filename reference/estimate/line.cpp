@@ -61,38 +61,46 @@ Line::Line(const Problem& problem, const SortedKeys& keys, size_t num_shards, co
       keys_(keys),
       size_(size),
       cells_(num_shards),
-      seen_(keys.most_of_sequence()) {}
+      seen_(keys.most_of_sequence()),
+      cards_(num_shards > 1 ? keys.cards().size() + 1 : 0) {}
 
 void Line::add(std::span<const Segment> queries, int weight) {
   const int seq = queries.front().seq;
   const SequenceMask mask = mask_of(problem_, seq);
-  const int stride = keys_.common_stride(seq, mask.len_k);
+  const Interval keys = keys_.of_sequence(seq), dealt = keys_.dealt(seq);
   weight_ = weight;
-  first_key_ = keys_.of_sequence(seq).begin;
+  is_only_query_ = queries.size() == 1;
+  are_apart_ = keys_.cards_are_apart() && dealt == keys;
+  first_key_ = keys.begin;
   for (Segment q : queries) {
     q.len = q.rows_below(mask.len_q);
     if (q.len == 0) continue;
     check_interrupt(64);
     ++query_;
-    if (keys_.are_runs(seq))
+    const bool in_step = dealt.size() > 0 && q.stride == keys_[dealt.begin].segment.stride &&
+                         mask.mask.is_one_window();
+    if (keys_.are_runs(seq) && !(in_step && has_cards(seq))) {
       add_runs(mask, q);
-    else if (q.stride == stride && mask.mask.is_one_window())
-      add_strides(mask, q);
-    else
-      for (int k = keys_.of_sequence(seq).begin; k < keys_.of_sequence(seq).end; ++k)
-        add_partly(mask, q, {k, k + 1});
-    if (visits_.empty()) continue;
-    for (const Part& part : std::vector(visits_)) {
-      Part grown{part.index, cells_[part.index].visited.all};
-      cells_[part.index].visits -= weight_ * grown.interval.size();
-      cells_[part.index].visited.all = {};
-      visits_.push_back(grown);
+    } else {
+      if (in_step) add_strides(mask, q, dealt);
+      for (int k = in_step ? dealt.end : keys.begin; k < keys.end; ++k) add_partly(mask, q, k);
     }
-    for_each_union(visits_,
-                   [this](int shard, int blocks) { cells_[shard].visits += weight_ * blocks; });
+    finish_query();
   }
   finish_sequence();
   ++sequence_;
+}
+
+void Line::finish_query() {
+  if (visits_.empty()) return;
+  for (const Part& part : std::vector(visits_)) {
+    Part grown{part.index, cells_[part.index].visited.all};
+    cells_[part.index].visits -= weight_ * grown.interval.size();
+    cells_[part.index].visited.all = {};
+    visits_.push_back(grown);
+  }
+  for_each_union(visits_,
+                 [this](int shard, int blocks) { cells_[shard].visits += weight_ * blocks; });
 }
 
 // Keys one behind the other: those inside what the first and the last row see are seen whole.
@@ -102,17 +110,16 @@ void Line::add_runs(const SequenceMask& mask, const Segment& q) {
   Interval all = keys_.inside(q.seq, {last.begin, first.end});
   if (all.size() == 0 || some.size() == 0) all = {some.begin, some.begin};
   add_seen_whole(q, all);
-  for (int k = some.begin; k < all.begin; ++k) add_partly(mask, q, {k, k + 1});
-  for (int k = all.end; k < some.end; ++k) add_partly(mask, q, {k, k + 1});
+  for (int k = some.begin; k < all.begin; ++k) add_partly(mask, q, k);
+  for (int k = all.end; k < some.end; ++k) add_partly(mask, q, k);
 }
 
 // Keys dealt like cards: between two places of ends, one stands for all.
-void Line::add_strides(const SequenceMask& mask, const Segment& q) {
-  const Interval keys = keys_.of_sequence(q.seq);
-  int begin = keys.begin;
+void Line::add_strides(const SequenceMask& mask, const Segment& q, Interval dealt) {
+  int begin = dealt.begin;
   for (const int place : places_of_ends(mask, q)) {
-    const int end = keys_.first_from(q.seq, place);
-    if (end > begin) add_partly(mask, q, {begin, end});
+    const int end = std::min(dealt.end, keys_.first_from(q.seq, place));
+    if (end > begin) add_alike(mask, q, {begin, end});
     begin = end;
   }
 }
@@ -149,11 +156,57 @@ void Line::add_to_only_shard(const Segment& q, Interval keys, int blocks) {
   seen_whole_.push_back(keys);
 }
 
-void Line::add_partly(const SequenceMask& mask, const Segment& q, Interval alike) {
-  meet(mask, q, keys_[alike.begin].segment);
+void Line::add_partly(const SequenceMask& mask, const Segment& q, int key) {
+  meet(mask, q, keys_[key].segment);
+  if (met_.pairs > 0) add_met(key);
+}
+
+void Line::add_alike(const SequenceMask& mask, const Segment& q, Interval keys) {
+  meet(mask, q, keys_[keys.begin].segment);
   if (met_.pairs == 0) return;
-  check_interrupt(8 * int64_t{alike.size()});
-  for (int i = alike.begin; i < alike.end; ++i) add_met(i);
+  if (has_cards(q.seq)) return add_cards(keys);
+  check_interrupt(8 * int64_t{keys.size()});
+  for (int i = keys.begin; i < keys.end; ++i) add_met(i);
+}
+
+// What each of them counts, at both ends of the range: whatever its size, unless other keys of the
+// shard have been visited, or other queries have seen the keys.
+void Line::add_cards(Interval keys) {
+  TileCounts each{.pairs = weight_ * met_.pairs,
+                  .blocks = weight_ * met_.blocks,
+                  .partial_blocks = weight_ * met_.partial_blocks,
+                  .tiles = weight_};
+  if (are_apart_)
+    for (const Interval blocks : met_.visited) each.visits += weight_ * blocks.size();
+  else
+    visit_shards(keys);
+  if (is_only_query_)
+    for (const Interval rows : met_.seen) each.rows_needed += weight_ * rows.size();
+  else
+    see_all(keys);
+  cards_[keys.begin - first_key_] += each;
+  cards_[keys.end - first_key_] -= each;
+}
+
+void Line::visit_shards(Interval keys) {
+  const auto sizes = keys_.sizes_of(keys);
+  check_interrupt(2 * std::ssize(sizes));
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (i == 0 || sizes[i].shard != sizes[i - 1].shard)
+      for (const Interval blocks : met_.visited) visit(sizes[i].shard, blocks);
+}
+
+void Line::see_all(Interval keys) {
+  check_interrupt(4 * int64_t{keys.size()});
+  for (int i = keys.begin; i < keys.end; ++i)
+    for (const Interval rows : met_.seen) see(i, rows);
+}
+
+void Line::finish() {
+  if (cards_.empty()) return;
+  TileCounts card;
+  const auto shards = keys_.sizes_of(keys_.cards());
+  for (size_t i = 0; i < shards.size(); ++i) cells_[shards[i].shard] += card += cards_[i];
 }
 
 void Line::meet(const SequenceMask& mask, const Segment& q, const Segment& k) {
@@ -173,6 +226,8 @@ void Line::meet(const SequenceMask& mask, const Segment& q, const Segment& k) {
   unite(met_.visited);
   unite(met_.seen);
 }
+
+bool Line::has_cards(int seq) const { return !cards_.empty() && keys_.are_cards(seq); }
 
 void Line::add_met(int index) {
   const int shard = keys_[index].shard;

@@ -30,6 +30,7 @@ class Line {
   // All segments of the shard of queries that belong to one sequence, which stands for `weight`
   // sequences that are cut alike.
   void add(std::span<const Segment> queries, int weight);
+  void finish();  // once all are there
 
   struct alignas(64) Cell : TileCounts {  // a line of the processor's cache
     Grown visited;                        // blocks of the query segment
@@ -43,15 +44,21 @@ class Line {
   };
 
   void add_runs(const SequenceMask& mask, const Segment& q);
-  void add_strides(const SequenceMask& mask, const Segment& q);
+  void add_strides(const SequenceMask& mask, const Segment& q, Interval dealt);
   void add_seen_whole(const Segment& q, Interval keys);
   void add_to_only_shard(const Segment& q, Interval keys, int blocks);
-  void add_partly(const SequenceMask& mask, const Segment& q, Interval alike);
+  void add_partly(const SequenceMask& mask, const Segment& q, int key);
+  void add_alike(const SequenceMask& mask, const Segment& q, Interval keys);
+  bool has_cards(int seq) const;
+  void add_cards(Interval keys);
+  void visit_shards(Interval keys);
+  void see_all(Interval keys);
   void meet(const SequenceMask& mask, const Segment& q, const Segment& k);
   void add_met(int index);
   void visit(int shard, Interval blocks);
   void see(int index, Interval rows);
   void add_seen_by_ranges();
+  void finish_query();
   void finish_sequence();
 
   const Problem& problem_;
@@ -60,9 +67,12 @@ class Line {
   std::vector<Cell> cells_;
   int64_t weight_ = 1;
   int query_ = 0, sequence_ = 0, first_key_ = 0;
+  bool is_only_query_ = false;  // of its sequence
+  bool are_apart_ = false;      // its keys are cards, each in a shard of its own
   Met met_;
   std::vector<Grown> seen_;            // by key of the sequence: its rows
   std::vector<Part> visits_, sights_;  // what did not touch
+  std::vector<TileCounts> cards_;      // [cards + 1] what each counts more than the one before
   // Where there is one shard of keys: those of the sequence that are seen as a whole, by ranges,
   // and each that is seen in part.
   std::vector<Interval> seen_whole_;

@@ -11,15 +11,6 @@
 namespace ringside {
 namespace {
 
-void add(TileCounts& sum, const TileCounts& counts) {
-  sum.pairs += counts.pairs;
-  sum.blocks += counts.blocks;
-  sum.partial_blocks += counts.partial_blocks;
-  sum.visits += counts.visits;
-  sum.tiles += counts.tiles;
-  sum.rows_needed += counts.rows_needed;
-}
-
 template <typename Visit>  // visit(the segments of one sequence)
 void for_each_sequence(const Shard& shard, Visit visit) {
   Shard sorted;
@@ -66,6 +57,7 @@ TileCounts count_line(const Problem& problem, const Shard& q, const Shard& k,
   const SortedKeys keys(problem.layout_k, {&k}, block_size.k);
   Line line(problem, keys, 1, block_size);
   for_each_sequence(q, [&](std::span<const Segment> queries) { line.add(queries, 1); });
+  line.finish();
   return line.cells()[0];
 }
 
@@ -84,8 +76,9 @@ ShardCounts::ShardCounts(const Problem& problem, std::vector<const Shard*> q,
       const int seq = queries.front().seq;
       if (seq % parts == part && weights[seq] > 0) line.add(queries, weights[seq]);
     });
+    line.finish();
     const std::lock_guard lock(adding);
-    for (size_t i = 0; i < num_k_; ++i) add(cells_[shard * num_k_ + i], line.cells()[i]);
+    for (size_t i = 0; i < num_k_; ++i) cells_[shard * num_k_ + i] += line.cells()[i];
   });
 }
 

@@ -6,22 +6,62 @@
 #include "reference/interrupt.h"
 
 namespace ringside {
+namespace {
+
+// How many of the first keys of a sequence of `length` tokens are dealt like cards.
+int num_dealt(std::span<const KeySegment> keys, int length) {
+  const int stride = keys.empty() ? 1 : keys.front().segment.stride;
+  if (stride == 1) return 0;
+  const auto other = std::ranges::find_if_not(keys, [&](const KeySegment& k) {
+    const Segment& s = k.segment;
+    return s.stride == stride && s.pos < stride && s.len == (length - s.pos - 1) / stride + 1;
+  });
+  return static_cast<int>(other - keys.begin());
+}
+
+}  // namespace
 
 SortedKeys::SortedKeys(const PackedLayout& layout, const std::vector<const Shard*>& shards,
                        int block_rows)
-    : begin_(layout.batch() + 1), are_runs_(layout.batch(), true) {
-  for (int i = 0; i < static_cast<int>(shards.size()); ++i)
+    : begin_(layout.batch() + 1),
+      are_runs_(layout.batch(), true),
+      dealt_(layout.batch()),
+      are_cards_(layout.batch(), false) {
+  for (const Shard* shard : shards) {
+    check_interrupt(4 * std::ssize(*shard) + 1);
+    for (const Segment& s : *shard) begin_[s.seq + 1] += s.rows_below(layout.len(s.seq)) > 0;
+  }
+  for (size_t seq = 1; seq < begin_.size(); ++seq) begin_[seq] += begin_[seq - 1];
+  keys_.resize(begin_.back());
+  std::vector<int> next(begin_.begin(), begin_.end() - 1);
+  for (int i = 0; i < static_cast<int>(shards.size()); ++i) {
+    check_interrupt(8 * std::ssize(*shards[i]) + 1);
     for (Segment s : *shards[i]) {
-      check_interrupt(8);
       s.len = s.rows_below(layout.len(s.seq));
       if (s.len == 0) continue;
-      keys_.push_back({s, i, num_blocks(s.len, block_rows)});
-      ++begin_[s.seq + 1];
+      keys_[next[s.seq]++] = {s, i, num_blocks(s.len, block_rows)};
       if (s.stride != 1 && s.len > 1) are_runs_[s.seq] = false;
     }
-  std::ranges::sort(keys_, {},
-                    [](const KeySegment& k) { return std::pair(k.segment.seq, k.segment.pos); });
-  for (size_t seq = 1; seq < begin_.size(); ++seq) begin_[seq] += begin_[seq - 1];
+  }
+  sort_sequences(layout);
+  add_up();
+  find_cards(shards.size());
+}
+
+void SortedKeys::sort_sequences(const PackedLayout& layout) {
+  const auto position = [](const KeySegment& k) { return k.segment.pos; };
+  for (int seq = 0; seq < layout.batch(); ++seq) {
+    const std::span keys = std::span(keys_).subspan(begin_[seq], of_sequence(seq).size());
+    check_interrupt(16 * std::ssize(keys) + 1);
+    if (!std::ranges::is_sorted(keys, {}, position)) std::ranges::sort(keys, {}, position);
+    dealt_[seq] = num_dealt(keys, layout.len(seq));
+  }
+}
+
+void SortedKeys::add_up() {
+  rows_before_.reserve(keys_.size() + 1);
+  blocks_before_.reserve(keys_.size() + 1);
+  sizes_.reserve(keys_.size());
   rows_before_.push_back(0);
   blocks_before_.push_back(0);
   for (const KeySegment& k : keys_) {
@@ -31,16 +71,23 @@ SortedKeys::SortedKeys(const PackedLayout& layout, const std::vector<const Shard
   }
 }
 
-int SortedKeys::common_stride(int seq, int length) const {
-  const Interval all = of_sequence(seq);
-  if (all.size() == 0) return 0;
-  const int stride = keys_[all.begin].segment.stride;
-  for (int i = all.begin; i < all.end; ++i) {
-    const Segment& s = keys_[i].segment;
-    if (s.stride != stride || s.pos >= stride || s.len != (length - s.pos - 1) / stride + 1)
-      return 0;
+void SortedKeys::find_cards(size_t num_shards) {
+  const int batch = static_cast<int>(are_cards_.size());
+  for (int seq = 0; seq < batch; ++seq)
+    if (dealt_[seq] > cards_.size()) cards_ = dealt(seq);
+  const auto all = sizes_of(cards_);
+  for (int seq = 0; seq < batch; ++seq) {
+    const auto some = sizes_of(dealt(seq));
+    check_interrupt(std::ssize(some) + 1);
+    are_cards_[seq] =
+        std::ranges::equal(some, all.first(some.size()), {}, &KeySize::shard, &KeySize::shard);
   }
-  return stride;
+  std::vector<bool> is_taken(num_shards);
+  cards_are_apart_ = std::ranges::none_of(all, [&](const KeySize& card) {
+    const bool taken = is_taken[card.shard];
+    is_taken[card.shard] = true;
+    return taken;
+  });
 }
 
 bool SortedKeys::are_alike(int a, int b) const {

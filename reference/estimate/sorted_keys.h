@@ -26,8 +26,13 @@ class SortedKeys {
   Interval of_sequence(int seq) const { return {begin_[seq], begin_[seq + 1]}; }
   // Whether they are runs of positions, one behind the other.
   bool are_runs(int seq) const { return are_runs_[seq]; }
-  // The stride of all of them, where each has every stride-th of `length` tokens; else 0.
-  int common_stride(int seq, int length) const;
+  // Those that are dealt like cards: each has every n-th token from one of the first n on.
+  Interval dealt(int seq) const { return {begin_[seq], begin_[seq] + dealt_[seq]}; }
+  // Whether each of them lies in the shard that has this card of all such sequences; some may lack
+  // the last cards.
+  bool are_cards(int seq) const { return are_cards_[seq]; }
+  Interval cards() const { return cards_; }  // the keys of a sequence that lacks none
+  bool cards_are_apart() const { return cards_are_apart_; }  // each in a shard of its own
   // Whether two sequences are cut alike.
   bool are_alike(int a, int b) const;
   size_t hash(int seq) const;
@@ -47,12 +52,19 @@ class SortedKeys {
   int first_from(int seq, int position) const;  // that begins at it or behind
 
  private:
+  void sort_sequences(const PackedLayout& layout);
+  void add_up();
+  void find_cards(size_t num_shards);
   int first_beyond(int seq, int position) const;  // that ends behind it
 
   std::vector<KeySegment> keys_;
   std::vector<KeySize> sizes_;
   std::vector<int> begin_;  // [sequences + 1]
   std::vector<char> are_runs_;
+  std::vector<int> dealt_;
+  std::vector<char> are_cards_;
+  Interval cards_;
+  bool cards_are_apart_ = false;
   std::vector<int64_t> rows_before_, blocks_before_;
 };
 

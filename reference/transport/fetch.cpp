@@ -8,6 +8,8 @@
 //
 // Of many short documents in many pieces a rank sees every second run of a few rows. A message of
 // its own would cost more than the rows between two runs, so few of them are fetched, too.
+#include "reference/transport/fetch.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -40,24 +42,13 @@ Runs without_gaps(const Runs& runs, int gap) {
   return joined;
 }
 
-// Appends rows [rows.begin, rows.end) of a buffer.
-void append_rows(Shard& shard, const Shard& from, Interval rows) {
-  auto segment = std::ranges::upper_bound(from, rows.begin, {}, &Segment::row_end);
-  for (; segment != from.end() && segment->row < rows.end; ++segment) {
-    const int begin = std::max(rows.begin, segment->row) - segment->row;
-    const int end = std::min(rows.end, segment->row_end()) - segment->row;
-    append(shard, segment->seq, segment->position(begin), segment->stride, end - begin);
-  }
-}
-
 class Fetch {
  public:
-  // As many stages as there are owners are enough.
   Fetch(Plan& plan, int stages, StackOrder order)
       : plan_(plan),
         order_(order),
         cp_size_(plan.cp_size()),
-        stages_(std::clamp(stages, 1, std::max(cp_size_ - 1, 1))) {
+        stages_(num_stages(stages, cp_size_)) {
     wanted_.resize(cp_size_);
     stage_.resize(cp_size_);
     for (int rank = 0; rank < cp_size_; ++rank) {
@@ -82,21 +73,15 @@ class Fetch {
 
   Runs seen_by(int rank, int owner) const {
     const Runs runs = rows_seen(plan_.problem, plan_.shard(plan_.home_q[rank]), home(owner));
-    return without_gaps(runs, num_rows(home(owner)) / kMostRuns);
+    return without_gaps(runs, most_rows_between(home(owner)));
   }
 
-  // The owners, from the next rank on, each to the stage in which the middle of its rows falls.
   void deal_owners(int rank) {
-    int64_t total = 0, before = 0;
-    for (const Runs& runs : wanted_[rank]) total += rows_of(runs);
-    stage_[rank].assign(cp_size_, -1);
-    for (int hop = 1; hop < cp_size_; ++hop) {
-      const int owner = (rank + hop) % cp_size_;
-      const int64_t rows = rows_of(wanted_[rank][owner]);
-      if (rows == 0) continue;
-      const int stage = static_cast<int>((2 * before + rows) * stages_ / (2 * total));
-      before += rows;
-      stage_[rank][owner] = stage;
+    std::vector<int64_t> rows;
+    for (const Runs& runs : wanted_[rank]) rows.push_back(rows_of(runs));
+    stage_[rank] = stages_of_owners(rank, rows, stages_);
+    for (const int stage : stage_[rank]) {
+      if (stage < 0) continue;
       const auto place = std::ranges::lower_bound(used_, stage);
       if (place == used_.end() || *place != stage) used_.insert(place, stage);
     }
@@ -187,6 +172,33 @@ class Fetch {
 };
 
 }  // namespace
+
+int most_rows_between(const Shard& home) { return num_rows(home) / kMostRuns; }
+
+void append_rows(Shard& shard, const Shard& from, Interval rows) {
+  auto segment = std::ranges::upper_bound(from, rows.begin, {}, &Segment::row_end);
+  for (; segment != from.end() && segment->row < rows.end; ++segment) {
+    const int begin = std::max(rows.begin, segment->row) - segment->row;
+    const int end = std::min(rows.end, segment->row_end()) - segment->row;
+    append(shard, segment->seq, segment->position(begin), segment->stride, end - begin);
+  }
+}
+
+int num_stages(int wanted, int cp_size) { return std::clamp(wanted, 1, std::max(cp_size - 1, 1)); }
+
+std::vector<int> stages_of_owners(int rank, std::span<const int64_t> rows, int stages) {
+  const int owners = static_cast<int>(rows.size());
+  int64_t total = 0, before = 0;
+  for (const int64_t of_owner : rows) total += of_owner;
+  std::vector<int> stage_of(owners, -1);
+  for (int hop = 1; hop < owners; ++hop) {
+    const int owner = (rank + hop) % owners;
+    if (rows[owner] == 0) continue;
+    stage_of[owner] = static_cast<int>((2 * before + rows[owner]) * stages / (2 * total));
+    before += rows[owner];
+  }
+  return stage_of;
+}
 
 void fetch(Plan& plan, int stages, StackOrder order) { Fetch(plan, stages, order).fill_steps(); }
 

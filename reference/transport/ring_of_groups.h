@@ -33,15 +33,17 @@ class RingOfGroups {
   template <typename Sees>  // sees(group, owner): whether any query of the group sees any key
   void find_last_hops(Sees sees) {
     last_hop_.clear();
+    num_steps_ = 1;
     for (int owner = 0; owner < groups_; ++owner) {
       int last = groups_ - 1;
       while (last > 0 && !sees((owner + last) % groups_, owner)) --last;
       last_hop_.push_back(last);
+      num_steps_ = std::max(num_steps_, last + 1);
     }
   }
 
   // From here on the last hops must be known.
-  int num_steps() const { return *std::max_element(last_hop_.begin(), last_hop_.end()) + 1; }
+  int num_steps() const { return num_steps_; }
   Step make_step(int rank, int step) const;  // without tiles
 
  private:
@@ -55,6 +57,7 @@ class RingOfGroups {
   int a2a_size_, groups_;
   std::vector<Stacked> q_, kv_;  // [groups] what a group holds after its all-to-all
   std::vector<int> last_hop_;    // [owner]
+  int num_steps_ = 0;
 };
 
 }  // namespace ringside
