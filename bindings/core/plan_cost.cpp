@@ -86,11 +86,12 @@ std::string told(const CostOfPasses& cost) {
 using Rows = std::pair<int, int>;
 
 CostOfPasses cost_of(const Plan& plan, int head_dim, std::optional<int> head_dim_v,
-                     int bytes_per_element, Rows block_size) {
+                     int bytes_per_element, Rows block_size, bool keep_kv) {
   const ElementSizes sizes = sizes_from(head_dim, head_dim_v, bytes_per_element);
   const BlockSize block{block_size.first, block_size.second};
   check_block_size(block);
-  return without_gil([&] { return cost_of_passes(plan, sizes, block); });
+  const KeepKv keep = keep_kv ? KeepKv::yes : KeepKv::no;
+  return without_gil([&] { return cost_of_passes(plan, sizes, block, keep); });
 }
 
 template <PerStep PassCost::*kField>
@@ -102,7 +103,8 @@ void bind_bytes_of_backward(py::class_<CostOfPasses>& cost) {
   cost.def_property_readonly(
           "backward_bytes_sent", &of_backward<&PassCost::bytes_sent>,
           "Bytes that the backward pass sends for the step: queries with dout, lse and delta, keys "
-          "and values anew from their owners, gradients on their way home in float32.")
+          "and values anew from their owners unless they are kept, gradients on their way home in "
+          "float32.")
       .def_property_readonly("backward_bytes_received", &of_backward<&PassCost::bytes_received>,
                              "Bytes that the backward pass receives for the step.")
       .def_property_readonly("backward_gradient_bytes_sent",
@@ -132,6 +134,10 @@ void bind_bytes_of_passes(py::class_<CostOfPasses>& cost) {
   of_ranks(
       "backward_workspace_bytes", [](const Cost& c) { return c.backward_pass.workspace_bytes; },
       "[cp_size] memory of the backward pass beside the rank's own arrays, likewise.");
+  of_ranks(
+      "kept_bytes", [](const Cost& c) { return c.forward_pass.kept_bytes; },
+      "[cp_size] memory beside these from the forward to the backward pass: keys and values that "
+      "came from other ranks, with keep_kv=True, else 0.");
   bind_bytes_of_backward(cost);
 }
 
@@ -187,10 +193,12 @@ The backward pass computes the same tiles as the forward pass: pairs, blocks and
       .def_property_readonly(
           "block_size", [](const CostOfPasses& c) { return Rows(c.block_size.q, c.block_size.k); },
           "(query rows, key rows) of a block.");
-  plan.def("cost", strictly<"head_dim", "head_dim_v", "bytes_per_element", "block_size">(&cost_of),
-           py::kw_only(), "head_dim"_a = 128, "head_dim_v"_a = py::none(),
-           "bytes_per_element"_a = 2, "block_size"_a = Rows(128, 128),
-           "Work, traffic and memory of both passes.");
+  plan.def(
+      "cost",
+      strictly<"head_dim", "head_dim_v", "bytes_per_element", "block_size", "keep_kv">(&cost_of),
+      py::kw_only(), "head_dim"_a = 128, "head_dim_v"_a = py::none(), "bytes_per_element"_a = 2,
+      "block_size"_a = Rows(128, 128), "keep_kv"_a = false,
+      "Work, traffic and memory of both passes; keep_kv as in Plan.attention_rank.");
 }
 
 }  // namespace ringside::bindings

@@ -75,8 +75,10 @@ struct Given {  // lists of what Python passed, one array a hosted rank
 class RankCall {
  public:
   RankCall(std::shared_ptr<const Plan> plan, std::vector<int> hosted, const Given& given,
-           const OptionsArgument& options)
-      : plan_(std::move(plan)), hosted_(std::move(hosted)) {
+           const OptionsArgument& options, bool keep_kv)
+      : plan_(std::move(plan)),
+        hosted_(std::move(hosted)),
+        keep_(keep_kv ? KeepKv::yes : KeepKv::no) {
     for (size_t i = 0; i < hosted_.size(); ++i) add(given, i);
     noted_.resize(hosted_.size());
     options_ = options.resolve(plan_->problem.num_heads, dim_qk());
@@ -88,25 +90,29 @@ class RankCall {
   py::tuple attention(SocketRanks& ranks) {
     std::vector<RankOutput> outputs(hosted_.size());
     run(ranks, [&](size_t i, Communicator& communicator) {
-      const Schedule schedule = make_schedule(*plan_, hosted_[i], Pass::forward);
+      const Schedule schedule = make_schedule(*plan_, hosted_[i], Pass::forward, keep_);
       outputs[i] = attention_of_rank(*plan_, schedule, inputs(i), communicator);
       note(i, schedule, outputs[i].moments);
     });
-    py::list out, lse, max_logit;
+    py::list out, lse, max_logit, kept;
     for (RankOutput& x : outputs) {
       lse.append(heads_first(x.lse));
       out.append(to_array(std::move(x.out)));
       max_logit.append(to_array(std::move(x.max_logit), {plan_->problem.num_heads}));
+      const auto numbers = static_cast<py::ssize_t>(x.kept.size());
+      kept.append(to_array(std::move(x.kept), {numbers}));
     }
-    return py::make_tuple(out, lse, max_logit);
+    return py::make_tuple(out, lse, max_logit, kept);
   }
 
-  py::tuple attention_backward(SocketRanks& ranks) {
+  // `kept`: of each hosted rank what attention() kept, where this call keeps keys.
+  py::tuple attention_backward(SocketRanks& ranks, const std::vector<DoubleArray>& kept) {
     std::vector<RankGradients> gradients(hosted_.size());
     std::vector<RankOutput> saved;
     for (size_t i = 0; i < hosted_.size(); ++i) saved.push_back(saved_of(i));
+    if (keep_ == KeepKv::yes) take_kept(kept, saved);
     run(ranks, [&](size_t i, Communicator& communicator) {
-      const Schedule schedule = make_schedule(*plan_, hosted_[i], Pass::backward);
+      const Schedule schedule = make_schedule(*plan_, hosted_[i], Pass::backward, keep_);
       gradients[i] = attention_backward_of_rank(*plan_, schedule, inputs(i), view(*arrays_[i].dout),
                                                 saved[i], communicator);
       note(i, schedule, gradients[i].moments);
@@ -200,6 +206,13 @@ class RankCall {
     return {view(arrays_[i].q), view(arrays_[i].k), view(arrays_[i].v), options_};
   }
 
+  static void take_kept(const std::vector<DoubleArray>& kept, std::vector<RankOutput>& saved) {
+    require(kept.size() == saved.size(), "kept keys of ", kept.size(), " ranks; expected ",
+            saved.size());
+    for (size_t i = 0; i < kept.size(); ++i)
+      saved[i].kept.assign(kept[i].data(), kept[i].data() + kept[i].size());
+  }
+
   RankOutput saved_of(size_t i) const {
     require(arrays_[i].dout.has_value(), "a call without dout, out and lse has no backward pass");
     const DoubleArray& out = *arrays_[i].out;
@@ -230,6 +243,7 @@ class RankCall {
 
   std::shared_ptr<const Plan> plan_;
   std::vector<int> hosted_;
+  KeepKv keep_;
   std::vector<RankArrays> arrays_;
   AttentionOptions options_;
   std::vector<std::vector<Noted>> noted_;  // of each hosted rank's last pass
@@ -238,12 +252,12 @@ class RankCall {
 std::unique_ptr<RankCall> make_call(const std::shared_ptr<Plan>& plan,
                                     const std::vector<int>& hosted,
                                     const std::vector<std::vector<py::object>>& arrays,
-                                    const OptionsArgument& options) {
+                                    const OptionsArgument& options, bool keep_kv) {
   require(arrays.size() == 3 || arrays.size() == 6, "got ", arrays.size(),
           " lists of arrays; expected q, k, v, or these and dout, out, lse");
   Given given{arrays[0], arrays[1], arrays[2], {}, {}, {}};
   if (arrays.size() == 6) given.dout = arrays[3], given.out = arrays[4], given.lse = arrays[5];
-  return std::make_unique<RankCall>(plan, hosted, given, options);
+  return std::make_unique<RankCall>(plan, hosted, given, options, keep_kv);
 }
 
 }  // namespace
@@ -264,15 +278,16 @@ void bind_ranks(py::module_& m) {
                              "(ranks, whether they were silent) of a PeerError, or None.")
       .def("waiting", &waiting, "(rank, step, ranks it waits for) of each hosted rank.");
   py::class_<RankCall>(m, "RankCall", "What the ranks of this process do in a call, checked.")
-      .def(py::init(&make_call), "plan"_a, "hosted"_a, "arrays"_a, "options"_a)
+      .def(py::init(&make_call), "plan"_a, "hosted"_a, "arrays"_a, "options"_a, "keep_kv"_a = false)
       .def_property_readonly("moments", &RankCall::moments,
                              "Of each hosted rank, of the last pass: (operation, step, begin, end) "
                              "in microseconds.")
       .def_property_readonly("head_dim_qk", &RankCall::dim_qk, "Of q and k.")
       .def_property_readonly("head_dim_v", &RankCall::dim_v, "Of v and out.")
-      .def("attention", &RankCall::attention, "ranks"_a, "Lists of out, lse, max_logit.")
+      .def("attention", &RankCall::attention, "ranks"_a,
+           "Lists of out, lse, max_logit and what is kept, which is empty without keep_kv.")
       .def("attention_backward", &RankCall::attention_backward, "ranks"_a,
-           "Lists of dq, dk, dv, dsink.");
+           "kept"_a = std::vector<DoubleArray>(), "Lists of dq, dk, dv, dsink.");
 }
 
 }  // namespace ringside::bindings

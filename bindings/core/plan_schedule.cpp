@@ -42,11 +42,13 @@ py::list buffers_of(const OperationView& view) {
   return buffers;
 }
 
-std::vector<OperationView> schedule_of(const Plan& plan, int rank, bool backward) {
+std::vector<OperationView> schedule_of(const Plan& plan, int rank, bool backward, bool keep_kv) {
   require(0 <= rank && rank < plan.cp_size(), "rank=", rank, "; the plan has ranks 0 to ",
           plan.cp_size() - 1);
-  auto schedule = std::make_shared<Schedule>(without_gil(
-      [&] { return make_schedule(plan, rank, backward ? Pass::backward : Pass::forward); }));
+  auto schedule = std::make_shared<Schedule>(without_gil([&] {
+    return make_schedule(plan, rank, backward ? Pass::backward : Pass::forward,
+                         keep_kv ? KeepKv::yes : KeepKv::no);
+  }));
   std::vector<OperationView> views;
   for (int i = 0; i < static_cast<int>(schedule->operations.size()); ++i)
     views.push_back({schedule, i});
@@ -96,8 +98,8 @@ Operations of one stream run in order; an operation also waits for those of the 
           "What an exchange receives, likewise.")
       .def_property_readonly("buffers", &buffers_of, "What any other operation reads and writes.")
       .def("__repr__", &repr);
-  plan.def("schedule", strictly<"rank", "backward">(&schedule_of), "rank"_a, py::kw_only(),
-           "backward"_a = false, R"doc(
+  plan.def("schedule", strictly<"rank", "backward", "keep_kv">(&schedule_of), "rank"_a,
+           py::kw_only(), "backward"_a = false, "keep_kv"_a = false, R"doc(
 What a rank does in a pass, beside the other ranks: a list of Operation.
 
 The exchange before step s+1 is posted before the tiles of step s and runs under them. The backward
@@ -108,6 +110,8 @@ is written while it is read.
 Args:
     rank: 0 to cp_size - 1.
     backward: the backward pass instead of the forward pass.
+    keep_kv: of passes that keep keys and values, see Plan.attention_rank: a forward pass copies
+        those of each step, and a backward pass fetches none.
 
 >>> import ringside as rs
 >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)

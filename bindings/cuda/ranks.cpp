@@ -38,6 +38,8 @@ class DeviceLinks {
 
   bool reserve(int64_t bytes) { return call(&Links::reserve, bytes); }
   void forget_workspace() { call(&Links::forget_workspace); }
+  void unmap_workspaces() { call(&Links::unmap_workspaces); }
+  void free_workspace() { call(&Links::free_workspace); }
   py::bytes workspace_handle() const {
     const OnDevice on(device_);
     return links().workspace_handle();
@@ -74,35 +76,50 @@ class RanksOfProcess {
  public:
   RanksOfProcess(std::shared_ptr<const Plan> plan, const std::vector<std::vector<int>>& processes,
                  int mine, const DeviceArray& q, const DeviceArray& v, int device,
-                 const CallOptions& options, bool poison)
+                 const CallOptions& options, bool keep_kv, bool poison)
       : plan_(std::move(plan)),
         hosting_{processes, mine},
+        made_on_(device),
         made_for_(options.of_program(q, v, plan_->problem.num_heads, poison)) {
     const py::gil_scoped_release release;
     const OnDevice on(device);
-    program_ = std::make_unique<RankProgram>(*plan_, hosting_, made_for_);
+    program_ = std::make_unique<RankProgram>(*plan_, hosting_, made_for_,
+                                             keep_kv ? KeepKv::yes : KeepKv::no);
+    kept_bytes_ = program_->kept_bytes();
   }
 
   std::string family() const { return program_->family(); }
   int64_t workspace_bytes() const { return program_->workspace_bytes(); }
+  const std::vector<int64_t>& kept_bytes() const { return kept_bytes_; }
+  int64_t bytes_sent() const { return program_->bytes_sent(); }
   void attach(const DeviceLinks& links, uint32_t kind) {
     const OnDevice on(links.device());
     program_->attach(links.links(), kind);
   }
+  void make_room_to_rehearse() {
+    const py::gil_scoped_release release;
+    const OnDevice on(made_on_);
+    program_->make_room_to_rehearse();
+  }
+  double rehearse(DeviceLinks& links, int times) {
+    const py::gil_scoped_release release;
+    const OnDevice on(links.device());
+    return program_->rehearse(links.links(), times);
+  }
 
-  // [member] q, k, v, out, lse
+  // [member] q, k, v, out, lse, kept
   void forward(DeviceLinks& links, const std::vector<std::vector<DeviceArray>>& arrays,
                const CallOptions& options, const std::optional<DeviceArray>& max_logit,
                uintptr_t stream) const {
     std::vector<RankForwardCall> calls;
     for (size_t member = 0; member < hosting_.hosted().size(); ++member) {
       const auto& x = arrays.at(member);
-      require(x.size() == 5, "expected q, k, v, out, lse");
+      require(x.size() == 6, "expected q, k, v, out, lse, kept");
       const auto q = array(x[0], "q", queries(member, made_for_.head_dim_qk));
       calls.push_back({q, same_type(array(x[1], "k", keys(member, made_for_.head_dim_qk)), q, "k"),
                        same_type(array(x[2], "v", keys(member, made_for_.head_dim_v)), q, "v"),
                        array(x[3], "out", queries(member, made_for_.head_dim_v)),
-                       lse_array(x[4], heads(), queries(member, 1).rows)});
+                       lse_array(x[4], heads(), queries(member, 1).rows), kept(member, x[5])});
     }
     RankCallOptions of_call = call_options(options);
     of_call.max_logit = const_cast<float*>(floats(max_logit, "max_logit", heads()));
@@ -111,7 +128,7 @@ class RanksOfProcess {
     program_->forward(calls, of_call, links.links(), reinterpret_cast<cudaStream_t>(stream));
   }
 
-  // [member] dout, q, k, v, out, lse, dq, dk, dv and, where there is a sink, dsink
+  // [member] dout, q, k, v, out, lse, dq, dk, dv, kept and, where there is a sink, dsink
   void backward(DeviceLinks& links, const std::vector<std::vector<DeviceArray>>& arrays,
                 const CallOptions& options, bool deterministic, uintptr_t stream) const {
     std::vector<RankBackwardCall> calls;
@@ -127,7 +144,8 @@ class RanksOfProcess {
  private:
   RankBackwardCall backward_call(size_t member, const std::vector<DeviceArray>& x,
                                  bool sink) const {
-    require(x.size() == (sink ? 10 : 9), "expected dout, q, k, v, out, lse, dq, dk, dv, dsink");
+    require(x.size() == (sink ? 11 : 10),
+            "expected dout, q, k, v, out, lse, dq, dk, dv, kept, dsink");
     const Extent of_q = queries(member, made_for_.head_dim_qk);
     const Extent of_out = queries(member, made_for_.head_dim_v);
     const Extent of_k = keys(member, made_for_.head_dim_qk);
@@ -142,8 +160,17 @@ class RanksOfProcess {
                           array(x[6], "dq", of_q),
                           array(x[7], "dk", of_k),
                           array(x[8], "dv", of_v)};
-    if (sink) call.dsink = const_cast<float*>(floats(x[9], "dsink", heads()));
+    call.kept = kept(member, x[9]);
+    if (sink) call.dsink = const_cast<float*>(floats(x[10], "dsink", heads()));
     return call;
+  }
+
+  // Bytes, as many as the program keeps of the rank.
+  std::byte* kept(size_t member, const DeviceArray& x) const {
+    require(x.dtype == "uint8" && x.shape == std::vector<int64_t>{kept_bytes_[member]},
+            "kept keys are ", x.dtype, " ", x.shape_text(), "; expected uint8 [",
+            kept_bytes_[member], "]");
+    return reinterpret_cast<std::byte*>(x.data);
   }
 
   RankCallOptions call_options(const CallOptions& options) const {
@@ -167,8 +194,10 @@ class RanksOfProcess {
 
   std::shared_ptr<const Plan> plan_;
   Hosting hosting_;
+  int made_on_;
   ProgramOptions made_for_;
   std::unique_ptr<RankProgram> program_;
+  std::vector<int64_t> kept_bytes_;  // of each hosted rank
 };
 
 // What tells a device apart from all others of a host, and its number of bytes.
@@ -202,6 +231,9 @@ void bind_ranks(py::module_& m) {
       .def("reserve", &DeviceLinks::reserve, "bytes"_a,
            "Makes room for calls; whether the workspace is another one.")
       .def("forget_workspace", &DeviceLinks::forget_workspace, "Frees the one before.")
+      .def("unmap_workspaces", &DeviceLinks::unmap_workspaces, "Those of other processes.")
+      .def("free_workspace", &DeviceLinks::free_workspace,
+           "Gives it back, once all processes have unmapped those of others.")
       .def("workspace_handle", &DeviceLinks::workspace_handle, "For map_workspace elsewhere.")
       .def("meet_peers", &DeviceLinks::meet_peers, "words_paths"_a, "Opens the words of all.")
       .def("map_workspace", &DeviceLinks::map_workspace, "process"_a, "handle"_a,
@@ -215,18 +247,29 @@ void bind_ranks(py::module_& m) {
            "whether messages of another call came. Calls nothing of CUDA's.");
   py::class_<RanksOfProcess>(m, "RankProgram", "See optimized/ranks/program.h.")
       .def(py::init<std::shared_ptr<const Plan>, const std::vector<std::vector<int>>&, int,
-                    const DeviceArray&, const DeviceArray&, int, const CallOptions&, bool>(),
-           "plan"_a, "processes"_a, "mine"_a, "q"_a, "v"_a, "device"_a, "options"_a, "poison"_a)
+                    const DeviceArray&, const DeviceArray&, int, const CallOptions&, bool, bool>(),
+           "plan"_a, "processes"_a, "mine"_a, "q"_a, "v"_a, "device"_a, "options"_a, "keep_kv"_a,
+           "poison"_a)
       .def_property_readonly("family", &RanksOfProcess::family, "The kernels it runs.")
       .def_property_readonly("workspace_bytes", &RanksOfProcess::workspace_bytes,
                              "Of the links, for either pass.")
-      .def("attach", &RanksOfProcess::attach, "links"_a, "kind"_a, "Before the first call.")
+      .def_property_readonly("kept_bytes", &RanksOfProcess::kept_bytes,
+                             "Of each hosted rank, what it keeps from forward to backward.")
+      .def_property_readonly("bytes_sent", &RanksOfProcess::bytes_sent,
+                             "To other processes, by both passes.")
+      .def("attach", &RanksOfProcess::attach, "links"_a, "kind"_a,
+           "Before the first call, and before calls over other links.")
+      .def("make_room_to_rehearse", &RanksOfProcess::make_room_to_rehearse,
+           "What may fail of it, in a process by itself.")
+      .def("rehearse", &RanksOfProcess::rehearse, "links"_a, "times"_a,
+           "Microseconds that the messages of both passes take; every process calls it.")
       .def("forward", &RanksOfProcess::forward, "links"_a, "arrays"_a, "options"_a, "max_logit"_a,
-           "stream"_a, "Launches on a stream; arrays are q, k, v, out, lse of each hosted rank.")
+           "stream"_a,
+           "Launches on a stream; arrays are q, k, v, out, lse, kept of each hosted rank.")
       .def("backward", &RanksOfProcess::backward, "links"_a, "arrays"_a, "options"_a,
            "deterministic"_a, "stream"_a,
-           "Launches on a stream; arrays are dout, q, k, v, out, lse, dq, dk, dv and, where there "
-           "is a sink, dsink of each hosted rank.");
+           "Launches on a stream; arrays are dout, q, k, v, out, lse, dq, dk, dv, kept and, where "
+           "there is a sink, dsink of each hosted rank.");
   m.def("device_identity", &device_identity, "device"_a, "Alike in all processes that see it.");
   m.def("nccl_id", &nccl_id, "library"_a, "A new id for a communicator.");
 }

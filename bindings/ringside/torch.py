@@ -18,7 +18,7 @@ from ringside._attention.options import (
     options_of,
     takes_options,
 )
-from ringside._core import Unsupported
+from ringside._core import InvalidArgument, Unsupported, arguments
 from ringside._group.group import Group
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
@@ -70,8 +70,11 @@ class _RankAttention(torch.autograd.Function):
         ctx: Any, q: Any, k: Any, v: Any, sink: Any, plan: Plan, group: Group, options: _OfRank
     ) -> Any:
         given = _with_sink(options.options, sink)
-        out, lse = plan.attention_rank(q, k, v, group=group, options=given)
+        out, lse, *kept = plan.attention_rank(
+            q, k, v, group=group, options=given, keep_kv=options.keep_kv
+        )
         ctx.save_for_backward(q, k, v, sink, out, lse)
+        ctx.kept = kept[0] if kept else None
         ctx.plan, ctx.group, ctx.options = plan, group, options
         ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
@@ -87,6 +90,7 @@ class _RankAttention(torch.autograd.Function):
             group=ctx.group,
             options=_with_sink(ctx.options.options, sink),
             deterministic=ctx.options.deterministic,
+            kept_kv=ctx.kept,
         )
         of_sink = None if sink is None else dsink[0].to(sink.dtype)
         return dq, dk, dv, of_sink, None, None, None
@@ -96,15 +100,22 @@ class _RankAttention(torch.autograd.Function):
 class _OfRank:
     options: Options
     deterministic: bool
+    keep_kv: bool
 
 
 @torch.compiler.disable
 def _of_rank(q: Any, k: Any, v: Any, plan: Any, group: Group, asked: _OfRank) -> Any:
+    if isinstance(plan, DevicePlan):
+        raise Unsupported(
+            "a DevicePlan beside a group: lengths on the device are for all ranks in one process. "
+            "Nearest supported: ringside.plan of the lengths on the host, one for each batch"
+        )
     if not isinstance(plan, Plan):
         raise TypeError(f"plan is a {type(plan).__name__}; expected a Plan beside a group")
     sink = asked.options.sink if isinstance(asked.options.sink, torch.Tensor) else None
     if sink is not None:  # goes where torch sees it
-        asked = _OfRank(dataclasses.replace(asked.options, sink=None), asked.deterministic)
+        options = dataclasses.replace(asked.options, sink=None)
+        asked = dataclasses.replace(asked, options=options)
     return _RankAttention.apply(q, k, v, sink, plan, group, asked)
 
 
@@ -161,6 +172,7 @@ def varlen_attention(
     group: Group | None = ...,
     options: Options | None = ...,
     deterministic: bool = ...,
+    keep_kv: bool = ...,
     return_lse: Literal[False] = ...,
     **keywords: Unpack[OptionKeywords],
 ) -> torch.Tensor: ...
@@ -174,6 +186,7 @@ def varlen_attention(
     group: Group | None = ...,
     options: Options | None = ...,
     deterministic: bool = ...,
+    keep_kv: bool = ...,
     return_lse: Literal[True],
     **keywords: Unpack[OptionKeywords],
 ) -> tuple[torch.Tensor, torch.Tensor]: ...
@@ -187,6 +200,7 @@ def varlen_attention(
     group: Group | None = None,
     options: Options | None = None,
     deterministic: bool = False,
+    keep_kv: bool = False,
     return_lse: bool = False,
     **keywords: Unpack[OptionKeywords],
 ) -> Any:
@@ -205,6 +219,8 @@ def varlen_attention(
         options, keywords: as for ringside.attention. A sink that is a tensor, [num_heads], is
             differentiable.
         deterministic: bit-equal gradients from run to run, at some cost; on a CPU they always are.
+        keep_kv: of a group: keep the keys and values of other ranks for the backward pass, see
+            Plan.attention_rank.
         return_lse: return (out, lse); lse is not differentiable.
 
     Returns:
@@ -212,7 +228,7 @@ def varlen_attention(
 
     Raises:
         ValueError, TypeError: tensors that do not fit the plan.
-        Unsupported: tensors on a GPU, without CUDA in this build.
+        Unsupported: tensors on a GPU, without CUDA in this build; a DevicePlan beside a group.
 
     >>> import ringside as rs, torch
     >>> from ringside.torch import varlen_attention
@@ -225,8 +241,14 @@ def varlen_attention(
     """
     if group is not None:
         given = options_of(varlen_attention, options, keywords)
-        out, lse = _of_rank(q, k, v, plan, group, _OfRank(given, deterministic))
+        keeps = arguments.boolean(keep_kv, "keep_kv")
+        out, lse = _of_rank(q, k, v, plan, group, _OfRank(given, deterministic, keeps))
         return (out, lse) if return_lse else out
+    if keep_kv:
+        raise InvalidArgument(
+            f"keep_kv={keep_kv} without a group; expected keep_kv=False, as nothing is exchanged. "
+            "Leave it out, or pass the group of the plan's ranks"
+        )
     if torch.compiler.is_compiling():
         out, lse = _as_operator(q, k, v, plan, _traced(options, keywords), deterministic)
         return (out, lse) if return_lse else out

@@ -86,6 +86,16 @@ void Links::map_workspace(int process, const std::string& bytes) {
 void Links::unmap(int process) {
   if (mapped_[process] != nullptr) static_cast<void>(cudaIpcCloseMemHandle(mapped_[process]));
   mapped_[process] = nullptr;
+  if (peers_ != nullptr) peers_->set_workspace(process, nullptr);
+}
+
+void Links::unmap_workspaces() {
+  for (int process = 0; process < processes_; ++process) unmap(process);
+}
+
+void Links::free_workspace() {
+  workspace_ = {}, before_ = {};
+  bytes_ = 0;
 }
 
 void Links::meet_nccl(const std::string& library, const std::string& id) {

@@ -31,6 +31,9 @@ class Links {
   // what was there before stays until forget_workspace().
   bool reserve(int64_t bytes);
   void forget_workspace() { before_ = {}; }
+  // Gives it back: first all processes unmap those of others, then each frees its own.
+  void unmap_workspaces();
+  void free_workspace();
   std::string workspace_handle() const;  // for map_workspace() of another process
 
   // Either of the two, once, in all processes.

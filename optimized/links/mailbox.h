@@ -19,6 +19,8 @@ enum Word : int64_t {
 };
 
 inline constexpr int kRounds = 1024;  // of a pass
+// Of these the last: the largest scores of each process, behind all that the plan exchanges.
+inline constexpr int kLogits = kRounds - 1;
 
 // From `process`: its buffers are free, for this round; its rows of this round have arrived.
 inline int64_t ready(int process, int round) {

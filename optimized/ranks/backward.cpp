@@ -45,6 +45,8 @@ class Backward : public Walk {
     return at(array == 2 ? places.lse : places.delta);
   }
 
+  std::byte* kept(int member) const override { return calls_[member].kept; }
+
   void compute(int member, const Operation& op, const OperationTables& tables) const override {
     if (tables.backward_keys.items.size == 0) return;
     const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;

@@ -1,3 +1,5 @@
+#include "optimized/links/mailbox.h"
+#include "optimized/ranks/max_logit.h"
 #include "optimized/ranks/walk.h"
 
 namespace ringside {
@@ -27,11 +29,12 @@ class Forward : public Walk {
       finish(static_cast<int>(member));
       results.push_back(spoilable(calls_[member].out));
       results.push_back(spoilable(calls_[member].lse));
+      results.push_back({calls_[member].kept, pass_.pass.kept_bytes(static_cast<int>(member))});
     }
     if (options_.max_logit != nullptr) {
-      const int heads = parts_.problem.num_heads;
-      move::finish_max_logit(options_.max_logit, heads, stream_);
-      results.push_back({options_.max_logit, heads * int64_t{sizeof(float)}});
+      move::finish_max_logit(options_.max_logit, parts_.problem.num_heads, stream_);
+      exchange_logits();
+      results.push_back({options_.max_logit, parts_.bytes_of_logits()});
     }
     end(results);
   }
@@ -43,6 +46,8 @@ class Forward : public Walk {
     if (payload == Payload::queries) return home(call.q, places.q);
     return array == 0 ? home(call.k, places.k) : home(call.v, places.v);
   }
+
+  std::byte* kept(int member) const override { return calls_[member].kept; }
 
   void compute(int member, const Operation& op, const OperationTables& tables) const override {
     if (tables.forward.items.size == 0) return;
@@ -63,6 +68,27 @@ class Forward : public Walk {
   }
 
  private:
+  // Every process tells all others its largest scores, and takes the largest of all.
+  void exchange_logits() const {
+    DeviceCommunicator* communicator = links_.communicator();
+    if (communicator == nullptr) return;
+    const int64_t bytes = parts_.bytes_of_logits();
+    const auto rows_of = [&](int process) { return Rows{process * bytes, bytes, bytes, 1}; };
+    on_links([&] {
+      communicator->begin(mailbox::kLogits, links_.stream());
+      const DeviceRows own{reinterpret_cast<std::byte*>(options_.max_logit), bytes, bytes, 1};
+      for (int process = 0; process < parts_.num_processes(); ++process) {
+        if (process == links_.mine()) continue;
+        communicator->send(process, own, rows_of(links_.mine()));
+        communicator->receive(process, ringside::at(links_.workspace(), rows_of(process)));
+      }
+      communicator->end();
+    });
+    take_larger_logits({reinterpret_cast<const float*>(at(0)), parts_.num_processes(),
+                        links_.mine(), parts_.problem.num_heads},
+                       options_.max_logit, stream_);
+  }
+
   void start(size_t member) const {
     const RankForwardCall& call = calls_[member];
     const MemberRows& rows = parts_.members[member];

@@ -86,8 +86,10 @@ std::vector<std::vector<Event>> events_of(const std::vector<Schedule>& hosted) {
 
 }  // namespace
 
-RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOptions& o)
+RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOptions& o,
+                     KeepKv keep_)
     : options(o),
+      keep(keep_),
       problem(plan.problem),
       hosting(hosting_),
       shape(shape_asked(plan, o)),
@@ -108,7 +110,8 @@ RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOpt
 PassParts RankParts::make_pass(const Plan& plan, Pass pass) {
   const CellSizes sizes =
       cell_sizes(pass, shape.head_dim_qk, shape.head_dim_v, move::bytes_of(shape.type));
-  PassParts parts(ProcessPass(plan, hosting, pass, sizes));
+  const int64_t header = pass == Pass::forward ? num_processes() * bytes_of_logits() : 0;
+  PassParts parts(ProcessPass(plan, hosting, pass, sizes, {keep, header}));
   parts.events = events_of(parts.pass.hosted());
   place(parts, pass);
   return parts;

@@ -24,6 +24,13 @@ struct MemberPlaces {
   int64_t lse = 0, delta = 0;
 };
 
+// What should have come by the end of a call, once attached, and the token of its messages.
+struct Expected {
+  DeviceMemory words;
+  int count = 0;
+  uint32_t token = 0;
+};
+
 struct PassParts {
   explicit PassParts(ProcessPass of_process) : pass(std::move(of_process)) {}
 
@@ -32,9 +39,7 @@ struct PassParts {
   std::vector<std::vector<Event>> events;                // of each, for those of the other stream
   std::vector<MemberPlaces> places;
   int64_t of_family = 0, staging = 0, staging_bytes = 0, end = 0;
-  DeviceMemory expected;  // words, once attached
-  int num_expected = 0;
-  uint32_t token = 0;
+  Expected expected, expected_with_logits;  // the latter of a call for the largest scores
 };
 
 struct MemberRows {
@@ -46,6 +51,7 @@ struct MemberRows {
 struct RankParts {
   int device = current_device();
   ProgramOptions options;
+  KeepKv keep;
   Problem problem;
   Hosting hosting;
   AttentionShape shape;  // head numbers are those of the launch
@@ -54,8 +60,13 @@ struct RankParts {
   PassParts forward, backward;
   std::vector<MemberRows> members;
   DeviceTables tables;
+  DeviceMemory rehearsal;  // in place of the caller's arrays
 
-  RankParts(const Plan& plan, const Hosting& hosting, const ProgramOptions& options);
+  RankParts(const Plan& plan, const Hosting& hosting, const ProgramOptions& options, KeepKv keep);
+
+  // At the front of every workspace: the largest scores of each process, [num_heads] float32.
+  int64_t bytes_of_logits() const { return problem.num_heads * int64_t{sizeof(float)}; }
+  int num_processes() const { return static_cast<int>(hosting.processes.size()); }
 
   template <typename T>
   move::Span<T> span(TableOf<T> table) const {

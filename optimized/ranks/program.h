@@ -19,17 +19,19 @@ namespace ringside {
 // Of one hosted rank: its rows of the caller's arrays, dense.
 struct RankForwardCall {
   move::GlobalArray q, k, v, out, lse;
+  std::byte* kept = nullptr;  // kept_bytes(): keys and values for the backward pass; or none
 };
 struct RankBackwardCall {
   move::GlobalArray dout, q, k, v, out, lse, dq, dk, dv;
-  float* dsink = nullptr;  // [num_heads] the part of its own rows, where there are sinks
+  float* dsink = nullptr;     // [num_heads] the part of its own rows, where there are sinks
+  std::byte* kept = nullptr;  // as the forward pass left it, or none
 };
 
 // Of all hosted ranks.
 struct RankCallOptions {
   const float* sinks = nullptr;  // [num_heads], or none
   ScoreOptions options;
-  float* max_logit = nullptr;  // [num_heads] of the tiles of the hosted ranks; or none
+  float* max_logit = nullptr;  // [num_heads] of the tiles of all ranks, of all processes; or none
   bool deterministic = true;
 };
 
@@ -37,13 +39,23 @@ struct RankParts;
 
 class RankProgram {
  public:
-  RankProgram(const Plan& plan, const Hosting& hosting, const ProgramOptions& options);
+  // A program that keeps keys and values is another one than one that does not.
+  RankProgram(const Plan& plan, const Hosting& hosting, const ProgramOptions& options,
+              KeepKv keep = KeepKv::no);
   ~RankProgram();
 
   const char* family() const;
-  int64_t workspace_bytes() const;  // of the links, which hold anything
-  // `kind` tells calls of this program from those of others, alike in all processes.
+  int64_t workspace_bytes() const;          // of the links, which hold anything
+  std::vector<int64_t> kept_bytes() const;  // of each hosted rank
+  int64_t bytes_sent() const;               // to other processes, by both passes
+  // To links for the calls to come. `kind` tells calls of this program from those of others, alike
+  // in all processes.
   void attach(const Links& links, uint32_t kind);
+  // What may fail of a rehearsal: in a process by itself, as nobody waits for it yet.
+  void make_room_to_rehearse();
+  // Microseconds that the messages of both passes take by themselves, the mean of some times; what
+  // they carry is nothing. Waits for it, and gives the room back. All processes call it.
+  double rehearse(Links& links, int times);
 
   void forward(const std::vector<RankForwardCall>& ranks, const RankCallOptions& options,
                Links& links, cudaStream_t stream) const;

@@ -24,27 +24,33 @@ Walk::Walk(const RankParts& parts, const PassParts& pass, const RankCallOptions&
 }
 
 void Walk::begin() const {
-  links_.begin_call(pass_.token, at(pass_.staging), pass_.staging_bytes, stream_);
+  links_.begin_call(expected().token, at(pass_.staging), pass_.staging_bytes, stream_);
   if (parts_.options.poison == Poison::on)
     RINGSIDE_CUDA(cudaMemsetAsync(at(0), 0xff, static_cast<size_t>(pass_.end), stream_));
 }
 
 void Walk::end(const std::vector<Spoilable>& results) const {
-  links_.end_call(reinterpret_cast<const ExpectedWord*>(pass_.expected.data()), pass_.num_expected,
+  links_.end_call(reinterpret_cast<const ExpectedWord*>(expected().words.data()), expected().count,
                   results, stream_);
 }
 
-void Walk::run() {
-  fork_.record(stream_);
-  fork_.hold(links_.stream());
+void Walk::run() const {
   const auto& acts = pass_.pass.acts();
-  for (size_t act = 0; act < acts.size(); ++act)
-    if (acts[act].round >= 0)
-      exchange(act);
-    else
-      run(acts[act].turns[0]);
-  join_.record(links_.stream());
-  join_.hold(stream_);
+  on_links([&] {
+    for (size_t act = 0; act < acts.size(); ++act)
+      if (acts[act].round >= 0)
+        exchange(act);
+      else
+        run(acts[act].turns[0]);
+  });
+}
+
+void Walk::run_messages() const {
+  const auto& acts = pass_.pass.acts();
+  on_links([&] {
+    for (size_t act = 0; act < acts.size(); ++act)
+      if (acts[act].round >= 0) post(act);
+  });
 }
 
 int Walk::arrays_of(int member, const Block& block) const {
@@ -54,8 +60,11 @@ int Walk::arrays_of(int member, const Block& block) const {
 
 DeviceRows Walk::rows(int member, const Block& block, int array) const {
   const ScheduledBuffer& buffer = hosted()[member].buffers[block.buffer];
-  std::byte* base =
-      buffer.area == kCaller ? caller(member, buffer.payload, array) : links_.workspace();
+  std::byte* base = links_.workspace();
+  if (buffer.area == kCaller)
+    base = caller(member, buffer.payload, array);
+  else if (hosted()[member].areas[buffer.area].kept)
+    base = kept(member);
   return ringside::at(base, pass_.pass.rows(member, block, array));
 }
 
@@ -145,19 +154,25 @@ void Walk::exchange(size_t index) const {
   for (const Turn& turn : act.turns) await(turn);
   for (const LocalParcel& parcel : round.copies)
     copy(parcel.from, parcel.sent, parcel.to, parcel.received);
-  if (!round.sends.empty() || !round.receives.empty()) {
-    const int step = hosted()[act.turns[0].member].operations[act.turns[0].operation].step;
-    write_word(links_.words().on_device(mailbox::kStep), static_cast<uint32_t>(step) + 1,
-               links_.stream());
-    DeviceCommunicator& communicator = *links_.communicator();
-    communicator.begin(act.round, links_.stream());
-    for (const Parcel& p : round.sends)
-      communicator.send(p.process, rows(p.member, p.block, p.array), p.there);
-    for (const Parcel& p : round.receives)
-      communicator.receive(p.process, rows(p.member, p.block, p.array));
-    communicator.end();
-  }
+  post(index);
   for (const Turn& turn : act.turns) tell(turn);
+}
+
+// The messages of a round to and from other processes.
+void Walk::post(size_t index) const {
+  const Act& act = pass_.pass.acts()[index];
+  const RoundOfProcess& round = pass_.pass.round(static_cast<int>(index));
+  if (round.sends.empty() && round.receives.empty()) return;
+  const int step = hosted()[act.turns[0].member].operations[act.turns[0].operation].step;
+  write_word(links_.words().on_device(mailbox::kStep), static_cast<uint32_t>(step) + 1,
+             links_.stream());
+  DeviceCommunicator& communicator = *links_.communicator();
+  communicator.begin(act.round, links_.stream());
+  for (const Parcel& p : round.sends)
+    communicator.send(p.process, rows(p.member, p.block, p.array), p.there);
+  for (const Parcel& p : round.receives)
+    communicator.receive(p.process, rows(p.member, p.block, p.array));
+  communicator.end();
 }
 
 }  // namespace ringside

@@ -15,14 +15,26 @@ class Walk {
   virtual ~Walk() = default;
 
   // From where the home rows are in place to where all sums are.
-  void run();
+  void run() const;
+  // The messages alone, in their order.
+  void run_messages() const;
 
  protected:
   virtual std::byte* caller(int member, Payload payload, int array) const = 0;  // home rows
+  virtual std::byte* kept(int member) const = 0;
   virtual void compute(int member, const Operation& op, const OperationTables& tables) const = 0;
 
   void begin() const;
   void end(const std::vector<Spoilable>& results) const;
+  // enqueue() on the links' stream, between what the caller's has so far and what it gets next.
+  template <typename Enqueue>
+  void on_links(Enqueue enqueue) const {
+    fork_.record(stream_);
+    fork_.hold(links_.stream());
+    enqueue();
+    join_.record(links_.stream());
+    join_.hold(stream_);
+  }
 
   const std::vector<Schedule>& hosted() const { return pass_.pass.hosted(); }
   // The first cell of a block.
@@ -66,6 +78,10 @@ class Walk {
   void copy_runs(int member, const Operation& op, const OperationTables& tables) const;
   void combine(int member, const Operation& op, const OperationTables& tables) const;
   void exchange(size_t act) const;
+  void post(size_t act) const;
+  const Expected& expected() const {
+    return options_.max_logit == nullptr ? pass_.expected : pass_.expected_with_logits;
+  }
 
   Event fork_, join_;
 };

@@ -34,11 +34,11 @@ EndsOfRank ends_of(const Schedule& schedule, int num_steps) {
 }
 
 // Areas of the ranks of a process lie one behind the other.
-std::vector<RankMemory> place_ranks(const std::vector<Schedule>& schedules,
-                                    const CellSizes& sizes) {
+std::vector<RankMemory> place_ranks(const std::vector<Schedule>& schedules, const CellSizes& sizes,
+                                    int64_t begin) {
   std::vector<RankMemory> memory;
   for (const Schedule& schedule : schedules)
-    memory.push_back(place_areas(schedule, sizes, memory.empty() ? 0 : memory.back().end));
+    memory.push_back(place_areas(schedule, sizes, memory.empty() ? begin : memory.back().end));
   return memory;
 }
 
@@ -82,7 +82,8 @@ class ProcessPass::Rounds {
   };
 
   void add_process(int process, std::vector<Schedule> schedules, int num_steps) {
-    std::vector<RankMemory> memory = place_ranks(schedules, pass_.sizes_);
+    std::vector<RankMemory> memory =
+        place_ranks(schedules, pass_.sizes_, pass_.choices_.header_bytes);
     auto& kept = kept_.emplace_back(std::move(schedules));
     for (size_t i = 0; i < kept.size(); ++i) {
       const EndsOfRank ends = ends_of(kept[i], num_steps);
@@ -139,11 +140,11 @@ class ProcessPass::Rounds {
 };
 
 ProcessPass::ProcessPass(const Plan& plan, const Hosting& hosting, Pass pass,
-                         const CellSizes& sizes)
-    : sizes_(sizes) {
-  const std::vector<Schedule> all = make_schedules(plan, pass);
+                         const CellSizes& sizes, const PassChoices& choices)
+    : sizes_(sizes), choices_(choices) {
+  const std::vector<Schedule> all = make_schedules(plan, pass, choices.keep);
   hosted_ = schedules_of(all, hosting.hosted());
-  memory_ = place_ranks(hosted_, sizes_);
+  memory_ = place_ranks(hosted_, sizes_, choices_.header_bytes);
   bytes_ = memory_.empty() ? 0 : memory_.back().end;
   acts_ = acts_of(hosted_, plan.num_steps());
   Rounds(*this, all, hosting, plan.num_steps()).make();

@@ -30,14 +30,21 @@ struct RoundOfProcess {
   std::vector<Parcel> sends, receives;  // between two processes in one order at both ends
 };
 
+struct PassChoices {
+  KeepKv keep = KeepKv::no;
+  int64_t header_bytes = 0;  // of every workspace before the areas, alike in all processes
+};
+
 class ProcessPass {
  public:
-  ProcessPass(const Plan& plan, const Hosting& hosting, Pass pass, const CellSizes& sizes);
+  ProcessPass(const Plan& plan, const Hosting& hosting, Pass pass, const CellSizes& sizes,
+              const PassChoices& choices = {});
 
   const std::vector<Schedule>& hosted() const { return hosted_; }
   const std::vector<Act>& acts() const { return acts_; }
   const CellSizes& sizes() const { return sizes_; }
-  int64_t bytes() const { return bytes_; }  // of this process's areas
+  int64_t bytes() const { return bytes_; }  // of the header and this process's areas
+  int64_t kept_bytes(int member) const { return memory_[member].kept_bytes; }
   Rows rows(int member, const Block& block, int array) const {
     return rows_of(hosted_[member], memory_[member], sizes_, block, array);
   }
@@ -50,6 +57,7 @@ class ProcessPass {
   class Rounds;
 
   CellSizes sizes_;
+  PassChoices choices_;
   std::vector<Schedule> hosted_;
   std::vector<RankMemory> memory_;
   std::vector<Act> acts_;

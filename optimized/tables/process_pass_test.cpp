@@ -54,6 +54,48 @@ TEST(ProcessPass, BothEndsOfAParcelAgreeInOrderPlaceAndSize) {
   }
 }
 
+// Nobody sends into what outlives a pass, nor moves for it.
+TEST(ProcessPass, WhatIsKeptLiesApartAndMovesNothingElse) {
+  Random random(79);
+  for (int i = 0; i < 40; ++i) {
+    const Plan plan = testing::random_plan(random, testing::random_problem(random));
+    const Hosting hosting = random_hosting(random, plan.cp_size(), random.integer(0, 3));
+    const CellSizes sizes = cell_sizes(Pass::forward, 16, 8, 2);
+    const ProcessPass plain(plan, hosting, Pass::forward, sizes);
+    const ProcessPass keeps(plan, hosting, Pass::forward, sizes, {KeepKv::yes});
+    const ProcessPass reads(plan, hosting, Pass::backward, cell_sizes(Pass::backward, 16, 8, 2),
+                            {KeepKv::yes});
+    EXPECT_EQ(plain.bytes(), keeps.bytes());
+    for (int member = 0; member < static_cast<int>(hosting.hosted().size()); ++member) {
+      EXPECT_EQ(plain.kept_bytes(member), 0);
+      EXPECT_EQ(keeps.kept_bytes(member), reads.kept_bytes(member));
+      const Schedule& schedule = keeps.hosted()[member];
+      for (int b = 0; b < static_cast<int>(schedule.buffers.size()); ++b) {
+        const ScheduledBuffer& buffer = schedule.buffers[b];
+        if (buffer.area == kCaller || !schedule.areas[buffer.area].kept) continue;
+        const Rows rows = keeps.rows(member, {b, 0, buffer.rows, buffer.heads}, 1);
+        EXPECT_LE(rows.offset + rows.bytes(), keeps.kept_bytes(member));
+      }
+    }
+  }
+}
+
+TEST(ProcessPass, AreasBeginBehindTheHeader) {
+  const Problem problem{PackedLayout({0, 64}), PackedLayout({0, 64}), Mask{}, 4, 4};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
+  const Hosting hosting{{{0}, {1}}, 0};
+  const CellSizes sizes = cell_sizes(Pass::forward, 8, 8, 2);
+  const ProcessPass plain(plan, hosting, Pass::forward, sizes);
+  const ProcessPass behind(plan, hosting, Pass::forward, sizes, {KeepKv::no, 32});
+  EXPECT_EQ(behind.bytes(), plain.bytes() + 256);  // areas begin at multiples of it
+  for (size_t act = 0; act < plain.acts().size(); ++act) {
+    const auto &here = plain.round(static_cast<int>(act)).sends,
+               &there = behind.round(static_cast<int>(act)).sends;
+    for (size_t i = 0; i < here.size(); ++i)
+      EXPECT_EQ(there[i].there.offset, here[i].there.offset + 256);
+  }
+}
+
 TEST(ProcessPass, AloneItCopiesAndSendsNothing) {
   Random random(73);
   for (int i = 0; i < 40; ++i) {

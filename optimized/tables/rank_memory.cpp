@@ -34,9 +34,10 @@ RankMemory place_areas(const Schedule& schedule, const CellSizes& sizes, int64_t
   memory.end = aligned(begin);
   for (const Area& area : schedule.areas) {
     auto& arrays = memory.of_area.emplace_back();
+    int64_t& end = area.kept ? memory.kept_bytes : memory.end;
     for (const int bytes : sizes.of(area.payload)) {
-      arrays.push_back(memory.end);
-      memory.end += aligned(area.cells * bytes);
+      arrays.push_back(end);
+      end += aligned(area.cells * bytes);
     }
   }
   return memory;

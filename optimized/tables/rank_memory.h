@@ -1,8 +1,8 @@
 // Where the buffers of a rank's schedule lie in device memory, in bytes: integers only.
 //
-// Each array of a payload (k and v, say) has memory of its own in every area. The caller's arrays
-// lie elsewhere, dense. A block of a buffer is a number of rows of equal width at a pitch, which is
-// what copy engines move.
+// Each array of a payload (k and v, say) has memory of its own in every area. Areas that outlive
+// the pass lie in memory of their own, of each rank. The caller's arrays lie elsewhere, dense. A
+// block of a buffer is a number of rows of equal width at a pitch, which is what copy engines move.
 #pragma once
 
 #include <array>
@@ -27,8 +27,9 @@ CellSizes cell_sizes(Pass pass, int head_dim_qk, int head_dim_v, int element);
 struct RankMemory {
   std::vector<std::vector<int64_t>> of_area;  // [area][array]: where it begins
   int64_t end = 0;
+  int64_t kept_bytes = 0;  // of the areas that are kept, which begin at 0
 };
-// Areas one after the other from `begin` on, at multiples of 256.
+// Areas one after the other from `begin` on, and those that are kept, at multiples of 256.
 RankMemory place_areas(const Schedule& schedule, const CellSizes& sizes, int64_t begin);
 
 struct Rows {  // bytes
@@ -39,7 +40,8 @@ struct Rows {  // bytes
   int64_t bytes() const { return width * rows; }
   bool operator==(const Rows&) const = default;
 };
-// Of one array of a block; offsets count from the workspace, of the caller's from the array.
+// Of one array of a block; offsets count from the workspace, of what is kept from the memory for
+// that, of the caller's from the array.
 Rows rows_of(const Schedule& schedule, const RankMemory& memory, const CellSizes& sizes,
              const Block& block, int array);
 

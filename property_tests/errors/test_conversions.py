@@ -63,12 +63,14 @@ TAKES = {
     **of("address", {"None"}),
     **of("key", {"None", "text"}),
     **of("fill_value pad_token pad_label", {"bool", "whole float"}),
-    **of("backward return_max_logit deterministic causal covers return_attn_probs", {"bool"}),
+    **of(
+        "keep_kv backward return_max_logit deterministic causal covers return_attn_probs", {"bool"}
+    ),
     **of(
         "bias options layout_k num_rows capacity a2a_size stages labels head_dim_v num_kv_heads",
         {"None"},
     ),
-    **of("seqused seqused_q seqused_k partition_k num_rows_k", {"None"}),
+    **of("kept_kv seqused seqused_q seqused_k partition_k num_rows_k", {"None"}),
     **of("path", {"None", "text"}),
     **of("ax timeline mark sequence against", {"None"}),
     **of("qv q_descale k_descale v_descale block_table", {"None"}),

@@ -142,3 +142,11 @@ def test_counts_that_a_model_cannot_time_are_refused(more, words):
 def test_a_direction_is_one_of_two():
     with pytest.raises(rs.InvalidArgument, match="direction='sideways' is unknown; expected forw"):
         PLAN.timeline("h200", direction="sideways")
+
+
+@pytest.mark.parametrize("model", ["measured", "h200"])
+@pytest.mark.parametrize("name", ["head_dim", "head_dim_v"])
+def test_a_head_has_a_size(model, name):
+    for size in (0, -3):
+        with pytest.raises(ValueError, match=rf"^{name}={size}; expected .* at least 1\. Leave"):
+            PLAN.timeline(model, **{name: size})

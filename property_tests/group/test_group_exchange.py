@@ -212,6 +212,29 @@ with rs.init_from("a group", ranks_per_process=2, timeout_s=20) as group:
     assert found == [((0, 1), 4), ((2, 3), 4)]
 
 
+def test_autograd_hands_on_what_is_kept(monkeypatch):
+    torch = pytest.importorskip("torch")
+    from ringside.torch import varlen_attention
+
+    backward, kept = rs.Plan.attention_backward_rank, []
+
+    def spy(*args, kept_kv, **more):
+        kept.append(kept_kv)
+        return backward(*args, kept_kv=kept_kv, **more)
+
+    monkeypatch.setattr(rs.Plan, "attention_backward_rank", spy)
+    plan, gradients = rs.plan(rs.PackedLayout([0, 4]), cp_size=1), []
+    with rs.init() as group:
+        for keep in (False, True):
+            x = torch.linspace(0, 1, 32).reshape(4, 1, 8).requires_grad_()
+            varlen_attention(x, x, x, plan, group=group, keep_kv=keep).square().sum().backward()
+            gradients.append(x.grad)
+    assert kept[0] is None and repr(kept[1]) == "KeptKv(rank 0, 0 bytes)"
+    assert torch.equal(*gradients)
+    with pytest.raises(rs.InvalidArgument, match="keep_kv=True without a group"):
+        varlen_attention(x, x, x, plan, keep_kv=True)
+
+
 def test_autograd_over_ranks_is_for_plans():
     torch = pytest.importorskip("torch")
     from ringside.torch import varlen_attention
@@ -219,5 +242,9 @@ def test_autograd_over_ranks_is_for_plans():
     x = torch.ones(4, 1, 8)
     with rs.init() as group:
         lengths = object.__new__(rs.DevicePlan)
-        with pytest.raises(TypeError, match="expected a Plan beside a group"):
+        with pytest.raises(
+            rs.Unsupported, match=r"DevicePlan beside a group.*Nearest.*ringside.plan"
+        ):
             varlen_attention(x, x, x, lengths, group=group)
+        with pytest.raises(TypeError, match="expected a Plan beside a group"):
+            varlen_attention(x, x, x, "plan", group=group)

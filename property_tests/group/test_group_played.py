@@ -1,27 +1,10 @@
 """Groups on GPUs that are played: set-up, refusals, failures and what calls return."""
 
-import shutil
-import subprocess
-
 import pytest
 from group_processes import require_failure, started, within
-from ringside._ranks import nccl
+from played_libraries import START, make_libraries, use
 
 SOON, TIMEOUT = 2.0, 1.0
-START = """
-import played_ranks
-from played_ranks import Links, Program, on_gpu
-played_ranks.play(identity=identity)
-Links.made, Links.wrong, Program.made = [], set(), 0
-plan = rs.plan(rs.PackedLayout([0, 40, 64]), cp_size=size, num_heads=2)
-def rows(number=None, dtype="float32", heads=2, dim=4, place=0):
-    own = [number or len(plan.row_indices(rank)) for rank in group.ranks]
-    parts = [on_gpu(np.ones((n, heads, dim), dtype), place) for n in own]
-    return parts[0] if len(parts) == 1 else parts
-def call(q=None, k=None, v=None, **more):
-    given = [rows() if x is None else x for x in (q, k, v)]
-    return plan.attention_rank(*given, group=group, **more)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -152,19 +135,7 @@ def test_two_devices_of_one_process_are_refused(pair):
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
-    """Paths of two libraries that stand in for NCCL, of other versions."""
-    compiler, paths = shutil.which("cc") or shutil.which("gcc"), []
-    for number in (22809, 22707):
-        paths.append(str(tmp_path_factory.mktemp("nccl") / f"{number}.so"))
-        source = f"int ncclGetVersion(int* v) {{ *v = {number}; return 0; }}\n"
-        command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", paths[-1]]
-        subprocess.run(command, input=source.encode(), check=True)
-    return paths
-
-
-def use(workers, paths):
-    snippet = f"os.environ[{nccl.VARIABLE!r}] = path"
-    workers.all(snippet, [{"path": path} for path in paths])
+    return make_libraries(tmp_path_factory.mktemp("nccl"))
 
 
 def test_nccl_gets_one_id_in_all(pair, libraries):

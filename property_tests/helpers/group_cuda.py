@@ -58,7 +58,7 @@ class Shards:
             **self.case.options,
         )
 
-    def backward(self, out, lse, exchange, deterministic=True):
+    def backward(self, out, lse, exchange, deterministic=True, kept_kv=None):
         return self.plan.attention_backward_rank(
             self.dout,
             self.q,
@@ -69,6 +69,7 @@ class Shards:
             group=self.group,
             exchange=exchange,
             deterministic=deterministic,
+            kept_kv=kept_kv,
             **self.case.options,
         )
 
@@ -85,6 +86,39 @@ def passes(case, group, dtype, exchange, device, times=1):
     group.synchronize()
     found = [[on_host(x) for x in listed(parts, group)] for parts in (out, lse, *gradients)]
     return dict(zip(ARRAYS, found, strict=False)), on_host(max_logit)
+
+
+def kept_passes(case, group, dtype, exchange, device):
+    """Two layers: forward, forward, backward, backward. By what they differ from layers that fetch.
+
+    Layers share program and workspace, not what they keep. Names of differing arrays, and the bytes
+    that a layer keeps.
+    """
+    import torch
+    from ringside._ranks import calls
+
+    calls.POISON.on = True
+    layers = [Shards(case, group, dtype, device), Shards(case, group, dtype, device)]
+    for x in listed(layers[1].k, group) + listed(layers[1].v, group):
+        x.mul_(-0.5)
+    want = []
+    for layer in layers:
+        out, lse = layer.forward(exchange)
+        want.append((out, lse, *layer.backward(out, lse, exchange)))
+    saved = [layer.forward(exchange, keep_kv=True) for layer in layers]
+    got = [()] * 2
+    for i in (1, 0):
+        out, lse, kept = saved[i]
+        got[i] = (out, lse, *layers[i].backward(out, lse, exchange, kept_kv=kept))
+    group.synchronize()
+    wrong = [
+        f"{name} of layer {i}, rank {rank}"
+        for i in range(2)
+        for name, ours, theirs in zip(ARRAYS, got[i], want[i], strict=False)
+        for rank, x, y in zip(group.ranks, listed(ours, group), listed(theirs, group), strict=True)
+        if name != "dsink" and not torch.equal(x, y)
+    ]
+    return wrong, saved[0][2].nbytes
 
 
 def on_one_gpu(case, dtype, device=0, **more):

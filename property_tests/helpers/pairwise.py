@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
     def weights(self, lse: float) -> np.ndarray:
         weights = np.maximum(np.exp(self.scores - lse), LEAST)
-        return np.where(self.scores == -np.inf, 0.0, weights)
+        return np.where((self.scores == -np.inf) & ~np.isnan(lse), 0.0, weights)
 
 
 def row_of(q: np.ndarray, k: np.ndarray, distance: np.ndarray, kept: np.ndarray, of_head) -> Row:

@@ -7,12 +7,14 @@ stand still, to have met messages of another call, or to fail.
 
 from __future__ import annotations
 
+import os
 import types
 
 import numpy as np
 import played_cuda
 from ringside import _core
 from ringside._arrays import cuda as _cuda
+from ringside._ranks import nccl
 
 
 class Library(played_cuda.Library):
@@ -51,16 +53,24 @@ class Links:
     """As DeviceLinks; `made` are all of this process."""
 
     made = ()  # a list, once played
-    wrong = ()  # of: standing, mismatch, map, meet
+    wrong = ()  # of: standing, mismatch, map, meet, nccl, rehearse
+    took = types.MappingProxyType({"peer": 1.0, "nccl": 2.0})  # us of a program's messages
 
     def __init__(self, device, mine, processes, words_path):
         self.device, self.room, self.heard, self.is_aborted = device, 0, [], False
-        self.calls = 0
+        self.calls, self.exchange = 0, ""
         self.made.append(self)
 
     def reserve(self, count):
         grown, self.room = count > self.room, max(count, self.room)
         return grown
+
+    def unmap_workspaces(self):
+        self.heard.append("unmap")
+
+    def free_workspace(self):
+        self.room = 0
+        self.heard.append("free")
 
     def forget_workspace(self):
         self.heard.append("forget")
@@ -72,6 +82,7 @@ class Links:
         if "meet" in self.wrong:
             raise RuntimeError("nobody there")
         assert len(set(paths)) == len(paths)
+        self.exchange = "peer"
         self.heard.append("peers")
 
     def map_workspace(self, process, handle):
@@ -80,6 +91,9 @@ class Links:
         self.heard.append((process, bytes(handle).decode()))
 
     def meet_nccl(self, library, unique):
+        if "nccl" in self.wrong:
+            raise RuntimeError("no socket")
+        self.exchange = "nccl"
         self.heard.append((library, bytes(unique)))
 
     def abort(self):
@@ -97,22 +111,41 @@ class Program:
     """As RankProgram."""
 
     family, workspace_bytes = "played", 1000
-    made = 0
+    made, rehearsed = 0, ()  # a list, once played
 
-    def __init__(self, plan, processes, mine, q, v, device, options, poison):
+    def __init__(self, plan, processes, mine, q, v, device, options, keep_kv, poison):
         type(self).made += 1
+        rows = [len(plan.row_indices(rank)) for rank in processes[mine]]
+        self.kept_bytes = [100 * n if keep_kv else 0 for n in rows]
+        self.bytes_sent = 1000 * len(plan.row_indices(0))
         type(self).hosting = processes, mine
         self.plan, self.ranks, self.is_alone = plan, processes[mine], len(processes) == 1
 
     def attach(self, links, kind):
         assert 0 <= kind < 2**31
-        self.mark = kind
+        self.mark, self.links = kind, links
+
+    def make_room_to_rehearse(self):
+        if "rehearse " + self.links.exchange in self.links.wrong:
+            raise RuntimeError("no room for it")
+        self.has_room = True
+
+    def rehearse(self, links, times):
+        assert times >= 1 and self.links is links and self.has_room
+        self.has_room = False
+        self.rehearsed.append(links.exchange)
+        return links.took[links.exchange]
 
     def whole(self, arrays, i, side="q"):
         return self.plan.unshard([np.asarray(x[i]) for x in arrays], side=side)
 
     def forward(self, links, arrays, options, max_logit, stream):
         links.calls += 1
+        assert self.links is links
+        for x, size in zip(arrays, self.kept_bytes, strict=True):
+            assert x[5].dtype == "uint8" and tuple(x[5].shape) == (size,)
+            if size:
+                x[5][...] = 7
         if not self.is_alone:
             for x in arrays:
                 x[3][...] = self.mark
@@ -125,14 +158,23 @@ class Program:
         if max_logit is not None:
             max_logit[...] = logits
 
+    def backward(self, links, arrays, options, deterministic, stream):
+        links.calls += 1
+        assert self.links is links
+        for x, size in zip(arrays, self.kept_bytes, strict=True):
+            assert tuple(x[9].shape) == (size,) and (size == 0 or np.all(x[9] == 7))
+            for i in (6, 7, 8):
+                x[i][...] = self.mark
+
 
 def device_array(pointer, dtype, shape, strides):
     return types.SimpleNamespace(dtype=dtype, shape=shape)
 
 
 def play(identity="gpu", problem=""):
-    """From here on this process has a GPU."""
-    library, Links.made = Library(), []
+    """From here on this process has a GPU, and no NCCL unless it is named."""
+    os.environ[nccl.VARIABLE] = "/nowhere/libnccl.so.2"
+    library, Links.made, Program.rehearsed = Library(), [], []
     core = types.SimpleNamespace(
         DeviceArray=device_array,
         CallOptions=lambda core, sink, slopes: core,

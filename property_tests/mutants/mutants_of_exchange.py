@@ -33,8 +33,8 @@ MUTANTS_OF_EXCHANGE = [
     Mutant(
         "the ranks of a process share their buffers",
         PASS,
-        "memory.empty() ? 0 : memory.back().end",
-        "0",
+        "memory.empty() ? begin : memory.back().end",
+        "begin",
     ),
     Mutant(
         "nothing is staged",
@@ -81,8 +81,8 @@ MUTANTS_OF_EXCHANGE = [
     Mutant(
         "calls are marked by the number of the device",
         RANKS + "calls.py",
-        "made_for = [fingerprint, self.dtypes, self.head_dims, self.poison]",
-        "made_for = [fingerprint, self.dtypes, self.head_dims, self.device]",
+        "made_for = [fingerprint, self.dtypes, self.head_dims, self.keep_kv, self.poison]",
+        "made_for = [fingerprint, self.dtypes, self.head_dims, self.keep_kv, self.device]",
     ),
     Mutant(
         "calls of other kinds are noticed by nobody",
@@ -98,9 +98,9 @@ MUTANTS_OF_EXCHANGE = [
     ),
     Mutant(
         "the error of a set-up stays with the process that has it",
-        RANKS + "device.py",
-        'told = self.group._tell_all({"value": value, "error": error and str(error)})',
-        'told = self.group._tell_all({"value": value or "", "error": None})',
+        RANKS + "together.py",
+        'told = group._tell_all({"value": value, "error": error and str(error)})',
+        'told = group._tell_all({"value": value or "", "error": None})',
     ),
     Mutant(
         "links that failed to meet are kept",
@@ -137,5 +137,47 @@ MUTANTS_OF_EXCHANGE = [
         RANKS + "calls.py",
         "processes = [list(ranks) for ranks in self.group._processes]",
         "processes = [list(self.group.ranks)] * len(self.group._processes)",
+    ),
+    Mutant(
+        "each process takes the exchange that is faster for it",
+        RANKS + "device.py",
+        "return max(took for _, took in told)",
+        "return float(program.rehearse(self._links, REHEARSALS))",
+    ),
+    Mutant(
+        "a program stays attached to the links that were measured last",
+        RANKS + "auto.py",
+        "device_of(self.group, chosen, self.device).attach(key)",
+        "pass",
+    ),
+    Mutant(
+        "the slower exchange keeps its memory",
+        RANKS + "auto.py",
+        "if exchange != chosen and exchange not in had:",
+        "if exchange != chosen and False:",
+    ),
+    Mutant(
+        "an exchange that somebody asked for loses its program",
+        RANKS + "auto.py",
+        "if exchange != chosen and exchange not in had:",
+        "if exchange != chosen:",
+    ),
+    Mutant(
+        "what short messages took is believed of long ones",
+        RANKS + "auto.py",
+        'kind = (words, max(x["bytes"] for _, x in told).bit_length())',
+        "kind = (words, 1)",
+    ),
+    Mutant(
+        "keys that were kept of another call are taken",
+        "bindings/ringside/_plan/kept.py",
+        "if theirs != mine:",
+        "if theirs is None:",
+    ),
+    Mutant(
+        "some keep keys, others do not",
+        "bindings/ringside/_group/agreement.py",
+        '    "keep_kv": "Keep keys and values on every rank, or on none",\n',
+        "",
     ),
 ]

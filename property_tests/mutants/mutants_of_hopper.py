@@ -70,13 +70,13 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: output is stored before all of it is in shared memory",
         RESULTS,
-        "  show_to_async();\n  synchronize(kOutputBarrier + group, kThreadsOfGroup);",
+        "  show_to_async();\n  __syncwarp();",
         "",
     ),
     Mutant(
         "hopper: the next item's output overwrites what is being stored",
         RESULTS,
-        "if (thread == 0) wait_until_read<0>();  // of the item before",
+        "if (lane == 0) wait_until_read<0>();  // of the item before",
         "",
     ),
     Mutant(
@@ -92,6 +92,12 @@ MUTANTS_OF_HOPPER = [
         "const unsigned here = heads_of_section;",
     ),
     Mutant(
+        "hopper: short items of a launch are left out",
+        QUEUE,
+        "return {longer + static_cast<int>(item),",
+        "return {static_cast<int>(item),",
+    ),
+    Mutant(
         "hopper: sums go on without what earlier launches saw",
         RESULTS,
         "softmax.sum[i] = lse != -INFINITY && threadIdx.x % 4 == 0 ? kWeight : 0;",
@@ -104,9 +110,9 @@ MUTANTS_OF_HOPPER = [
         "const unsigned size = static_cast<unsigned>(seen.y) + 1;",
     ),
     Mutant(
-        "hopper: the values of an item's last block are kept back",
+        "hopper: values overwrite those that are being weighed",
         PRODUCER,
-        "if (note_.flags & kLastBlock) load_values(blocks_);",
+        "wait(s.v_empty[stage], number / kStages % 2 ^ 1);",
         "",
     ),
     Mutant(

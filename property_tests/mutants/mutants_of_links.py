@@ -13,8 +13,8 @@ MUTANTS_OF_LINKS = [
     ),
     Mutant(
         "the stream of messages is not joined to the caller's",
-        WALK,
-        "  join_.hold(stream_);\n",
+        "optimized/ranks/walk.h",
+        "    join_.hold(stream_);\n",
         "",
     ),
     Mutant(
@@ -52,5 +52,17 @@ MUTANTS_OF_LINKS = [
         "optimized/links/call_words.cu",
         "    differs |= *word != expected[i].token;\n",
         "",
+    ),
+    Mutant(
+        "what a layer keeps lies in the workspace, where the next layer's keys come",
+        WALK,
+        "    base = kept(member);\n",
+        "    static_cast<void>(kept(member));\n",
+    ),
+    Mutant(
+        "the largest scores of other processes are overlooked",
+        "optimized/ranks/max_logit.cu",
+        "if (process == others.mine) continue;",
+        "continue;",
     ),
 ]

@@ -103,14 +103,14 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: nobody is told that values were dropped",
         CONSUMER,
-        "      *p_.dropped = 1;\n",
+        "    *p_.dropped = 1;\n",
         "",
     ),
     Mutant(
         "hopper: values that are not finite reach whoever shares their block",
         CONSUMER,
-        "    if (!check.all_finite()) {\n",
-        "    if (false) {\n",
+        "if (all_of(kValuesBarrier + group_, kThreadsOfGroup, check.all_finite())) return;",
+        "return;",
     ),
     Mutant(
         "hopper: dout of rows that see nothing reaches their block by delta",

@@ -88,4 +88,34 @@ MUTANTS_OF_SCHEDULES = [
         "v * (travels ? sizes.bytes : f32)",
         "v * sizes.bytes",
     ),
+    Mutant(
+        "what is kept lies where the next keys come",
+        SCHEDULE + "builder.cpp",
+        "schedule_.areas[area].kept = true;",
+        "schedule_.areas[area].kept = area % 2 == 0;",
+    ),
+    Mutant(
+        "backward takes the kept keys of another step",
+        SCHEDULE + "backward.cpp",
+        "kept_keys_.push_back(keys);",
+        "kept_keys_.insert(kept_keys_.begin(), keys);",
+    ),
+    Mutant(
+        "keys that no tile reads are kept, too",
+        SCHEDULE + "kept_keys.cpp",
+        "if (!plan.tiles(steps[i]).empty()) return true;",
+        "return true;",
+    ),
+    Mutant(
+        "the proof overlooks keys that are kept before they have come",
+        SCHEDULE + "verify_kept.cpp",
+        "last_before == keys && !comes_after",
+        "last_before >= 0 && !comes_after",
+    ),
+    Mutant(
+        "keys that are kept are counted as fetched",
+        SCHEDULE + "schedule_cost.cpp",
+        "if (keep_ == KeepKv::yes) return {};",
+        "",
+    ),
 ]

@@ -1,5 +1,6 @@
 // The backward pass of a rank: steps from the last to the first. Keys and values come from their
-// owners one step ahead, gradients of keys travel while the next tiles run.
+// owners one step ahead, or lie where the forward pass kept them; gradients of keys travel while
+// the next tiles run.
 #include <algorithm>
 #include <utility>
 
@@ -11,8 +12,8 @@ namespace {
 
 class Backward : Lowering {
  public:
-  Backward(const Plan& plan, int rank, HomeRows& home_rows)
-      : Lowering(plan, rank, Pass::backward),
+  Backward(const Plan& plan, int rank, HomeRows& home_rows, KeepKv keep)
+      : Lowering(plan, rank, Pass::backward, keep),
         home_rows_(home_rows),
         key_areas_(b_, Payload::keys),
         key_sum_areas_(b_, Payload::key_gradients) {}
@@ -21,10 +22,11 @@ class Backward : Lowering {
     Residents now = home();
     const int steps = plan_.num_steps();
     for (int step = 0; step < steps; ++step) bring_queries(step, now);
-    now.keys = steps == 0 ? now.keys : fetch_keys(steps - 1, now.keys);
+    find_kept_keys();
+    now.keys = steps == 0 ? now.keys : keys_of(steps - 1, now.keys);
     start_sums(now);
     for (int step = steps - 1; step >= 0; --step) {
-      const int keys_before = step > 0 ? fetch_keys(step - 1, now.keys) : now.keys;
+      const int keys_before = step > 0 ? keys_of(step - 1, now.keys) : now.keys;
       compute(step, now);
       if (!can_wait(step)) add_arrivals(step);
       exchange_back(step, now);
@@ -52,6 +54,20 @@ class Backward : Lowering {
     add_moves(moves, index, Operand::q, now.queries, queries);
     post(index, moves);
     now.queries = queries;
+  }
+
+  // Where nothing was kept, no tile reads the keys.
+  void find_kept_keys() {
+    int keys = b_.schedule().home_keys;
+    for (int i = 0; keep_ == KeepKv::yes && i < plan_.num_steps(); ++i) {
+      if (replaced(i, Operand::kv))
+        keys = step(i).kv == plan_.home_kv[rank_] ? b_.schedule().home_keys : add_kept_keys(i);
+      kept_keys_.push_back(keys);
+    }
+  }
+
+  int keys_of(int index, int at_hand) {
+    return keep_ == KeepKv::yes ? kept_keys_[index] : fetch_keys(index, at_hand);
   }
 
   // Whether a rank's keys of `step` are not those of the step after, which it has.
@@ -169,14 +185,15 @@ class Backward : Lowering {
   InTurn key_areas_, key_sum_areas_;
   int key_arrivals_ = kCaller;       // area
   std::vector<int> queries_before_;  // of each step: buffer
+  std::vector<int> kept_keys_;       // of each step: buffer, where keys are kept
   std::vector<BlockMove> late_;
   bool has_waited_ = false;
 };
 
 }  // namespace
 
-Schedule backward_schedule(const Plan& plan, int rank, HomeRows& home_rows) {
-  return Backward(plan, rank, home_rows).make();
+Schedule backward_schedule(const Plan& plan, int rank, HomeRows& home_rows, KeepKv keep) {
+  return Backward(plan, rank, home_rows, keep).make();
 }
 
 }  // namespace ringside

@@ -46,6 +46,12 @@ int ScheduleBuilder::add_area(Payload payload) {
   return static_cast<int>(schedule_.areas.size()) - 1;
 }
 
+int ScheduleBuilder::add_kept_area(Payload payload) {
+  const int area = add_area(payload);
+  schedule_.areas[area].kept = true;
+  return area;
+}
+
 int ScheduleBuilder::add_buffer(Payload payload, int rows, Range heads, int area, int64_t cell) {
   schedule_.buffers.push_back({payload, rows, heads, area, cell});
   const ScheduledBuffer& buffer = schedule_.buffers.back();

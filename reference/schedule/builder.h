@@ -28,6 +28,7 @@ class ScheduleBuilder {
   ScheduleBuilder(Pass pass, int rank) { schedule_.pass = pass, schedule_.rank = rank; }
 
   int add_area(Payload payload);
+  int add_kept_area(Payload payload);
   // Returns the buffer. In an area of the workspace it begins at `cell`.
   int add_buffer(Payload payload, int rows, Range heads, int area, int64_t cell = 0);
   Block whole(int buffer) const;

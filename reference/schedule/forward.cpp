@@ -9,8 +9,8 @@ namespace {
 
 class Forward : Lowering {
  public:
-  Forward(const Plan& plan, int rank)
-      : Lowering(plan, rank, Pass::forward), key_areas_(b_, Payload::keys) {}
+  Forward(const Plan& plan, int rank, KeepKv keep)
+      : Lowering(plan, rank, Pass::forward, keep), key_areas_(b_, Payload::keys) {}
 
   Schedule make() {
     Residents now = home();
@@ -58,7 +58,15 @@ class Forward : Lowering {
       now.keys = keys;
     }
     post(index, moves);
+    keep_keys(index, now.keys);
     return now;
+  }
+
+  // Others write into what a rank has for a pass, not into what outlives it: hence a copy, which
+  // runs under the tiles of the step before, as the messages do.
+  void keep_keys(int index, int keys) {
+    const int kept = add_kept_keys(index);
+    if (kept != kCaller) b_.copy(index, {b_.whole(keys), b_.whole(kept)});
   }
 
   void bring_back(const Journey& journey) {
@@ -75,6 +83,8 @@ class Forward : Lowering {
 
 }  // namespace
 
-Schedule forward_schedule(const Plan& plan, int rank) { return Forward(plan, rank).make(); }
+Schedule forward_schedule(const Plan& plan, int rank, KeepKv keep) {
+  return Forward(plan, rank, keep).make();
+}
 
 }  // namespace ringside

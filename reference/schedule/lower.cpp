@@ -14,6 +14,12 @@ int InTurn::next() {
   return area;
 }
 
+int Lowering::add_kept_keys(int index) {
+  if (keep_ == KeepKv::no || !keeps_keys(plan_, rank_, plan_.steps_of_rank[rank_], index))
+    return kCaller;
+  return add_like(Payload::keys, step(index).kv, b_.add_kept_area(Payload::keys));
+}
+
 void Lowering::compute(int index, const Residents& now) {
   if (plan_.tiles(step(index)).empty()) return;
   b_.compute({.step = index,

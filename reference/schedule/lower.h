@@ -7,6 +7,7 @@
 
 #include "reference/residency.h"
 #include "reference/schedule/builder.h"
+#include "reference/schedule/kept_keys.h"
 
 namespace ringside {
 
@@ -32,7 +33,8 @@ class InTurn {
 
 class Lowering {
  protected:
-  Lowering(const Plan& plan, int rank, Pass pass) : plan_(plan), rank_(rank), b_(pass, rank) {
+  Lowering(const Plan& plan, int rank, Pass pass, KeepKv keep)
+      : plan_(plan), rank_(rank), keep_(keep), b_(pass, rank) {
     std::ranges::fill(staging_, kCaller);
   }
 
@@ -43,6 +45,8 @@ class Lowering {
   int add_like(Payload payload, const Buffer& like, int area) {
     return b_.add_buffer(payload, plan_.rows(like), like.heads, area);
   }
+  // Room for the keys of a step, to be kept; kCaller where a pass keeps none of them.
+  int add_kept_keys(int step);
   void compute(int step, const Residents& now);
 
   // The messages of the exchange before `step` that move `operand`, from buffer to buffer; what is
@@ -80,6 +84,7 @@ class Lowering {
 
   const Plan& plan_;
   const int rank_;
+  const KeepKv keep_;
   ScheduleBuilder b_;
 
  private:

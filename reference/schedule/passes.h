@@ -6,7 +6,7 @@
 
 namespace ringside {
 
-Schedule forward_schedule(const Plan& plan, int rank);
-Schedule backward_schedule(const Plan& plan, int rank, HomeRows& home_rows);
+Schedule forward_schedule(const Plan& plan, int rank, KeepKv keep);
+Schedule backward_schedule(const Plan& plan, int rank, HomeRows& home_rows, KeepKv keep);
 
 }  // namespace ringside

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "reference/errors.h"
 #include "reference/execute_items.h"
 #include "reference/partial.h"
 #include "reference/schedule/run_schedule.h"
@@ -46,6 +47,25 @@ const double* RankRun::cell(int buffer, int array, int row, int head) const {
   const int64_t index_of_cell = b.cell + int64_t{row} * b.heads.size() + head - b.heads.begin;
   return memory_[b.area][array].data() + index_of_cell * dims_[index(b.payload)][array];
 }
+std::vector<double> RankRun::kept() const {
+  std::vector<double> all;
+  for (size_t area = 0; area < memory_.size(); ++area)
+    for (const auto& array : memory_[area])
+      if (schedule_.areas[area].kept) all.insert(all.end(), array.begin(), array.end());
+  return all;
+}
+
+void RankRun::set_kept(std::span<const double> kept) {
+  for (size_t area = 0; area < memory_.size(); ++area)
+    for (auto& array : memory_[area]) {
+      if (!schedule_.areas[area].kept) continue;
+      require(kept.size() >= array.size(), "kept keys end before what the schedule reads");
+      std::ranges::copy(kept.first(array.size()), array.begin());
+      kept = kept.subspan(array.size());
+    }
+  require(kept.empty(), "kept keys go on behind what the schedule reads");
+}
+
 double* RankRun::cell(int buffer, int array, int row, int head) {
   return const_cast<double*>(std::as_const(*this).cell(buffer, array, row, head));
 }

@@ -32,9 +32,19 @@ double now_us() {
   return std::chrono::duration<double, std::micro>(now).count();
 }
 
+template <typename Part>
+void or_abort(Communicator& communicator, Part part) {
+  try {
+    part();
+  } catch (const std::exception& error) {
+    communicator.abort(error.what());
+    throw;
+  }
+}
+
 std::vector<Moment> walk(const Schedule& schedule, RankRun& run, Communicator& communicator) {
   std::vector<Moment> moments;
-  try {
+  or_abort(communicator, [&] {
     for (const Operation& op : schedule.operations) {
       const double begin = now_us();
       if (op.kind == OperationKind::exchange)
@@ -43,10 +53,7 @@ std::vector<Moment> walk(const Schedule& schedule, RankRun& run, Communicator& c
         run.run(op);
       moments.push_back({begin, now_us()});
     }
-  } catch (const std::exception& error) {
-    communicator.abort(error.what());
-    throw;
-  }
+  });
   return moments;
 }
 
@@ -81,8 +88,8 @@ RankOutput attention_of_rank(const Plan& plan, const Schedule& forward, const Ra
   RankRun run(plan, forward, inputs.options, {inputs.q}, {inputs.k, inputs.v});
   auto moments = walk(forward, run, communicator);
   auto results = run.arrays(forward.home_query_sums);
-  RankOutput home{std::move(results[0]), std::move(results[1]), run.max_logit(),
-                  std::move(moments)};
+  RankOutput home{std::move(results[0]), std::move(results[1]), run.max_logit(), std::move(moments),
+                  run.kept()};
   merge_sinks(plan, forward.rank, inputs.options.sinks, home);
   return home;
 }
@@ -93,6 +100,7 @@ RankGradients attention_backward_of_rank(const Plan& plan, const Schedule& backw
   const Tensor delta = delta_of(plan, backward.rank, dout, saved.out);
   RankRun run(plan, backward, inputs.options, {inputs.q, dout, saved.lse, delta},
               {inputs.k, inputs.v});
+  or_abort(communicator, [&] { run.set_kept(saved.kept); });
   auto moments = walk(backward, run, communicator);
   auto keys = run.arrays(backward.home_key_sums);
   RankGradients gradients{std::move(run.arrays(backward.home_query_sums)[0]), std::move(keys[0]),

@@ -28,6 +28,9 @@ class RankRun {
   // The rows of a whole buffer: out and lse; dq; dk and dv.
   std::vector<Tensor> arrays(int buffer) const;
   const std::vector<double>& max_logit() const { return max_logit_; }  // [num_heads]
+  // Areas that outlive the pass, one array after the other: read after it, or set before it.
+  std::vector<double> kept() const;
+  void set_kept(std::span<const double> kept);
 
  private:
   template <typename Visit>
@@ -67,6 +70,7 @@ struct RankOutput {
   Tensor out, lse;                // [home rows, heads, .]; 0 and -inf where a row saw nothing
   std::vector<double> max_logit;  // [num_heads] of the rank's own tiles
   std::vector<Moment> moments{};  // of the operations of the schedule
+  std::vector<double> kept{};     // keys and values, where the schedule keeps them
 };
 
 struct RankGradients {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "reference/carry.h"
+#include "reference/errors.h"
 #include "reference/schedule/test_any_order.h"
 #include "reference/schedule/virtual_ranks.h"
 
@@ -143,13 +144,20 @@ TEST(RunSchedule, AnyOrderThatStreamsAndWaitsAllowGivesTheSameBits) {
       Tensor& d = delta.emplace_back(lse.rows, lse.heads, 1, 0.0);
       for (double& value : d.data) value = random.normal();
     }
-    for (const Pass pass : {Pass::forward, Pass::backward}) {
-      const auto schedules = make_schedules(plan, pass);
+    for (const auto& [pass, keep] :
+         {std::pair(Pass::forward, KeepKv::no), std::pair(Pass::backward, KeepKv::no),
+          std::pair(Pass::forward, KeepKv::yes)}) {
+      const auto schedules = make_schedules(plan, pass, keep);
       std::vector<std::vector<Tensor>> first;
       for (int order = 0; order < 3; ++order) {
         auto runs = runs_of(plan, schedules, c, local, delta);
         ASSERT_TRUE(testing::AnyOrder(schedules, runs, random).run());
-        const auto got = results(schedules, runs);
+        auto got = results(schedules, runs);
+        for (size_t rank = 0; rank < runs.size(); ++rank) {
+          const std::vector<double> kept = runs[rank].kept();
+          Tensor& all = got[rank].emplace_back(static_cast<int>(kept.size()), 1, 1, 0.0);
+          std::ranges::copy(kept, all.data.begin());
+        }
         if (order == 0) first = got;
         for (size_t rank = 0; rank < got.size(); ++rank)
           for (size_t x = 0; x < got[rank].size(); ++x)
@@ -157,6 +165,66 @@ TEST(RunSchedule, AnyOrderThatStreamsAndWaitsAllowGivesTheSameBits) {
       }
     }
   }
+}
+
+struct Passes {  // of all ranks
+  std::vector<RankOutput> outputs;
+  std::vector<RankGradients> gradients;
+};
+
+Passes both_passes(const Plan& plan, const testing::Case& c, const Local& local, KeepKv keep) {
+  const auto forward = make_schedules(plan, Pass::forward, keep);
+  const auto backward = make_schedules(plan, Pass::backward, keep);
+  VirtualRanks ranks(plan.cp_size());
+  Passes all{std::vector<RankOutput>(plan.cp_size()), std::vector<RankGradients>(plan.cp_size())};
+  on_threads(plan.cp_size(), [&](int rank) {
+    const RankInputs inputs = local.inputs(rank, c.options);
+    RankOutput& saved = all.outputs[rank];
+    saved = attention_of_rank(plan, forward[rank], inputs, ranks.of_rank(rank));
+    all.gradients[rank] = attention_backward_of_rank(plan, backward[rank], inputs, local.dout[rank],
+                                                     saved, ranks.of_rank(rank));
+  });
+  return all;
+}
+
+TEST(RunSchedule, KeptKeysGiveTheSameBitsAsThoseFetchedAnew) {
+  Random random(67);
+  size_t kept = 0;
+  for (int i = 0; i < 60; ++i) {
+    const testing::Case c(random, testing::random_problem(random));
+    const Plan plan = testing::random_plan(random, c.problem);
+    const Local local(plan, c, attention(plan, c.inputs()));
+    const Passes want = both_passes(plan, c, local, KeepKv::no);
+    const Passes got = both_passes(plan, c, local, KeepKv::yes);
+    for (int rank = 0; rank < plan.cp_size(); ++rank) {
+      expect_equal(want.outputs[rank].out, got.outputs[rank].out, 0, "out");
+      expect_equal(want.outputs[rank].lse, got.outputs[rank].lse, 0, "lse");
+      expect_equal(want.gradients[rank].dq, got.gradients[rank].dq, 0, "dq");
+      expect_equal(want.gradients[rank].dk, got.gradients[rank].dk, 0, "dk");
+      expect_equal(want.gradients[rank].dv, got.gradients[rank].dv, 0, "dv");
+      ASSERT_TRUE(want.outputs[rank].kept.empty());
+      size_t cells = 0;
+      for (const Area& area : make_schedule(plan, rank, Pass::backward, KeepKv::yes).areas)
+        cells += area.kept ? static_cast<size_t>(area.cells) : 0;
+      ASSERT_EQ(got.outputs[rank].kept.size(), cells * (c.k.dim + c.v.dim));
+      kept += got.outputs[rank].kept.size();
+    }
+  }
+  EXPECT_GT(kept, 1000u);
+}
+
+TEST(RunSchedule, KeptKeysOfAnotherSizeAreRefused) {
+  const PackedLayout layout({0, 4});
+  const Problem problem{layout, layout, Mask::full(), 1, 1};
+  const Plan plan = build_plan(problem, place(problem, "contiguous", 2), {"p2p"});
+  const Schedule backward = make_schedule(plan, 0, Pass::backward, KeepKv::yes);
+  const Tensor q(2, 1, 1, 0.0), of_row(2, 1, 1, 0.0);
+  const AttentionOptions options;
+  RankRun run(plan, backward, options, {q, q, of_row, of_row}, {q, q});
+  const std::vector<double> kept(4, 0.0), less(3, 0.0), more(5, 0.0);
+  EXPECT_NO_THROW(run.set_kept(kept));
+  EXPECT_THROW(run.set_kept(less), InvalidArgument);
+  EXPECT_THROW(run.set_kept(more), InvalidArgument);
 }
 
 TEST(VirtualRanks, AnErrorOfOneRankEndsTheOthersWithItsReason) {

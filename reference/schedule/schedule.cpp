@@ -15,18 +15,18 @@ const char* name(OperationKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-Schedule make_schedule(const Plan& plan, int rank, Pass pass) {
-  if (pass == Pass::forward) return forward_schedule(plan, rank);
+Schedule make_schedule(const Plan& plan, int rank, Pass pass, KeepKv keep) {
+  if (pass == Pass::forward) return forward_schedule(plan, rank, keep);
   HomeRows home_rows(plan);
-  return backward_schedule(plan, rank, home_rows);
+  return backward_schedule(plan, rank, home_rows, keep);
 }
 
-std::vector<Schedule> make_schedules(const Plan& plan, Pass pass) {
+std::vector<Schedule> make_schedules(const Plan& plan, Pass pass, KeepKv keep) {
   HomeRows home_rows(plan);
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < plan.cp_size(); ++rank)
-    schedules.push_back(pass == Pass::forward ? forward_schedule(plan, rank)
-                                              : backward_schedule(plan, rank, home_rows));
+    schedules.push_back(pass == Pass::forward ? forward_schedule(plan, rank, keep)
+                                              : backward_schedule(plan, rank, home_rows, keep));
   return schedules;
 }
 

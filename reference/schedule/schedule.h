@@ -12,8 +12,10 @@
 // anew from the ranks that own them, one step ahead, and sends gradients back as messages of the
 // forward pass transposed; what arrives is added, in the order of transfers(), after the rank's own
 // part. A message that lands by position travels through a staging area, from which a copy spreads
-// its rows; on its way back a copy collects them. make_schedule() makes it, verify_schedules()
-// proves those of all ranks, run_schedule.h runs one on the CPU.
+// its rows; on its way back a copy collects them. Where keys and values are kept, a forward pass
+// copies those of each step into memory that outlives it, and the backward pass reads them there
+// and fetches none. make_schedule() makes it, verify_schedules() proves those of all ranks,
+// run_schedule.h runs one on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,10 @@
 namespace ringside {
 
 enum class Pass : int8_t { forward, backward };
+
+// Whether the backward pass finds the keys and values of every step where the forward pass left
+// them, or fetches them anew.
+enum class KeepKv : int8_t { no, yes };
 
 // Arrays that lie and travel together, a cell (one head of one row) of each beside the others.
 enum class Payload : int8_t {
@@ -95,6 +101,9 @@ struct Operation {
 struct Area {  // of the workspace; buffers use it one after the other
   Payload payload = Payload::queries;
   int64_t cells = 0;
+  // Whether it outlives the pass: written by a forward pass, read by the backward pass. Both have
+  // the same ones in the same order, that of steps.
+  bool kept = false;
 };
 
 struct Schedule {
@@ -113,7 +122,8 @@ struct Schedule {
 
 // Raises PlanError where a rank sends itself what it does not receive. The plan is taken to be
 // proved otherwise; it may hold the tiles of this rank alone.
-Schedule make_schedule(const Plan& plan, int rank, Pass pass);
-std::vector<Schedule> make_schedules(const Plan& plan, Pass pass);  // of all ranks
+Schedule make_schedule(const Plan& plan, int rank, Pass pass, KeepKv keep = KeepKv::no);
+std::vector<Schedule> make_schedules(const Plan& plan, Pass pass,
+                                     KeepKv keep = KeepKv::no);  // of all ranks
 
 }  // namespace ringside

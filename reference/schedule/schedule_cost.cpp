@@ -1,10 +1,12 @@
 #include "reference/schedule/schedule_cost.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "reference/interrupt.h"
 #include "reference/key_owners.h"
 #include "reference/schedule/home_rows.h"
+#include "reference/schedule/kept_keys.h"
 
 namespace ringside {
 namespace {
@@ -23,6 +25,11 @@ class InTurn {  // cells of two areas that buffers take in turn
 };
 
 int64_t cells_of(const Message& m) { return int64_t{m.rows} * m.heads.size(); }
+
+// What a rank sends follows from its own steps and from those of ranks that fetch, on any thread.
+void add_shared(int64_t& sum, int64_t bytes) {
+  std::atomic_ref(sum).fetch_add(bytes, std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -76,11 +83,12 @@ struct PassCounter::OfRank {
   }
 };
 
-PassCounter::PassCounter(const Plan& plan, Pass pass, const ElementSizes& sizes, int num_steps)
-    : plan_(plan), pass_(pass), sizes_(sizes) {
+PassCounter::PassCounter(const Plan& plan, Pass pass, const ElementSizes& sizes, int num_steps,
+                         KeepKv keep)
+    : plan_(plan), pass_(pass), sizes_(sizes), keep_(keep) {
   const int ranks = plan.cp_size();
-  cost_ = {PerStep(ranks, num_steps), PerStep(ranks, num_steps), std::vector<int64_t>(ranks),
-           std::vector<int64_t>(ranks), std::vector<int64_t>(ranks)};
+  cost_ = {PerStep(ranks, num_steps),   PerStep(ranks, num_steps),   std::vector<int64_t>(ranks),
+           std::vector<int64_t>(ranks), std::vector<int64_t>(ranks), std::vector<int64_t>(ranks)};
   if (pass == Pass::backward)
     cost_.gradient_bytes_sent = cost_.gradient_bytes_received = PerStep(ranks, num_steps);
 }
@@ -88,6 +96,14 @@ PassCounter::PassCounter(const Plan& plan, Pass pass, const ElementSizes& sizes,
 void PassCounter::add(int rank, std::span<const Step> steps) {
   const OfRank of{plan_, rank, steps};
   pass_ == Pass::forward ? add_forward(of) : add_backward(of);
+  if (keep_ == KeepKv::yes) add_kept(of);
+}
+
+void PassCounter::add_kept(const OfRank& of) {
+  int64_t cells = 0;
+  for (int step = 0; step <= of.last(); ++step)
+    if (keeps_keys(plan_, of.rank, of.steps, step)) cells += of.cells(of.steps[step].kv);
+  cost_.kept_bytes[of.rank] += lies(Payload::keys, cells);
 }
 
 int64_t PassCounter::travels(Payload payload, int64_t cells) const {
@@ -103,7 +119,7 @@ void PassCounter::add_messages(const OfRank& of, int step, Operand operand, Payl
     check_interrupt(static_cast<int64_t>(messages.size()) + 1);
     for (const Message& m : messages)
       if (m.operand == operand && m.peer != of.rank)
-        bytes(of.rank, step) += travels(payload, cells_of(m));
+        add_shared(bytes(of.rank, step), travels(payload, cells_of(m)));
   };
   add(of.steps[step].before.sends, cost_.bytes_sent);
   add(of.steps[step].before.receives, cost_.bytes_received);
@@ -120,7 +136,7 @@ void PassCounter::add_messages_back(const OfRank& of, int step, Operand operand,
     cost_.result_bytes_received[of.rank] += received;
     return;
   }
-  cost_.bytes_sent(of.rank, step) += sent;
+  add_shared(cost_.bytes_sent(of.rank, step), sent);
   cost_.bytes_received(of.rank, step) += received;
   cost_.gradient_bytes_sent(of.rank, step) += sent;
   cost_.gradient_bytes_received(of.rank, step) += received;
@@ -183,10 +199,11 @@ void PassCounter::add_backward(const OfRank& of) {
       lies(Payload::key_gradients, key_sums.cells() + key_arrivals + staged_sums);
 }
 
-// Whether the keys of a step are brought anew from their owners: where they are neither at home nor
-// at hand, as those of the step after.
+// Whether the keys of a step are brought anew from their owners: where they are neither kept, nor
+// at home, nor at hand, as those of the step after.
 std::optional<PassCounter::Fetched> PassCounter::fetch(const OfRank& of, int step) {
   const Buffer& wanted = of.steps[step].kv;
+  if (keep_ == KeepKv::yes) return {};
   if (step < of.last() && !of.replaced(step + 1, Operand::kv)) return {};
   if (wanted == plan_.home_kv[of.rank]) return {};
   Fetched fetched;
@@ -196,20 +213,20 @@ std::optional<PassCounter::Fetched> PassCounter::fetch(const OfRank& of, int ste
     const int64_t bytes = travels(Payload::keys, rows * wanted.heads.size());
     check_interrupt(4);
     cost_.bytes_received(of.rank, step) += bytes;
-    cost_.bytes_sent(owner, step) += bytes;
+    add_shared(cost_.bytes_sent(owner, step), bytes);
     fetched.staged += apart * wanted.heads.size();
   }
   return fetched;
 }
 
 CostOfPasses cost_of_passes(const Plan& plan, const ElementSizes& sizes,
-                            const BlockSize& block_size) {
-  return {cost(plan, sizes, block_size), pass_cost(plan, Pass::forward, sizes),
-          pass_cost(plan, Pass::backward, sizes)};
+                            const BlockSize& block_size, KeepKv keep) {
+  return {cost(plan, sizes, block_size), pass_cost(plan, Pass::forward, sizes, keep),
+          pass_cost(plan, Pass::backward, sizes, keep)};
 }
 
-PassCost pass_cost(const Plan& plan, Pass pass, const ElementSizes& sizes) {
-  PassCounter counter(plan, pass, sizes, plan.num_steps());
+PassCost pass_cost(const Plan& plan, Pass pass, const ElementSizes& sizes, KeepKv keep) {
+  PassCounter counter(plan, pass, sizes, plan.num_steps(), keep);
   const KeyOwners owners(plan);
   std::vector<bool> is_known(plan.shards.size());
   const auto sources_of = [&](const Shard& shard) {

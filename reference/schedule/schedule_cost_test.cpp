@@ -30,13 +30,13 @@ TEST(PassCost, OfTheForwardPassIsThatOfThePlan) {
 }
 
 // Message by message and area by area, as the schedules of all ranks have them.
-PassCost of_schedules(const Plan& plan, Pass pass, const ElementSizes& sizes) {
+PassCost of_schedules(const Plan& plan, Pass pass, const ElementSizes& sizes, KeepKv keep) {
   const int ranks = plan.cp_size();
   const std::vector<int64_t> none(ranks);
   const PerStep nothing(ranks, plan.num_steps());
-  PassCost cost{nothing, nothing, none, none, none};
+  PassCost cost{nothing, nothing, none, none, none, none};
   if (pass == Pass::backward) cost.gradient_bytes_sent = cost.gradient_bytes_received = nothing;
-  for (const Schedule& s : make_schedules(plan, pass)) {
+  for (const Schedule& s : make_schedules(plan, pass, keep)) {
     const auto add = [&](const std::vector<ScheduledMessage>& messages, int step, PerStep& of_steps,
                          PerStep& of_gradients, int64_t& of_results) {
       for (const ScheduledMessage& m : messages) {
@@ -54,7 +54,8 @@ PassCost of_schedules(const Plan& plan, Pass pass, const ElementSizes& sizes) {
           cost.result_bytes_received[s.rank]);
     }
     for (const Area& area : s.areas)
-      cost.workspace_bytes[s.rank] += area.cells * bytes_of_cell(area.payload, pass, sizes, false);
+      (area.kept ? cost.kept_bytes : cost.workspace_bytes)[s.rank] +=
+          area.cells * bytes_of_cell(area.payload, pass, sizes, false);
   }
   return cost;
 }
@@ -64,8 +65,12 @@ TEST(PassCost, IsThatOfTheSchedules) {
   for (int i = 0; i < 300; ++i) {
     const Plan plan = testing::random_plan(random, testing::random_problem(random));
     const ElementSizes sizes{random.integer(1, 9), random.integer(1, 9), random.integer(1, 4)};
-    for (const Pass pass : {Pass::forward, Pass::backward}) {
-      const PassCost want = of_schedules(plan, pass, sizes), got = pass_cost(plan, pass, sizes);
+    for (const auto& [pass, keep] :
+         {std::pair(Pass::forward, KeepKv::no), std::pair(Pass::backward, KeepKv::no),
+          std::pair(Pass::forward, KeepKv::yes), std::pair(Pass::backward, KeepKv::yes)}) {
+      const PassCost want = of_schedules(plan, pass, sizes, keep);
+      const PassCost got = pass_cost(plan, pass, sizes, keep);
+      ASSERT_EQ(got.kept_bytes, want.kept_bytes);
       ASSERT_EQ(got.bytes_sent, want.bytes_sent);
       ASSERT_EQ(got.bytes_received, want.bytes_received);
       ASSERT_EQ(got.result_bytes_sent, want.result_bytes_sent);

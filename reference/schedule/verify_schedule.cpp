@@ -269,8 +269,16 @@ ScheduleProof verify_schedules(const Plan& plan, const std::vector<Schedule>& sc
 
 PlanProof verify_all(const Plan& plan) {
   PlanProof proof = verify(plan);
-  for (const Pass pass : {Pass::forward, Pass::backward})
-    proof.operations += verify_schedules(plan, make_schedules(plan, pass)).operations;
+  for (const KeepKv keep : {KeepKv::no, KeepKv::yes}) {
+    const auto forward = make_schedules(plan, Pass::forward, keep);
+    const auto backward = make_schedules(plan, Pass::backward, keep);
+    const int64_t operations =
+        verify_schedules(plan, forward).operations + verify_schedules(plan, backward).operations;
+    if (keep == KeepKv::no)
+      proof.operations += operations;
+    else
+      verify_kept(forward, backward);
+  }
   return proof;
 }
 

@@ -8,6 +8,7 @@
 //   deadlock    all groups of messages complete, though none is buffered
 //   races       whatever two operations both touch, and one writes, is ordered by streams and waits
 //   memory      areas hold their buffers, and are no larger
+//   kept        the keys and values that backward reads are those that forward's tiles read, whole
 //
 // Raises PlanError with the first offending rank and operation.
 #pragma once
@@ -26,7 +27,7 @@ struct ScheduleProof {  // what was checked, of one pass
 
 ScheduleProof verify_schedules(const Plan& plan, const std::vector<Schedule>& schedules);
 
-// verify() of the plan, then of its schedules, both passes.
+// verify() of the plan, then of its schedules, both passes, with keys fetched anew and kept.
 PlanProof verify_all(const Plan& plan);
 
 // The parts, in order; each trusts the ones before it.
@@ -36,5 +37,7 @@ void verify_sums(const Schedule& schedule);
 int64_t verify_ends(const std::vector<Schedule>& schedules);
 void verify_progress(const std::vector<Schedule>& schedules);
 int64_t verify_races(const Schedule& schedule);
+// Of schedules that keep keys and values; alike of those that do not, which have nothing of it.
+void verify_kept(const std::vector<Schedule>& forward, const std::vector<Schedule>& backward);
 
 }  // namespace ringside

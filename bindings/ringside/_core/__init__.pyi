@@ -292,6 +292,7 @@ class Plan:
         head_dim_v: typing.SupportsIndex | None = None,
         bytes_per_element: typing.SupportsIndex = 2,
         block_size: tuple[typing.SupportsIndex, typing.SupportsIndex] = (128, 128),
+        keep_kv: bool = False,
     ) -> PlanCost: ...
     def exchange(
         self, step: typing.SupportsIndex, operand: str, buffers: collections.abc.Sequence
@@ -306,7 +307,7 @@ class Plan:
         self, rank: typing.SupportsIndex, *, side: str = "q"
     ) -> numpy.typing.NDArray[numpy.int32]: ...
     def schedule(
-        self, rank: typing.SupportsIndex, *, backward: bool = False
+        self, rank: typing.SupportsIndex, *, backward: bool = False, keep_kv: bool = False
     ) -> list[Operation]: ...
     def shard(
         self, x: typing.Any, rank: typing.SupportsIndex, *, side: str = "q"
@@ -363,6 +364,8 @@ class PlanCost:
     def fill_per_step(self) -> numpy.typing.NDArray[numpy.float64]: ...
     @property
     def imbalance(self) -> float: ...
+    @property
+    def kept_bytes(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
     def messages(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
@@ -438,9 +441,16 @@ class RankCall:
         hosted: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
         arrays: collections.abc.Sequence[collections.abc.Sequence[typing.Any]],
         options: OptionsArgument,
+        keep_kv: bool = False,
     ) -> None: ...
     def attention(self, ranks: SocketRanks) -> tuple: ...
-    def attention_backward(self, ranks: SocketRanks) -> tuple: ...
+    def attention_backward(
+        self,
+        ranks: SocketRanks,
+        kept: collections.abc.Sequence[
+            typing.Annotated[numpy.typing.ArrayLike, numpy.float64]
+        ] = [],
+    ) -> tuple: ...
     @property
     def head_dim_qk(self) -> int: ...
     @property

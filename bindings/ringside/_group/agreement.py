@@ -16,6 +16,7 @@ FIXES = {
     "dtypes": "Convert to one dtype",
     "head_dims": "Pass arrays of one model",
     "options": "Pass the same options on every rank",
+    "keep_kv": "Keep keys and values on every rank, or on none",
     "arrays": "Pass arrays on GPUs, or on the host, on every rank",
     "exchange": "Pass the same exchange on every rank",
 }

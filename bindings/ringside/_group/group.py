@@ -51,6 +51,7 @@ class Group:
         self._kinds: dict[int, str] = {}  # of the last calls
         self._processes = [tuple(ranks) for ranks in met.processes]
         self._devices: dict[str, Any] = {}  # see ringside._ranks.device, by the exchange asked for
+        self._auto: Any = None  # see ringside._ranks.auto
         self._agreed: dict[str, str] = {}  # the last kinds of calls, and the plan of each
         self._lock = threading.Lock()
         self._closed = False
@@ -118,6 +119,7 @@ class Group:
         ]
         lines.append("Arrays on the host go over TCP sockets.")
         told = [f'exchange="{asked}": {x.explain()}' for asked, x in self._devices.items()]
+        told += self._auto.explain() if self._auto else []
         return "\n".join([*lines, *(told or ["Nothing was exchanged between GPUs yet."])])
 
     def __enter__(self) -> Group:

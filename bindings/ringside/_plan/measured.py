@@ -27,7 +27,7 @@ def measured(
     options = to_core(Options(), plan._dropout_origin)
     call = _core.RankCall(plan, ranks, arrays, options)
     links.start(1, 0)
-    out, lse, _ = call.attention(links)
+    out, lse, *_ = call.attention(links)
     if direction == "backward":
         dout = [np.random.default_rng(rank).normal(size=x.shape) for rank, x in enumerate(out)]
         call = _core.RankCall(plan, ranks, [*arrays, dout, out, lse], options)

@@ -12,9 +12,15 @@ if TYPE_CHECKING:
     from ringside._plan.plan import Plan
 
 
-def reduced(plan: Plan) -> tuple[Any, ...]:
-    """What __reduce__ returns; attributes that a subclass adds go along, and a piece's origin."""
-    arguments = {
+def arguments_of(plan: Plan) -> dict[str, Any]:
+    """What Plan._make takes to make an equal plan.
+
+    >>> import ringside as rs
+    >>> plan = rs.plan(rs.PackedLayout([0, 4]), cp_size=2)
+    >>> rs.Plan._make(**arguments_of(plan)) == plan
+    True
+    """
+    return {
         "layout_q": plan.layout_q,
         "layout_k": plan.layout_k,
         "mask": plan.mask,
@@ -24,6 +30,11 @@ def reduced(plan: Plan) -> tuple[Any, ...]:
         "comm": plan.comm,
         "tables": {name: cells for name, (_, cells) in plan.tables().items()},
     }
+
+
+def reduced(plan: Plan) -> tuple[Any, ...]:
+    """What __reduce__ returns; attributes that a subclass adds go along, and a piece's origin."""
+    arguments = arguments_of(plan)
     attributes = getattr(plan, "__dict__", None) or None
     if plan._dropout_origin == (0, 0):
         return rebuilt, (type(plan), arguments), attributes

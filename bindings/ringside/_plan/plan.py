@@ -195,6 +195,7 @@ class Plan(_core.Plan):
         head_dim_v: int | None = ...,
         bytes_per_element: int = ...,
         block_size: tuple[int, int] = ...,
+        keep_kv: bool = ...,
         model: None = None,
         dtype: str = ...,
     ) -> _core.PlanCost: ...
@@ -206,6 +207,7 @@ class Plan(_core.Plan):
         head_dim_v: int | None = ...,
         bytes_per_element: int = ...,
         block_size: tuple[int, int] = ...,
+        keep_kv: bool = ...,
         model: Any,
         dtype: str = ...,
     ) -> _timing.TimedCost: ...
@@ -216,6 +218,7 @@ class Plan(_core.Plan):
         head_dim_v: int | None = None,
         bytes_per_element: int = 2,
         block_size: tuple[int, int] = (128, 128),
+        keep_kv: bool = False,
         model: Any = None,
         dtype: str = "bfloat16",
     ) -> _core.PlanCost:
@@ -229,6 +232,8 @@ class Plan(_core.Plan):
             head_dim_v: of v; default head_dim.
             bytes_per_element: of q, k, v and out; 2 for bfloat16. lse counts 4.
             block_size: (query rows, key rows) of a kernel's block.
+            keep_kv: of passes that keep keys and values, see attention_rank: the backward pass
+                brings none, and they take kept_bytes meanwhile.
             model: of a machine: a TimeModel, the name of a preset, a path, or a dict as of its
                 JSON. Then the answer has `forward` and `backward`, timelines of both passes.
             dtype: of q, k, v and out, by which the model knows its kernels.
@@ -243,6 +248,9 @@ class Plan(_core.Plan):
         ([10, 26], 1.444)
         >>> plan.cost().backward_bytes_sent.tolist()  # keys there, float32 gradients back
         [[0, 2048], [0, 4096]]
+        >>> kept = plan.cost(keep_kv=True)
+        >>> kept.kept_bytes.tolist(), kept.backward_bytes_sent.tolist()
+        ([0, 2048], [[0, 0], [0, 4096]])
         >>> short = rs.plan(rs.PackedLayout([0, 13, 600]), cp_size=2)
         >>> short.cost().blocks.tolist(), round(short.cost().fill, 2)  # 16,384 pairs a block
         ([[13, 7], [7, 7]], 0.31)
@@ -259,6 +267,7 @@ class Plan(_core.Plan):
             head_dim_v=head_dim_v,
             bytes_per_element=bytes_per_element,
             block_size=block_size,
+            keep_kv=keep_kv,
         )
         return cost if model is None else _timing.timed(cost, model, shape, bytes_per_element)
 

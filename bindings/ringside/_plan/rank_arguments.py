@@ -120,7 +120,9 @@ def positive(x: int, name: str) -> int:
     return value
 
 
-def agreed_of(plan: Plan, dtypes: list[str], dims: list[int], options: Options) -> dict[str, Any]:
+def agreed_of(
+    plan: Plan, dtypes: list[str], dims: list[int], options: Options, keep_kv: bool
+) -> dict[str, Any]:
     """On which all processes have to agree, as JSON has it."""
     given = {name: getattr(options, name) for name in DEFAULTS if name not in ("bias", SEED)}
     exact = {
@@ -133,13 +135,15 @@ def agreed_of(plan: Plan, dtypes: list[str], dims: list[int], options: Options) 
         "dtypes": "/".join(dtypes),
         "head_dims": "/".join(map(str, dims)),
         "options": ", ".join(f"{name}={value}" for name, value in changed.items()),
+        "keep_kv": str(keep_kv),
         "arrays": "on the host",
     }
 
 
 def agreed_on_devices(plan: Plan, asked: ProgramAsked, exchange: str) -> dict[str, Any]:
     """Likewise, of calls on GPUs."""
-    what = agreed_of(plan, asked.dtypes, asked.head_dims, plain(asked.options))
+    options = plain(asked.options)
+    what = agreed_of(plan, asked.dtypes, asked.head_dims, options, asked.keep_kv)
     return what | {"arrays": "on GPUs", "exchange": exchange}
 
 

@@ -22,7 +22,9 @@ from ringside._attention.options import (
     to_core,
 )
 from ringside._core import Unsupported, arguments
+from ringside._group.failure import named as named_ranks
 from ringside._group.group import Group
+from ringside._plan.kept import KeptKv, require_kept
 from ringside._plan.rank_arguments import (
     agreed_of,
     agreed_on_devices,
@@ -35,7 +37,7 @@ from ringside._plan.rank_arguments import (
     positive,
     require_size,
 )
-from ringside._ranks.calls import ProgramAsked, RanksCall, device_of
+from ringside._ranks.calls import ProgramAsked, RanksCall
 from ringside._ranks.choice import check_exchange
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def prepare(
     dtype: npt.DTypeLike = "float32",
     device: int | None = None,
     exchange: str = "auto",
+    keep_kv: bool = False,
     options: Options | None = None,
     **keywords: Unpack[OptionKeywords],
 ) -> None:
@@ -66,8 +69,10 @@ def prepare(
         head_dim: of q and k.
         head_dim_v: of v; default head_dim.
         dtype: of q, k and v.
-        device: of calls on a GPU: its number here. All that connects, allocates or uploads is done.
+        device: of calls on a GPU: its number here. All that connects, allocates, uploads or
+            measures is done.
         exchange: of calls on a GPU, see attention_rank.
+        keep_kv: of the calls to come, see attention_rank.
         options, keywords: those of the calls to come.
 
     Raises:
@@ -86,15 +91,18 @@ def prepare(
     dims.append(dims[0] if head_dim_v is None else positive(head_dim_v, "head_dim_v"))
     to_core(options).require_heads(self.num_heads)
     check_exchange(exchange)
+    keeps = arguments.boolean(keep_kv, "keep_kv")
     ready = Ready({"plan": fingerprint_of(self)}, lambda links, gather: None)
     error: Exception | None = None
     try:
         if device is None:
             ready = ready._replace(
-                what=agreed_of(self, [dtype_of(dtype, "dtype")] * 3, dims, options)
+                what=agreed_of(self, [dtype_of(dtype, "dtype")] * 3, dims, options, keeps)
             )
         else:
-            ready = _ready_on(self, group, device, exchange, _asked(dtype, dims), options)
+            number = arguments.int32(device, "device")
+            asked = ProgramAsked(self, group, number, *_asked(dtype, dims), options, keeps)
+            ready = _ready_on(asked, exchange)
         require_size(self, group)
     except (ValueError, TypeError, Unsupported) as found:
         error = found
@@ -105,24 +113,15 @@ def _asked(dtype: npt.DTypeLike, dims: list[int]) -> tuple[list[str], list[int]]
     return [str(dtype).removeprefix("torch.")] * 3, dims
 
 
-def _ready_on(
-    plan: Plan,
-    group: Group,
-    device: int,
-    exchange: str,
-    types: tuple[list[str], list[int]],
-    options: Options,
-) -> Ready:
+def _ready_on(asked: ProgramAsked, exchange: str) -> Ready:
     """To set up calls on a device."""
-    number = arguments.int32(device, "device")
     on_device("cuda", exchange, {})
-    asked = ProgramAsked(plan, group, number, *types, options)
-    of_group = device_of(group, exchange, asked.device)
+    asked.require_device(exchange)
 
     def set_up() -> None:
-        asked.program(of_group, fingerprint_of(plan), exchange)
+        asked.program(fingerprint_of(asked.plan), exchange)
 
-    what = agreed_on_devices(plan, asked, exchange)
+    what = agreed_on_devices(asked.plan, asked, exchange)
     return Ready(what, lambda links, gather: None, set_up)
 
 
@@ -137,6 +136,7 @@ def attention_rank(
     group: Group,
     options: Options | None = None,
     return_max_logit: bool = False,
+    keep_kv: bool = False,
     backend: str | None = None,
     exchange: str = "auto",
     **keywords: Unpack[OptionKeywords],
@@ -151,18 +151,23 @@ def attention_rank(
         group: of as many ranks as the plan has, see ringside.init.
         options, keywords: as for attention(), alike in all processes.
         return_max_logit: return the largest score of each head over all ranks, too. On GPUs it
-            waits for them.
+            travels behind the results, and nothing waits for it on the host.
+        keep_kv: keep the keys and values that come from other ranks, and return them last, for
+            attention_backward_rank(kept_kv=...), which then exchanges none: a backward pass that
+            waits for less, for plan.cost(keep_kv=True).kept_bytes of memory until then.
         backend: "reference": CPU, float64, over sockets; "cuda": torch or CuPy arrays on a GPU, of
             one device a process, on its current stream. Default: by the arrays.
         exchange: between GPUs: "peer", copy engines between processes of one host; "nccl", a GPU a
-            process; "auto", whichever fits.
+            process; "auto", whichever moves the messages of this plan faster, where both fit: that
+            is measured ahead of the first call, and group.explain() tells.
 
     Returns:
-        (out_r, lse_r), or (out_r, lse_r, max_logit): out_r [rows, num_heads, head_dim_v], lse_r
-        [num_heads, rows], lists of these where the process hosts several ranks; max_logit
-        [num_heads]. To the bit what attention() computes of these rows. On GPUs, after the first
-        call of its kind or prepare(), a call is asynchronous: where the group fails before it has
-        ended, its results are NaN and the next call, or group.synchronize(), raises.
+        (out_r, lse_r), and behind these max_logit and a KeptKv where they are asked for: out_r
+        [rows, num_heads, head_dim_v], lse_r [num_heads, rows], lists of these where the process
+        hosts several ranks; max_logit [num_heads]. To the bit what attention() computes of these
+        rows. On GPUs, after the first call of its kind or prepare(), a call is asynchronous: where
+        the group fails before it has ended, its results are NaN and the next call, or
+        group.synchronize(), raises.
 
     Raises:
         ValueError, TypeError: arrays that do not fit the rank, and, in every process before the
@@ -181,23 +186,27 @@ def attention_rank(
     """
     options = options_of(attention_rank, options, keywords)
     asked = arguments.boolean(return_max_logit, "return_max_logit")
+    keeps = arguments.boolean(keep_kv, "keep_kv")
     named = {"q_r": q_r, "k_r": k_r, "v_r": v_r}
-    where = Where(backend, exchange)
+    where = Where(backend, exchange, keeps)
 
-    def launch(call: RanksCall, program: Any, links: Any, gather: Gather) -> Any:
+    def found(out: Any, lse: Any, logits: Any, kept: list[Any], made_for: dict[str, str]) -> Any:
+        asked_for = [] if logits is None else [logits]
+        asked_for += [KeptKv(kept, made_for)] if keeps else []
+        return _own(group, out), _own(group, lse), *asked_for
+
+    def launch(call: RanksCall, program: Any, links: Any, made_for: dict[str, str]) -> Any:
         logits = call.max_logit() if asked else None
-        out, lse = call.forward(program, links, logits)
-        if logits is None:
-            return _own(group, out), _own(group, lse)
-        told = _largest([np.array([x]) for _, x in gather(logits.tolist())])
-        return _own(group, out), _own(group, lse), call.as_array(told.tolist())
+        out, lse, kept = call.forward(program, links, logits)
+        return found(out, lse, logits, kept, made_for)
 
-    def run(call: _core.RankCall, links: _core.SocketRanks, gather: Gather) -> Any:
-        out, lse, logits = call.attention(links)
-        if not asked:
-            return _own(group, out), _own(group, lse)
-        told = [x for _, x in gather([x.tolist() for x in logits])]
-        return _own(group, out), _own(group, lse), _largest([np.array(x) for x in told])
+    def run(
+        call: _core.RankCall, links: _core.SocketRanks, gather: Gather, made_for: dict[str, str]
+    ) -> Any:
+        out, lse, logits, kept = call.attention(links)
+        told = [x for _, x in gather([x.tolist() for x in logits])] if asked else []
+        largest = _largest([np.array(x) for x in told]) if asked else None
+        return found(out, lse, largest, kept, made_for)
 
     return _run(self, group, named, options, where, f"forward {asked}", Runs(run, launch))
 
@@ -216,6 +225,7 @@ def attention_backward_rank(
     group: Group,
     options: Options | None = None,
     deterministic: bool = False,
+    kept_kv: KeptKv | None = None,
     backend: str | None = None,
     exchange: str = "auto",
     **keywords: Unpack[OptionKeywords],
@@ -226,6 +236,9 @@ def attention_backward_rank(
         dout_r: shaped like out_r.
         out_r, lse_r: what attention_rank() returned for the same arguments.
         deterministic: bit-equal results from run to run, see Plan.attention_backward.
+        kept_kv: what attention_rank(..., keep_kv=True) returned last for the same arguments: keys
+            and values are not exchanged again, and gradients are the same to the bit. On every
+            rank, or on none. May be used again.
         The rest as for attention_rank().
 
     Returns:
@@ -246,17 +259,30 @@ def attention_backward_rank(
     ...     )
     >>> grads[2].ravel().tolist()
     [1.5, 0.5]
+    >>> plan, x = rs.plan(rs.PackedLayout([0, 4]), cp_size=2), [np.ones((2, 1, 4))] * 2
+    >>> with rs.init(ranks_per_process=2) as group:
+    ...     out, lse, kept = plan.attention_rank(x, x, x, group=group, keep_kv=True)
+    ...     dq, dk, dv = plan.attention_backward_rank(
+    ...         x, x, x, x, out, lse, group=group, kept_kv=kept
+    ...     )
+    >>> plan.unshard(dv, side="k")[:, 0, 0].round(2).tolist()
+    [2.08, 1.08, 0.58, 0.25]
     """
     options = options_of(attention_backward_rank, options, keywords)
     named = {"q_r": q_r, "k_r": k_r, "v_r": v_r, "dout_r": dout_r, "out_r": out_r, "lse_r": lse_r}
     exact = arguments.boolean(deterministic, "deterministic")
-    where = Where(backend, exchange)
+    where = Where(backend, exchange, kept_kv is not None, kept_kv)
+    kept = [] if kept_kv is None else list(getattr(kept_kv, "arrays", ()))
 
-    def launch(call: RanksCall, program: Any, links: Any, gather: Gather) -> tuple[Any, ...]:
-        return tuple(_own(group, x) for x in call.backward(program, links, exact))
+    def launch(
+        call: RanksCall, program: Any, links: Any, made_for: dict[str, str]
+    ) -> tuple[Any, ...]:
+        return tuple(_own(group, x) for x in call.backward(program, links, exact, kept))
 
-    def run(call: _core.RankCall, links: _core.SocketRanks, gather: Gather) -> tuple[Any, ...]:
-        *gradients, dsink = call.attention_backward(links)
+    def run(
+        call: _core.RankCall, links: _core.SocketRanks, gather: Gather, made_for: dict[str, str]
+    ) -> tuple[Any, ...]:
+        *gradients, dsink = call.attention_backward(links, kept)
         found = gradients if options.sink is None else [*gradients, dsink]
         return tuple(_own(group, x) for x in found)
 
@@ -271,13 +297,15 @@ class Where(NamedTuple):
 
     backend: str | None
     exchange: str
+    keeps: bool = False  # keys and values
+    kept: Any = None  # of the forward pass
 
 
 class Runs(NamedTuple):
-    """How to run a call, on the host and on a device."""
+    """How to run a call, on the host and on a device; last, what it is made for."""
 
-    host: Callable[[_core.RankCall, _core.SocketRanks, Gather], Any]
-    device: Callable[[RanksCall, Any, Any, Gather], Any]
+    host: Callable[[_core.RankCall, _core.SocketRanks, Gather, dict[str, str]], Any]
+    device: Callable[[RanksCall, Any, Any, dict[str, str]], Any]
 
 
 def _run(
@@ -293,12 +321,13 @@ def _run(
     group_of(group)._require_usable()
     fingerprint = fingerprint_of(plan)
     try:
-        exchange = on_device(*where, named)
+        exchange = on_device(where.backend, where.exchange, named)
         require_size(plan, group)
         if exchange is None:
-            ready = _on_host(plan, group, named, options, runs)
+            ready = _on_host(plan, group, named, options, where, runs)
         else:
-            ready = _on_device(plan, group, named, options, exchange, runs)
+            where = where._replace(exchange=exchange)
+            ready = _on_device(plan, group, named, options, where, runs)
     except (ValueError, TypeError, Unsupported) as error:
         if group._has_agreed_on(fingerprint):
             raise
@@ -316,30 +345,43 @@ class Ready(NamedTuple):
 
 
 def _on_host(
-    plan: Plan, group: Group, named: dict[str, Any], options: Options, runs: Runs
+    plan: Plan, group: Group, named: dict[str, Any], options: Options, where: Where, runs: Runs
 ) -> Ready:
     arrays = {name: arrays_of(x, name, group) for name, x in named.items()}
     core = to_core(options, plan._dropout_origin)
-    call = _core.RankCall(plan, list(group.ranks), list(arrays.values()), core)
-    what = agreed_of(plan, dtypes_of(arrays), [call.head_dim_qk, call.head_dim_v], options)
-    return Ready(what, lambda links, gather: runs.host(call, links, gather))
+    call = _core.RankCall(plan, list(group.ranks), list(arrays.values()), core, where.keeps)
+    dims = [call.head_dim_qk, call.head_dim_v]
+    made_for = {
+        "ranks": named_ranks(group.ranks),
+        "plan": f"({fingerprint_of(plan)})",
+        "arrays": "on the host",
+        "head_dims": "/".join(map(str, dims)),
+    }
+    if where.kept is not None:
+        require_kept(where.kept, made_for)
+    what = agreed_of(plan, dtypes_of(arrays), dims, options, where.keeps)
+    return Ready(what, lambda links, gather: runs.host(call, links, gather, made_for))
 
 
 def _on_device(
-    plan: Plan, group: Group, named: dict[str, Any], options: Options, exchange: str, runs: Runs
+    plan: Plan, group: Group, named: dict[str, Any], options: Options, where: Where, runs: Runs
 ) -> Ready:
     arrays = {name: arrays_of(x, name, group, lambda x, _: x) for name, x in named.items()}
-    call = RanksCall(plan, group, arrays, options)
-    what = agreed_on_devices(plan, call.asked, exchange)
-    device = device_of(group, exchange, call.asked.device)
+    call = RanksCall(plan, group, arrays, options, where.keeps)
+    made_for = {"ranks": named_ranks(group.ranks), "plan": f"({fingerprint_of(plan)})"}
+    made_for |= call.asked.made_for()
+    if where.kept is not None:
+        require_kept(where.kept, made_for)
+    what = agreed_on_devices(plan, call.asked, where.exchange)
+    call.asked.require_device(where.exchange)
 
-    def program() -> Any:
-        return call.asked.program(device, fingerprint_of(plan), exchange)
+    def program() -> tuple[Any, Any]:
+        return call.asked.program(fingerprint_of(plan), where.exchange)
 
     def set_up() -> None:
         program()
 
-    return Ready(what, lambda _, gather: runs.device(call, program(), device.links, gather), set_up)
+    return Ready(what, lambda *_: runs.device(call, *program(), made_for), set_up)
 
 
 def _own(group: Group, found: list[Any]) -> Any:

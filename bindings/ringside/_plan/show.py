@@ -11,6 +11,7 @@ from ringside._page.page import Page
 from ringside._plan import json_format
 from ringside._plan.estimate import estimate
 from ringside._plan.explain import count, explain, mask_words
+from ringside._plan.pickling import arguments_of
 
 if TYPE_CHECKING:
     from ringside._plan.plan import Plan
@@ -46,16 +47,7 @@ def page_of_texts(texts: Sequence[tuple[str, str]]) -> Page:
 
 
 def _of_plan(plan: Plan) -> Shown:
-    arguments = {
-        "layout_q": plan.layout_q,
-        "layout_k": plan.layout_k,
-        "mask": plan.mask,
-        "num_heads": plan.num_heads,
-        "num_kv_heads": plan.num_kv_heads,
-        "partition": plan.partition,
-        "comm": plan.comm,
-        "tables": {name: cells for name, (_, cells) in plan.tables().items()},
-    }
+    arguments = arguments_of(plan)
     try:
         proof = _proof_in_words(plan.verify())
     except _core.PlanError as error:

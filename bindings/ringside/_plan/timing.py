@@ -109,6 +109,12 @@ def shape_of(comm: str, group: int, head_dim: Any, head_dim_v: Any, dtype: Any) 
     """What counts do not say."""
     dims = [arguments.int32(head_dim, "head_dim")]
     dims.append(dims[0] if head_dim_v is None else arguments.int32(head_dim_v, "head_dim_v"))
+    for name, dim in zip(("head_dim", "head_dim_v"), dims, strict=True):
+        if dim < 1:
+            raise _core.InvalidArgument(
+                f"{name}={dim}; expected the size of a head, at least 1. Leave it out for "
+                f"{'128' if name == 'head_dim' else 'that of head_dim'}"
+            )
     if arguments.text(dtype, "dtype") not in ITEMSIZE:
         raise _core.InvalidArgument(
             f"dtype={dtype!r} is unknown; expected one of {', '.join(ITEMSIZE)}"

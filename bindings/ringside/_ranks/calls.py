@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ringside._arrays import cuda as _cuda
 from ringside._attention.options import Options, to_core
 from ringside._core import InvalidArgument
-from ringside._ranks.device import DeviceGroup
+from ringside._ranks.auto import auto_of
+from ringside._ranks.device import device_of
 
 if TYPE_CHECKING:
     from ringside._group.group import Group
@@ -34,6 +35,7 @@ class ProgramAsked:
         dtypes: of q, k and v.
         head_dims: of q and of v.
         options: of the call.
+        keep_kv: whether it keeps keys and values from forward to backward.
         poison: for tests: workspaces hold NaN.
     """
 
@@ -43,16 +45,38 @@ class ProgramAsked:
     dtypes: list[str]
     head_dims: list[int]
     options: Options
+    keep_kv: bool = False
     poison: bool = False
 
     def key(self, fingerprint: str) -> str:
         """Alike in all processes: it also marks the messages of the program's calls."""
-        made_for = [fingerprint, self.dtypes, self.head_dims, self.poison]
+        made_for = [fingerprint, self.dtypes, self.head_dims, self.keep_kv, self.poison]
         return hashlib.sha256(repr([*made_for, _cuda.baked(self.options)]).encode()).hexdigest()
 
-    def program(self, device: DeviceGroup, fingerprint: str, asked: str) -> Any:
-        """Made by all processes where it is new; `asked` is the exchange."""
-        return device.program(self.key(fingerprint), self._make, asked)
+    def made_for(self) -> dict[str, str]:
+        """What decides, beside the plan, how the rows lie that it keeps."""
+        return {
+            "arrays": f"on device {self.device}",
+            "dtypes": "/".join(self.dtypes),
+            "head_dims": "/".join(map(str, self.head_dims)),
+            "options": str(_cuda.baked(self.options)),
+        }
+
+    def require_device(self, exchange: str) -> None:
+        """That of the calls before."""
+        if exchange == "auto":
+            auto_of(self.group, self.device)
+        else:
+            device_of(self.group, exchange, self.device)
+
+    def program(self, fingerprint: str, exchange: str) -> tuple[Any, Any]:
+        """It, made by all processes where it is new, and the links over which it exchanges."""
+        key = self.key(fingerprint)
+        if exchange == "auto":
+            words = fingerprint.rpartition(",")[0]
+            exchange = auto_of(self.group, self.device).exchange(key, self._make, words)
+        device = device_of(self.group, exchange, self.device)
+        return device.program(key, self._make, exchange), device.links
 
     def _make(self) -> Any:
         core, heads = _cuda.cuda_core(), self.plan.num_heads
@@ -70,7 +94,8 @@ class ProgramAsked:
         )
         processes = [list(ranks) for ranks in self.group._processes]
         mine = self.group._processes.index(self.group.ranks)
-        return core.RankProgram(self.plan, processes, mine, q, v, self.device, options, self.poison)
+        made_for = (self.plan, processes, mine, q, v, self.device, options)
+        return core.RankProgram(*made_for, self.keep_kv, self.poison)
 
 
 class RanksCall:
@@ -81,9 +106,12 @@ class RanksCall:
         group: of as many ranks.
         arrays: of torch or CuPy, on one device.
         options: of the call.
+        keep_kv: whether keys and values are kept from forward to backward.
     """
 
-    def __init__(self, plan: Any, group: Group, arrays: Arrays, options: Options) -> None:
+    def __init__(
+        self, plan: Any, group: Group, arrays: Arrays, options: Options, keep_kv: bool = False
+    ) -> None:
         _cuda.require_cuda()
         self.plan, self.group, self.options = plan, group, options
         to_core(options, per_head=()).require_heads(plan.num_heads)
@@ -107,7 +135,9 @@ class RanksCall:
         self.slopes = self._vector(options.alibi_slopes)
         dtypes = [name_of(self.arrays[name][0]) for name in ("q_r", "k_r", "v_r")]
         dims = [self.arrays[name][0].shape[-1] for name in ("q_r", "v_r")]
-        self.asked = ProgramAsked(plan, group, self.device, dtypes, dims, options, POISON.on)
+        self.asked = ProgramAsked(
+            plan, group, self.device, dtypes, dims, options, keep_kv, POISON.on
+        )
 
     def _check_shapes(self) -> None:
         """What does not fit the rank is refused here, before anybody is asked or anything runs."""
@@ -171,13 +201,13 @@ class RanksCall:
     def _listed(self, *names: str) -> list[list[Any]]:
         return [list(x) for x in zip(*(self.arrays[name] for name in names), strict=True)]
 
-    def forward(self, program: Any, links: Any, max_logit: Any) -> tuple[list[Any], list[Any]]:
-        """Enqueues it; (out, lse) of each hosted rank."""
-        outs, lses, arrays = [], [], []
-        for q, k, v in self._listed("q_r", "k_r", "v_r"):
+    def forward(self, program: Any, links: Any, max_logit: Any) -> tuple[list[Any], ...]:
+        """Enqueues it; (out, lse, kept) of each hosted rank."""
+        outs, lses, kept, arrays = [], [], self._room_to_keep(program), []
+        for (q, k, v), keys in zip(self._listed("q_r", "k_r", "v_r"), kept, strict=True):
             out = self.library.empty((*q.shape[:2], v.shape[-1]), self.like)
             lse = self.library.empty((q.shape[1], q.shape[0]), self.like, "float32")
-            arrays.append([self.describe(x) for x in (q, k, v, out, lse)])
+            arrays.append([*map(self.describe, (q, k, v, out, lse)), self._kept(keys)])
             outs.append(out)
             lses.append(lse)
         program.forward(
@@ -187,17 +217,32 @@ class RanksCall:
             self.describe(max_logit),
             self.library.stream(self.device),
         )
-        return outs, lses
+        return outs, lses, kept
 
-    def backward(self, program: Any, links: Any, deterministic: bool) -> tuple[list[Any], ...]:
+    def _room_to_keep(self, program: Any) -> list[Any]:
+        if not self.asked.keep_kv:
+            return [None] * len(self.group.ranks)
+        return [self.library.empty((n,), self.like, "uint8") for n in program.kept_bytes]
+
+    def _kept(self, x: Any) -> Any:
+        if x is None:
+            return _cuda.cuda_core().DeviceArray(0, "uint8", [0], [1])
+        return self.describe(x)
+
+    def backward(
+        self, program: Any, links: Any, deterministic: bool, kept: list[Any] | None
+    ) -> tuple[list[Any], ...]:
         """Enqueues it; (dq, dk, dv), and dsink where there is one, of each hosted rank."""
         found, arrays = [], []
-        for given in self._listed("dout_r", "q_r", "k_r", "v_r", "out_r", "lse_r"):
+        listed = self._listed("dout_r", "q_r", "k_r", "v_r", "out_r", "lse_r")
+        for given, keys in zip(listed, kept or [None] * len(listed), strict=True):
             gradients = [self.library.empty(x.shape, self.like) for x in given[1:4]]
+            described = [*map(self.describe, (*given, *gradients)), self._kept(keys)]
             if self.sink is not None:
                 size = (self.plan.num_heads,)
                 gradients.append(self.library.empty(size, self.like, "float32"))
-            arrays.append([self.describe(x) for x in (*given, *gradients)])
+                described.append(self.describe(gradients[-1]))
+            arrays.append(described)
             found.append(gradients)
         stream = self.library.stream(self.device)
         program.backward(links, arrays, self.core_options(), deterministic, stream)
@@ -206,21 +251,6 @@ class RanksCall:
     def max_logit(self) -> Any:
         """Room for that of the hosted ranks."""
         return self.library.empty((self.plan.num_heads,), self.like, "float32")
-
-    def as_array(self, values: list[float]) -> Any:
-        """[num_heads] float32 on the device."""
-        return self.library.vector(values, self.like, self.plan.num_heads)
-
-
-def device_of(group: Group, exchange: str, device: int) -> DeviceGroup:
-    """The group's part on a device, for an exchange; a process has one device."""
-    found = group._devices.setdefault(exchange, DeviceGroup(group, device))
-    if found.device != device:
-        raise InvalidArgument(
-            f"arrays on device {device}; expected device {found.device}, as in the calls before. "
-            "Make another group for another device"
-        )
-    return found
 
 
 def name_of(x: Any) -> str:

@@ -42,8 +42,7 @@ def check_exchange(exchange: str) -> str:
 def choose(exchange: str, told: Everybody) -> str:
     """ "nccl" or "peer", or "none" for one process alone; raises the same in every process.
 
-    Peer memory is taken where all are on one host: it was the faster one at every size measured,
-    and the only one for several processes on one GPU.
+    "auto" is for whom nothing was measured: peer memory where all are on one host.
     """
     if len(told) == 1:
         return "none"
@@ -59,6 +58,18 @@ def choose(exchange: str, told: Everybody) -> str:
             'Nearest supported: exchange="nccl"'
         )
     return "peer"
+
+
+def fitting(told: Everybody) -> tuple[list[str], dict[str, str]]:
+    """Which exchanges several processes may use, and why not the others."""
+    _require_equal(told, "family", "kernels", "Run on devices of one kind")
+    fit, against = [], {}
+    for exchange in ("peer", "nccl"):
+        try:
+            fit.append(choose(exchange, told))
+        except (Unsupported, InvalidArgument) as error:
+            against[exchange] = str(error)
+    return fit, against
 
 
 def _require_nccl(told: Everybody) -> None:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from ringside._arrays import cuda as _cuda
 from ringside._core import InvalidArgument
-from ringside._group.failure import named
 from ringside._ranks import nccl
 from ringside._ranks.choice import choose
+from ringside._ranks.together import together
 
 if TYPE_CHECKING:
     from ringside._group.group import Group
 
 KEPT_PROGRAMS = 64  # the oldest are made again
+REHEARSALS = 5  # of the messages of a program
 WATCH_S = 0.1
 SHARED = Path("/dev/shm")
 EXPLAINED = {
@@ -54,20 +55,51 @@ class DeviceGroup:
     def program(self, key: str, make: Callable[[], Any], asked: str) -> Any:
         """The program of a key, made and attached where it is new."""
         if key not in self._programs:
-            self._programs[key] = self._set_up(key, make, asked)
+            self._set_up(key, make, asked)
             if len(self._programs) > KEPT_PROGRAMS:
                 del self._programs[next(iter(self._programs))]
         return self._programs[key]
 
-    def _set_up(self, key: str, make: Callable[[], Any], asked: str) -> Any:
+    def _set_up(self, key: str, make: Callable[[], Any], asked: str) -> None:
         made = self._together(lambda: self._made(make))
         program = self._made_last
         if not self.exchange:
             self._connect(asked, made)
         self._make_room(program.workspace_bytes)
-        self._together(lambda: program.attach(self._links, int(key[:8], 16) >> 1))
+        self._attach(key, program)
+        self._programs[key] = program
         self._watch()
-        return program
+
+    def _attach(self, key: str, program: Any) -> None:
+        self._together(lambda: program.attach(self._links, int(key[:8], 16) >> 1))
+
+    def attach(self, key: str) -> None:
+        """The program of a key to these links, after it was attached to others."""
+        self._attach(key, self._programs[key])
+
+    def has(self, key: str) -> bool:
+        """Whether there is a program of a key."""
+        return key in self._programs
+
+    def rehearsed(self, key: str) -> float:
+        """Microseconds that the messages of a program take by themselves, both passes.
+
+        Of the process where they take longest, so that all come to the same.
+        """
+        program = self._programs[key]
+        self._together(lambda: program.make_room_to_rehearse())  # before any waits for another
+        told = self._together(lambda: float(program.rehearse(self._links, REHEARSALS)))
+        return max(took for _, took in told)
+
+    def drop(self, key: str) -> None:
+        """Forgets the program of a key, and after the last one gives the workspace back."""
+        self._programs.pop(key, None)
+        links = self._links
+        if self._programs or links is None:
+            return
+        self._wait_until_idle()
+        self._together(lambda: links.unmap_workspaces())
+        self._together(lambda: links.free_workspace())
 
     def _made(self, make: Callable[[], Any]) -> dict[str, Any]:
         """Makes a program, and what it needs once; tells of both."""
@@ -77,7 +109,7 @@ class DeviceGroup:
             self._links = _cuda.cuda_core().DeviceLinks(
                 self.device, self._mine, len(self.group._processes), str(self._words)
             )
-        return {**_about(self.device, self._made_last.family), "words": str(self._words)}
+        return {**about(self.device, self._made_last.family), "words": str(self._words)}
 
     def _connect(self, asked: str, told: list[tuple[tuple[int, ...], Any]]) -> None:
         try:
@@ -122,22 +154,7 @@ class DeviceGroup:
         return self.group._processes.index(self.group.ranks)
 
     def _together(self, part: Callable[[], Any]) -> list[tuple[tuple[int, ...], Any]]:
-        """Every process does its part; (ranks, value) of each, or the error of one in all."""
-        value, error = None, None
-        try:
-            value = part()
-        except Exception as raised:
-            error = raised
-        except BaseException as interrupt:  # the others wait for this part
-            self.group._fail_by(interrupt)
-            raise
-        told = self.group._tell_all({"value": value, "error": error and str(error)})
-        if error is not None:
-            raise error
-        for ranks, x in told:
-            if x["error"] is not None:
-                raise InvalidArgument(f"{named(ranks)}: {x['error']}")
-        return [(ranks, x["value"]) for ranks, x in told]
+        return together(self.group, part)
 
     def explain(self) -> str:
         """How it exchanges, and why, in a sentence."""
@@ -222,7 +239,23 @@ class DeviceGroup:
             _stuck.append(links)
 
 
-def _about(device: int, family: str) -> dict[str, str]:
+def device_of(group: Group, exchange: str, device: int) -> DeviceGroup:
+    """The group's part on a device, for an exchange; a process has one device."""
+    found: DeviceGroup = group._devices.setdefault(exchange, DeviceGroup(group, device))
+    require_device(found.device, device)
+    return found
+
+
+def require_device(known: int, device: int) -> None:
+    """That a process goes on with the device it began with."""
+    if known != device:
+        raise InvalidArgument(
+            f"arrays on device {device}; expected device {known}, as in the calls before. Make "
+            "another group for another device"
+        )
+
+
+def about(device: int, family: str) -> dict[str, str]:
     """See choice.Told."""
     found = nccl.find()
     return {
