@@ -73,6 +73,21 @@ def leaving(q, k, v, *, plan, softmax_scale):
     dist.barrier()
 
 
+def leaving_seen_late(q, k, v, *, plan, softmax_scale):
+    """Who talked to it says so before its end is seen."""
+    if dist.get_rank() == 1:
+        time.sleep(0.5)
+        os._exit(7)
+    raise RuntimeError("gloo/transport/tcp/pair.cc: Connection reset by peer")
+
+
+def losing(q, k, v, *, plan, softmax_scale):
+    """Says that it lost the other, which is there and well."""
+    if dist.get_rank() == 0:
+        raise RuntimeError("Connection closed by peer [127.0.0.1]")
+    return gathered(q, k, v, plan=plan, softmax_scale=softmax_scale)
+
+
 def hanging(q, k, v, *, plan, softmax_scale):
     time.sleep(60)
 

@@ -6,6 +6,7 @@ import types
 
 import pytest
 import ringside as rs
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ringside.testing import Case, Disagreement, check_context_parallel, processes
@@ -40,11 +41,25 @@ def test_a_wrong_one_is_found_and_its_rank_named():
         assert "read" in str(found.value)
 
 
+def test_a_rank_without_a_gpu_says_so():
+    with pytest.raises(ValueError, match="device='tpu'; expected one of cpu, cuda"):
+        ProcessPerRank("rank_functions:gathered", 2, device="tpu")
+    held = torch.cuda.device_count()
+    with ProcessPerRank("rank_functions:gathered", held + 1, device="cuda") as ring:
+        with pytest.raises(
+            RankError, match=f"rank {held} has no GPU: .* sees {held} here"
+        ) as error:
+            ring.start()
+    assert error.value.ranks == [held]
+
+
 @pytest.mark.parametrize(
     ("fn", "ranks", "text"),
     [
         ("raising", [1], "raised ValueError: no such window"),
         ("leaving", [1], "ended with exit code 7"),
+        ("leaving_seen_late", [1], "ended with exit code 7"),
+        ("losing", [0], "raised RuntimeError: Connection closed by peer"),
         ("hanging", [0, 1], "said nothing for 4 s"),
     ],
 )

@@ -125,6 +125,12 @@ MUTANTS_OF_USERS = [
         "                pass\n",
     ),
     Mutant(
+        "who lost a rank is named in its place",
+        "bindings/ringside/testing/processes.py",
+        "if failure is not None and not OF_A_LOST_PEER.search(str(failure)):",
+        "if failure is not None:",
+    ),
+    Mutant(
         "an adapter deals rows to ranks in another order than its package",
         "property_tests/peers/torch/adapter.py",
         'partition="zigzag"',
@@ -163,8 +169,20 @@ MUTANTS_OF_USERS = [
     Mutant(
         "a peer that is absent today loses what was seen of it",
         "bindings/ringside/testing/peers/table.py",
-        " or x.package not in seen",
+        " or subject(row) not in seen",
         " or True",
+    ),
+    Mutant(
+        "what was seen on a GPU takes the place of what was seen on a CPU",
+        "bindings/ringside/testing/peers/table.py",
+        'return row["package"], row["device"]',
+        'return row["package"], ""',
+    ),
+    Mutant(
+        "torch's kernels get windows the wrong way round",
+        "bindings/ringside/testing/peers/part_torchs_kernels.py",
+        '"window_size_left": left, "window_size_right": 0 if causal else right',
+        '"window_size_left": 0 if causal else right, "window_size_right": left',
     ),
     Mutant(
         "Transformer Engine's second halves are merged into first ones",

@@ -204,6 +204,20 @@ def test_axes_restrict_what_is_claimed_and_say_what_is_not(peer):
         assert case.cp_size in (2, 3) and not any(case.layout_q.padded_lengths % case.cp_size)
 
 
+def test_a_share_of_the_features_is_tried(peer):
+    folder = peer("right", "coarse", "mistaken")
+    (verdict,) = tried(folder, share=(1, 3), cases=3)
+    assert verdict.feature == "coarse"
+
+
+def test_ranks_that_gpus_here_cannot_hold_are_not_drawn(peer, monkeypatch):
+    monkeypatch.setattr("ringside.testing.peers.trial.gpus", lambda: ["NVIDIA X9"])
+    ring = ADAPTER.replace("cp=(1,)", "cp=(2, 3)")
+    (verdict,) = tried(peer("right", adapter=ring), device="cuda")
+    assert verdict.kind == "not drawn" and verdict.told == "needs 2 GPUs, and 1 is here"
+    assert verdict.device == "NVIDIA X9"
+
+
 def test_what_a_run_asks_takes_the_place_of_what_an_adapter_asks(peer):
     folder = peer("right", "coarse")
     (alone,) = tried(folder, "coarse", cases=3)
@@ -234,6 +248,55 @@ def drawn(strategy):
 
     draw()
     return found
+
+
+def played_kernels(monkeypatch):
+    """torch's operations of a GPU, by the stand-in; what they are called with is as on a GPU."""
+    kit = stand_ins.flash_attn
+
+    def forward(q, k, v, *rest, scale, window_size_left, window_size_right):
+        *lengths, dropout_p, causal, debug = rest
+        assert not debug
+        window = (window_size_left, window_size_right)
+        found = kit._flash_attn_varlen_forward(q, k, v, *lengths, dropout_p, scale, causal, *window)
+        return *found[:2], None, None, None
+
+    def backward(*given, scale, window_size_left, window_size_right):
+        *tensors, lse, cu_q, cu_k, max_q, max_k, dropout_p, causal, _, _ = given
+        assert lse.is_contiguous() and lse.dtype == torch.float32
+        gradients = [torch.empty_like(x) for x in tensors[1:4]]
+        rest = (cu_q, cu_k, max_q, max_k, dropout_p, scale, causal)
+        rest = (*rest, window_size_left, window_size_right, 0.0, None, False)
+        kit._flash_attn_varlen_backward(*tensors, lse, *gradients, *rest)
+        return gradients
+
+    aten = torch.ops.aten
+    monkeypatch.setattr(aten, "_flash_attention_forward", forward, raising=False)
+    monkeypatch.setattr(aten, "_flash_attention_backward", backward, raising=False)
+
+
+def test_torchs_kernels_are_called_as_flash_attn_is(monkeypatch):
+    played_kernels(monkeypatch)
+    part = Path(adapter.__file__).with_name("part_torchs_kernels.py").read_text()
+    with stand_ins.flash_attn_installed() as ours:
+        calls = {}
+        exec(part, calls)
+    generator = torch.Generator().manual_seed(0)
+    q, dout = (torch.randn(2, 5, 4, 8, generator=generator) for _ in range(2))
+    k, v = (torch.randn(2, 6, 2, 8, generator=generator) for _ in range(2))
+    for causal, left, right in ((True, -1, -1), (False, 2, 1), (True, 1, 0), (False, -1, -1)):
+        rest = (0.0, 0.3, causal, left, right, 0.0, None)
+        out, lse, *_ = ours._flash_attn_forward(q, k, v, *rest, False)
+        got = calls["_flash_attn_forward"](q, k, v, *rest, False)
+        torch.testing.assert_close(got[:2], (out, lse))
+        found = []
+        for function in (ours._flash_attn_backward, calls["_flash_attn_backward"]):
+            found.append([torch.empty_like(x) for x in (q, k, v)])
+            function(dout, q, k, v, out, lse, *found[-1], *rest, False)
+        torch.testing.assert_close(found[1], found[0])
+    for refused in ((0.1, 0.3, True, -1, -1, 0.0, None), (0.0, 0.3, True, -1, -1, 30.0, None)):
+        with pytest.raises(NotImplementedError, match="no dropout, softcap"):
+            calls["_flash_attn_forward"](q, k, v, *refused, False)
 
 
 def test_the_plain_flash_attn_of_scripts_is_the_stand_in():

@@ -7,21 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringside._extras import extra
+from ringside._pictures.balance import STYLES, scale
 from ringside.cli.choices import Choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SMALL, NORMAL = 8, 9.5  # points: 11 pixels where the picture is 840 wide
-# Paul Tol's scheme "bright", and a marker each: told apart without colours, too.
-STYLES = (
-    ("#4477AA", "o"),
-    ("#EE6677", "s"),
-    ("#CCBB44", "^"),
-    ("#228833", "D"),
-    ("#66CCEE", "v"),
-    ("#AA3377", "P"),
-)
 
 
 def best_of_partitions(choices: Sequence[Choice]) -> dict[str, list[Choice]]:
@@ -67,15 +59,8 @@ def draw(choices: Sequence[Choice], title: str, path: Path) -> None:
 
 
 def _finish(axis: Axes, title: str, sizes: list[int], most: float) -> None:
-    ticks = [1]
-    while ticks[-1] < most or len(ticks) < 2:
-        ticks.append(2 * ticks[-1])
     axis.set_title(title, fontsize=SMALL)
     axis.set_xlabel("ranks", fontsize=SMALL)
-    axis.set(xscale="log", yscale="log", xticks=sizes, yticks=ticks, ylim=(0.93, 1.07 * ticks[-1]))
-    axis.set_xticks([], minor=True)
-    axis.set_yticks([], minor=True)
-    axis.set_xticklabels([f"{size:,}" for size in sizes])
-    axis.set_yticklabels([f"{tick} x" for tick in ticks])
+    scale(axis, sizes, most)
     axis.tick_params(labelsize=SMALL)
     axis.grid(color="#D5D8DE", linewidth=0.5)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import datetime
-import sys
-from collections.abc import Iterator
+import json
 from pathlib import Path
 from typing import Annotated, Optional
 
 from ringside._extras import extra
 from ringside.cli.files import make_room_for, write_json
+from ringside.cli.peers_run import run
 from ringside.testing.junit import Result, write_junit
-from ringside.testing.peers import AdapterError, Peer, Verdict, table
+from ringside.testing.peers import Verdict, table
 from ringside.testing.peers.adapter import MASKS, described, known
-from ringside.testing.peers.environment import Absent, Environment
-from ringside.testing.peers.settings import Axes, Settings
+from ringside.testing.peers.here import gpus
+from ringside.testing.peers.settings import DEVICES, Axes, Settings
 
 with extra("cli", "the ringside command"):
     import typer
 
 ADAPTERS = Path("property_tests", "peers")
-START_S = 300.0  # a peer may import for a minute, on a busy machine several
 OURS = 3  # exit code
 FINE = ("agrees", "not drawn", "absent")
 
@@ -108,10 +106,24 @@ def peers(
         Optional[Path],  # noqa: UP045
         typer.Option(help=f"The folder of peers; default {ADAPTERS} of the checkout here."),
     ] = None,
+    device: Annotated[
+        str, typer.Option(help=f"{' or '.join(DEVICES)}, a GPU for each rank.")
+    ] = "cpu",
+    here: Annotated[
+        bool,
+        typer.Option(
+            "--here", help="What this interpreter has, in its versions; installs nothing."
+        ),
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="So many processes at a time.", min=1)] = 1,
     install: Annotated[bool, typer.Option("--install", help="Their environments only.")] = False,
     write: Annotated[
         bool, typer.Option("--write", help="data/peers.csv, data/peers and the README's table.")
     ] = False,
+    read: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(help="Results that --json wrote, elsewhere say; runs nothing."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Only whether these say the same; runs nothing.")
     ] = False,
@@ -127,8 +139,9 @@ def peers(
     """Run packages that people use, as published, against the definition; a verdict a feature.
 
     Each runs in an environment of its own, which uv makes from PyPI; one that cannot be had is
-    absent, and not counted. Failures of earlier runs are tried first. Exit code 1 where anything
-    does not agree, 3 where an adapter is broken, which is a fault of ours.
+    absent, and not counted. With --device cuda calls get tensors on GPUs. Failures of earlier runs
+    are tried first. Exit code 1 where anything does not agree, 3 where an adapter is broken, which
+    is a fault of ours.
 
     Example: ringside peers ring_flash_attn --cases 100 --cp 2
     """
@@ -137,7 +150,10 @@ def peers(
     if check:
         _check(root)
         return
-    chosen = _chosen(folder, names or [])
+    if read:
+        _tell_again(root, [x for path in read for x in verdicts_of(path)], write=write)
+        return
+    chosen = _chosen(folder, names or [], device)
     from ringside.cli.peers_options import axes_from, demands_from  # needs Hypothesis
 
     axes = axes_from(
@@ -149,16 +165,21 @@ def peers(
         **{"runs": runs, "accumulate": accumulate, "merge": merge, "merges": merges},
         **{"partial": partial, "padding": padding},
     )
-    failures = str(root / ".cache" / "peers")
-    settings = Settings(cases, budget, case_time, seed, axes, demands, failures)
+    failures = str(root / ".cache" / "peers" / device)
+    settings = Settings(cases, budget, case_time, seed, axes, demands, failures, device, here)
     if write and (axes != Axes() or demands or feature):
         raise ValueError(
             "--write says all of a package; drop --feature, what restricts cases and what is asked"
         )
-    verdicts, broken = _run(folder, chosen, root, settings, feature or [], only_install=install)
+    place = root / ".venv" / "peers"
+    folders = [folder / name for name in chosen]
+    verdicts: list[Verdict] = []
+    try:
+        broken = run(folders, place, settings, feature or [], verdicts, install=install, jobs=jobs)
+    finally:  # also of a run that was interrupted
+        _write_results(verdicts, junit, json_file)
     if write:
-        table.write(root, verdicts, datetime.date.today().isoformat())
-    _write_results(verdicts, junit, json_file)
+        table.write(root, verdicts)
     if broken:
         raise typer.Exit(OURS)
     if any(verdict.kind not in FINE for verdict in verdicts):
@@ -181,54 +202,47 @@ def _folder(given: Path | None) -> Path:
     )
 
 
-def _chosen(folder: Path, names: list[str]) -> list[str]:
+def _chosen(folder: Path, names: list[str], device: str) -> list[str]:
+    """Those named, or all that run on the device."""
+    if device not in DEVICES:
+        raise ValueError(f'device="{device}"; expected one of {", ".join(DEVICES)}')
+    if device == "cuda" and not gpus():
+        raise ValueError(
+            'device="cuda", and nvidia-smi names no GPU here; expected one for each rank. Run it '
+            "where one is, or leave --device out"
+        )
     all_of_them = known(folder)
+    fit = [name for name in all_of_them if device in described(folder / name).devices]
     for name in names:
         if name.replace("-", "_") not in all_of_them:
             raise ValueError(f'peer "{name}" is unknown; expected some of {", ".join(all_of_them)}')
-    return [name.replace("-", "_") for name in names] or all_of_them
+        if name.replace("-", "_") not in fit:
+            raise ValueError(
+                f'peer "{name}" has no call for device="{device}"; expected some of '
+                f"{', '.join(fit)}. Pass another --device, or one of these"
+            )
+    return [name.replace("-", "_") for name in names] or fit
 
 
-def _run(
-    folder: Path,
-    names: list[str],
-    root: Path,
-    settings: Settings,
-    features: list[str],
-    *,
-    only_install: bool,
-) -> tuple[list[Verdict], bool]:
-    """All verdicts, and whether an adapter was broken."""
-    verdicts: list[Verdict] = []
-    broken = False
-    for name in names:
-        try:
-            for verdict in _of_peer(folder / name, root, settings, features, only_install):
-                verdicts.append(verdict)
-                print(verdict.words(), flush=True)
-        except Absent as error:
-            print(f"{name}: absent, and not counted: {error}", flush=True)
-            verdicts.append(_absent(described(folder / name), error))
-        except (AdapterError, RuntimeError) as error:
-            broken = True
-            print(f"{name}: broken adapter: {error}", flush=True)
-    return verdicts, broken
+def _tell_again(root: Path, verdicts: list[Verdict], *, write: bool) -> None:
+    for verdict in verdicts:
+        print(verdict.words())
+    if write:
+        table.write(root, verdicts)
 
 
-def _of_peer(
-    folder: Path, root: Path, settings: Settings, features: list[str], only_install: bool
-) -> Iterator[Verdict]:
-    peer = described(folder)
-    environment = Environment(root / ".venv" / "peers", folder, peer)
-    print(f"{peer.package} {peer.version}: {environment.root}", file=sys.stderr)
-    environment.install()
-    if not only_install:
-        limit_s = START_S + 20 * (settings.budget_s + 60.0)
-        yield from environment.run(features, settings, limit_s)
+def verdicts_of(path: Path) -> list[Verdict]:
+    """What --json wrote; ValueError for anything else.
 
-
-def _absent(peer: Peer, error: Absent) -> Verdict:
-    return Verdict(peer.package, peer.version, "", "", "", "absent", told=str(error))
+    Args:
+        path: of the file.
+    """
+    try:
+        return [Verdict(**given) for given in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"--read {path}: {error}; expected a file that ringside peers --json wrote. Pass one"
+        ) from error
 
 
 def _check(root: Path) -> None:

@@ -1,35 +1,40 @@
 """A context-parallel function of torch tensors, one process a rank, for check_context_parallel.
 
-The processes meet once, over gloo, and then run case after case. One that raises, dies or is silent
-for too long is named; all of them are ended then, and the next case starts new ones. (One that is
-alone and raises goes on: nobody waits for it.) Needs torch.
+The processes meet once, over gloo or, with a GPU each, over NCCL, and then run case after case. One
+that raises, dies or is silent for too long is named; all of them are ended then, and the next case
+starts new ones. (One that is alone on a CPU and raises goes on: nobody waits for it.) Needs torch.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import multiprocessing
+import re
 import sys
 import tempfile
 import time
-import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 import ringside as rs
+from ringside.testing._rank_process import ARRAYS, serve
 
 __all__ = ["ProcessPerRank", "RankError"]
 
 Array = npt.NDArray[Any]
-READY = "ready"
 AT_FIRST_BACKWARD = ("torch.fx.experimental.symbolic_shapes",)  # torch imports it then, in seconds
+DEVICES = ("cpu", "cuda")
+OF_CUDA = re.compile("cuda|cudnn|nccl|xla|jaxruntime", re.IGNORECASE)
+OF_A_LOST_PEER = re.compile(
+    "connection (reset|closed|refused|aborted)|closed by peer|broken pipe|remote (process|worker)",
+    re.IGNORECASE,
+)
+PEER_S = 5.0  # how much later than those that talked to it a process may be seen to have ended
 START_S = 120.0  # Python and torch take seconds, on a busy machine many
 
 
@@ -55,15 +60,16 @@ class ProcessPerRank:
 
     Args:
         fn: "module:function", imported in every process: fn(q, k, v, *, plan, softmax_scale, ...)
-            of the rank's own rows, torch tensors on the CPU, after
-            torch.distributed.init_process_group("gloo"); returns out, or (out, lse), which torch
-            can differentiate with respect to q, k and v. It may be set anew between two cases.
+            of the rank's own rows, torch tensors, after torch.distributed.init_process_group;
+            returns out, or (out, lse), which torch can differentiate with respect to q, k and v.
+            It may be set anew between two cases.
         size: how many ranks; a case of another cp_size raises Unsupported.
         setup: "module:function" that each process calls once, before anything else; None for none.
         timeout_s: seconds that a case may take.
         arrays: "torch", or "jax" for one rank: fn gets JAX arrays, and jax.vjp differentiates it.
         preload: modules that are imported once, before the processes are made.
         given: what setup is called with.
+        device: "cpu", or "cuda": tensors are on the rank's own GPU, the group is of NCCL.
 
     It is a context manager, which ends the processes.
 
@@ -83,6 +89,7 @@ class ProcessPerRank:
         arrays: str = "torch",
         preload: tuple[str, ...] = ("torch",),
         given: tuple[Any, ...] = (),
+        device: str = "cpu",
     ) -> None:
         for name in (fn, *([] if setup is None else [setup])):
             if name.count(":") != 1:
@@ -92,8 +99,10 @@ class ProcessPerRank:
                 f'arrays={arrays!r} with {size} ranks; expected "torch", or "jax" with one rank, '
                 "which needs no exchange. Pass one of these"
             )
+        if device not in DEVICES:
+            raise ValueError(f"device={device!r}; expected one of {', '.join(DEVICES)}")
         self.fn, self.size, self.setup, self.timeout_s = fn, size, setup, timeout_s
-        self.arrays, self.preload, self.given = arrays, preload, given
+        self.arrays, self.preload, self.given, self.device = arrays, preload, given, device
         self.started = 0
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
@@ -159,7 +168,10 @@ class ProcessPerRank:
             raise
 
     def _goes_on_after(self, error: BaseException) -> bool:
-        return self.size == 1 and isinstance(error, RankError) and error.how == "raised"
+        """Not after an error of CUDA: no kernel may run in that process any more."""
+        if self.size > 1 or not isinstance(error, RankError) or error.how != "raised":
+            return False
+        return self.device == "cpu" or not OF_CUDA.search(str(error))
 
     def _start(self) -> None:
         spawn = _context(self.preload)
@@ -168,8 +180,9 @@ class ProcessPerRank:
         for rank in range(self.size):
             ours, theirs = spawn.Pipe()
             setup = (self.setup, self.given)
-            arguments = (rank, self.size, store, setup, (self.arrays, self.fn), theirs)
-            process = spawn.Process(target=_serve, args=arguments, daemon=True)
+            what = (self.fn, self.arrays, self.device)
+            arguments = (rank, self.size, store, setup, what, theirs)
+            process = spawn.Process(target=serve, args=arguments, daemon=True)
             with contextlib.nullcontext() if self._needs_main() else _without_main():
                 process.start()
             theirs.close()
@@ -185,24 +198,36 @@ class ProcessPerRank:
         return not plain or any(name.startswith("__main__:") for name in named)
 
     def _answers(self, seconds: float) -> list[Any]:
-        """One of each rank; of those that failed, the first to say so counts."""
+        """One of each rank; of those that failed, the first to say so counts.
+
+        But one that only lost another, which may be seen to have ended a moment later, gives way.
+        """
         answers: dict[int, Any] = {}
-        end = time.monotonic() + seconds
+        end, lost = time.monotonic() + seconds, None
         while len(answers) < self.size:
             silent = [rank for rank in range(self.size) if rank not in answers]
             ready = wait([self._pipes[rank] for rank in silent], max(0.0, end - time.monotonic()))
             if not ready:
-                raise RankError(silent, f"said nothing for {seconds:g} s", "silent")
+                raise lost or RankError(silent, f"said nothing for {seconds:g} s", "silent")
             for rank in (r for r in silent if self._pipes[r] in ready):
-                try:
-                    kind, answers[rank] = self._pipes[rank].recv()
-                except (EOFError, ConnectionResetError):
-                    self._processes[rank].join()
-                    code = self._processes[rank].exitcode
-                    raise RankError([rank], f"ended with exit code {code}", "ended") from None
-                if kind == "raised":
-                    raise RankError([rank], f"raised {answers[rank]}", "raised")
+                answers[rank], failure = self._answer_of(rank)
+                if failure is not None and not OF_A_LOST_PEER.search(str(failure)):
+                    raise failure
+                if failure is not None and lost is None:
+                    end, lost = min(end, time.monotonic() + PEER_S), failure
+        if lost is not None:
+            raise lost
         return [answers[rank] for rank in range(self.size)]
+
+    def _answer_of(self, rank: int) -> tuple[Any, RankError | None]:
+        try:
+            kind, answer = self._pipes[rank].recv()
+        except (EOFError, ConnectionResetError):
+            self._processes[rank].join()
+            code = self._processes[rank].exitcode
+            return None, RankError([rank], f"ended with exit code {code}", "ended")
+        failed = kind == "raised"
+        return answer, RankError([rank], f"raised {answer}", "raised") if failed else None
 
 
 @contextlib.contextmanager
@@ -214,12 +239,6 @@ def _without_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
-
-
-def _named(name: str) -> Callable[..., Any]:
-    module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found
 
 
 def import_ahead(preload: tuple[str, ...]) -> None:
@@ -238,87 +257,3 @@ def _context(preload: tuple[str, ...]) -> Any:
         return multiprocessing.get_context("spawn")
     context.set_forkserver_preload([*preload, *(AT_FIRST_BACKWARD if "torch" in preload else ())])
     return context
-
-
-def _serve(
-    rank: int,
-    size: int,
-    store: str,
-    setup: tuple[str | None, tuple[Any, ...]],
-    what: tuple[str, str],
-    pipe: Connection,
-) -> None:
-    """A process: meets the others, then answers until its pipe is closed."""
-    try:
-        answer = _ready(rank, size, store, setup, what[0])
-        _named(what[1])
-        pipe.send((READY, None))
-        while True:
-            name, plan, *asked = pipe.recv()
-            try:
-                pipe.send(("returned", answer(_named(name), plan, *asked)))
-            except Exception as error:
-                pipe.send(("raised", _told(error)))  # of several, all are ended then
-    except EOFError:
-        return
-    except BaseException as error:
-        pipe.send(("raised", _told(error)))
-
-
-def _told(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(error)).strip()
-
-
-def _ready(
-    rank: int, size: int, store: str, setup: tuple[str | None, tuple[Any, ...]], arrays: str
-) -> Callable[..., Any]:
-    """Sets the process up, and what answers there."""
-    if arrays == "torch":
-        import torch
-
-        torch.set_num_threads(1)
-    name, given = setup
-    if name is not None:
-        _named(name)(*given)
-    if arrays == "torch":
-        torch.distributed.init_process_group(
-            "gloo", init_method=f"file://{store}", rank=rank, world_size=size
-        )
-    return ARRAYS[arrays]
-
-
-def _answer(
-    call: Callable[..., Any], plan: rs.Plan, kind: str, arrays: Any, options: dict[str, Any]
-) -> Any:
-    import torch
-
-    from ringside.testing.adapters import _from_tensor, _tensor
-
-    q, k, v, *dout = (_tensor(torch, x) for x in arrays)
-    for x in (q, k, v):
-        x.requires_grad_(kind == "backward")  # else kernels that have no backward would refuse
-    returned = call(q, k, v, plan=plan, **options)
-    if kind == "forward":
-        results = returned if isinstance(returned, tuple) else (returned,)
-        told = tuple(np.asarray(_from_tensor(torch, x.detach())) for x in results)
-        return told if isinstance(returned, tuple) else told[0]
-    out = returned[0] if isinstance(returned, tuple) else returned
-    gradients = torch.autograd.grad(out, (q, k, v), dout[0], allow_unused=True)
-    found = zip(gradients, (q, k, v), strict=True)
-    zeros = (torch.zeros_like(x) if g is None else g for g, x in found)
-    return tuple(np.asarray(_from_tensor(torch, x)) for x in zeros)
-
-
-def _answer_of_jax(
-    call: Callable[..., Any], plan: rs.Plan, kind: str, arrays: Any, options: dict[str, Any]
-) -> Any:
-    from ringside.testing.adapters import JaxFunction
-
-    function = JaxFunction(lambda q, k, v, **keywords: call(q, k, v, plan=plan, **keywords), "it")
-    q, k, v, *dout = arrays
-    if kind == "forward":
-        return function(q, k, v, **options)
-    return function.backward(*dout, q, k, v, None, None, **options)
-
-
-ARRAYS = {"torch": _answer, "jax": _answer_of_jax}

@@ -19,6 +19,6 @@ def loop(q, k, v, *, sequences, rotate, window, **settings):
 def packs(q, k, v, *, kind, cu_seqlens, scaling, **settings):
     function = {"zigzag": zigzag_ring_attention, "distflash": distflash_attention}
     settings |= {"group": torch.distributed.group.WORLD, "scaling": scaling}
-    settings["cu_seqlens"] = torch.tensor(cu_seqlens, dtype=torch.int32)
+    settings["cu_seqlens"] = torch.tensor(cu_seqlens, dtype=torch.int32, device=q.device)
     chosen = function.get(kind, varlen_ring_attention)
     return chosen(*batches(q, k, v), **settings).flatten(0, 1)

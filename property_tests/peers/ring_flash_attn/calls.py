@@ -17,7 +17,7 @@ def module(name):
 
 def packs(q, k, v, *, kind, cu_seqlens, longest, window, **settings):
     function = getattr(module(f"{kind}_flash_attn_varlen"), f"{kind}_flash_attn_varlen_func")
-    lengths = torch.tensor(cu_seqlens, dtype=torch.int32)
+    lengths = torch.tensor(cu_seqlens, dtype=torch.int32, device=q.device)
     settings.update(window_size=tuple(window), return_attn_probs=True)
     return function(q, k, v, lengths, longest, **settings)[:2]
 
@@ -25,7 +25,7 @@ def packs(q, k, v, *, kind, cu_seqlens, longest, window, **settings):
 def llama3(q, k, v, *, cu_seqlens, window, causal, softmax_scale):
     rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
     llama3 = module("llama3_flash_attn_varlen")
-    lengths = torch.tensor(cu_seqlens, dtype=torch.int32)
+    lengths = torch.tensor(cu_seqlens, dtype=torch.int32, device=q.device)
     prepared = llama3.llama3_flash_attn_prepare_cu_seqlens(lengths, causal, rank, size)
     settings = {"softmax_scale": softmax_scale, "causal": causal, "window_size": tuple(window)}
     *lengths, keys = prepared

@@ -14,8 +14,8 @@ def packed(q, k, v, *, kind, positions, mask, scaling, **settings):
     for name, value in settings.items():
         setattr(config, name, value)
     make = getattr(masking_utils, f"create_{mask}_mask")
-    ids = torch.tensor(positions)[None]
-    made = make(config, torch.zeros(1, len(q), 1), None, None, position_ids=ids)
+    ids = torch.tensor(positions, device=q.device)[None]
+    made = make(config, torch.zeros(1, len(q), 1, device=q.device), None, None, position_ids=ids)
     groups = q.shape[1] // k.shape[1]
     module = SimpleNamespace(num_key_value_groups=groups, is_causal=True, training=False)
     q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))

@@ -18,5 +18,5 @@ def batch(q, k, v, *, kind, attn_type, sequences, window, **settings):
 
 
 def packs(q, k, v, *, cu_seqlens, longest, **settings):
-    lengths = torch.tensor(cu_seqlens, dtype=torch.int32)
+    lengths = torch.tensor(cu_seqlens, dtype=torch.int32, device=q.device)
     return ring_flash_attn_varlen_func(q, k, v, lengths, longest, **settings)

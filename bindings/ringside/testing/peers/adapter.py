@@ -50,6 +50,7 @@ class Supports:
         partition: who owns which rows.
         dtype: of the arrays.
         scales: of the scores; None is 1/sqrt(head_dim).
+        gpus: how many each process takes, where it runs on GPUs.
         reasons: by axis, why it is restricted.
     """
 
@@ -66,6 +67,7 @@ class Supports:
     partition: str = "contiguous"
     dtype: str = "float32"
     scales: tuple[float | None, ...] = (None, 0.25)
+    gpus: int = 1
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -119,6 +121,7 @@ class Peer:
         arrays: "torch", or "jax" for what runs in one process.
         preload: modules that ranks find imported.
         holds: a module that must be there; a package without it is a placeholder, and absent.
+        devices: where its calls can run, of "cpu" and "cuda".
         features: what is tried; empty until the adapter is loaded.
     """
 
@@ -130,6 +133,7 @@ class Peer:
     arrays: str = "torch"
     preload: tuple[str, ...] = ("torch",)
     holds: str = ""
+    devices: tuple[str, ...] = ("cpu",)
     features: tuple[Feature, ...] = ()
 
     @property

@@ -85,7 +85,7 @@ class Environment:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(self._beside()), "PYTHONWARNINGS": "ignore"},
+            env={**os.environ, "PYTHONPATH": self._path(), "PYTHONWARNINGS": "ignore"},
         )
         limit = threading.Timer(limit_s, process.kill)
         limit.start()
@@ -107,7 +107,7 @@ class Environment:
                 "verdicts were told; see above what it printed"
             )
 
-    def _beside(self) -> Path:
+    def _path(self) -> str:
         """A folder that holds this Ringside and nothing of its environment."""
         folder = self.root / "beside"
         folder.mkdir(exist_ok=True)
@@ -115,7 +115,7 @@ class Environment:
         if not link.is_symlink() or link.readlink() != package:
             link.unlink(missing_ok=True)
             link.symlink_to(package)
-        return folder
+        return str(folder)
 
 
 def _uv() -> list[str]:

@@ -7,21 +7,25 @@ import torch
 
 
 def rank_main(rank, size, store, results):
+    place = f"cuda:{rank}" if DEVICE == "cuda" else "cpu"
+    if DEVICE == "cuda":
+        torch.cuda.set_device(rank)
+    backend = "nccl" if DEVICE == "cuda" else "gloo"
     torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=size
+        backend, init_method=f"file://{store}", rank=rank, world_size=size
     )
     rows = ROWS[rank]
-    whole = (torch.tensor(x, dtype=DTYPE).reshape(x_shape) for x, x_shape in PROBLEM)
+    whole = (torch.tensor(x, dtype=DTYPE, device=place).reshape(x_shape) for x, x_shape in PROBLEM)
     q, k, v, dout = (x[rows].requires_grad_() for x in whole)
     q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
     returned = CALL(q, k, v, **ARGUMENTS)
     out = returned[0] if isinstance(returned, tuple) else returned
-    found = {"out": out.detach().float().numpy()}
+    found = {"out": out.detach().float().cpu().numpy()}
     if GRADIENTS:
         gradients = torch.autograd.grad(out, (q, k, v), dout.detach(), allow_unused=True)
         for name, x, like in zip(("dq", "dk", "dv"), gradients, (q, k, v)):
             x = torch.zeros_like(like) if x is None else x
-            found[name] = x.float().numpy()
+            found[name] = x.float().cpu().numpy()
     torch.save(found, f"{results}/{rank}")
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()

@@ -5,6 +5,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -12,31 +16,55 @@ from typing import Any
 import ringside as rs
 from ringside.testing.peers.adapter import AdapterError, Peer, described, load
 
-__all__ = ["attend", "ready", "set_up"]
+__all__ = ["attend", "kernels_of", "ready", "set_up"]
 
 
 RINGSIDE = Path(rs.__file__).parent
+TORCHS, TORCHS_PART = "flash_attn by torch's kernels", "ringside.testing.peers.part_torchs_kernels"
 PLAYED = contextlib.ExitStack()  # for the life of the process
 atexit.register(PLAYED.close)
 
 
 @functools.cache
-def ready(folder: str) -> Peer:
-    """The peer, read once; flash_attn is played from then on where it asks for that."""
-    if described(Path(folder)).stand_in:  # before the package looks for it
-        from ringside.testing import stand_ins
+def ready(folder: str, device: str) -> Peer:
+    """The peer, read once; flash_attn is played from then on where it asks for that.
 
-        PLAYED.enter_context(stand_ins.flash_attn_installed())
+    On a GPU it is the real one or, where that is not installed, what torch has compiled in of it.
+    """
+    if described(Path(folder)).stand_in:  # before the package looks for it
+        _play(device)
     return load(Path(folder))
 
 
-def set_up(folder: str) -> None:
+def _play(device: str) -> None:
+    if device == "cpu":
+        from ringside.testing import stand_ins
+
+        PLAYED.enter_context(stand_ins.flash_attn_installed())
+    elif kernels_of(device) == TORCHS:
+        importlib.import_module(TORCHS_PART)
+
+
+def kernels_of(device: str) -> str:
+    """Whose kernels a call of flash_attn gets, in words.
+
+    >>> kernels_of("cpu")
+    'flash_attn played'
+    """
+    if device == "cpu":
+        return "flash_attn played"
+    if TORCHS_PART in sys.modules or importlib.util.find_spec("flash_attn") is None:
+        return TORCHS
+    return f"flash_attn {importlib.metadata.version('flash_attn')}"
+
+
+def set_up(folder: str, device: str) -> None:
     """Reads the adapter, and imports what it calls, before the first case is timed."""
-    ready(folder)
+    ready(folder, device)
 
 
 def attend(
-    q: Any, k: Any, v: Any, *, plan: rs.Plan, folder: str, feature: str, **options: Any
+    q: Any, k: Any, v: Any, *, plan: rs.Plan, folder: str, device: str, feature: str, **options: Any
 ) -> Any:
     """out, or (out, lse), of this rank's rows.
 
@@ -44,10 +72,11 @@ def attend(
         q, k, v: tensors of the rank's own rows.
         plan: of the case.
         folder: of the peer.
+        device: "cpu" or "cuda".
         feature: which of its features.
         options: softmax_scale.
     """
-    chosen = ready(folder).feature(feature)
+    chosen = ready(folder, device).feature(feature)
     try:
         arguments = chosen.arguments(plan, options["softmax_scale"])
     except Exception as error:

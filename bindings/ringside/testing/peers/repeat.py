@@ -18,13 +18,22 @@ from ringside.testing.peers.adapter import STAND_IN, Feature, Peer
 __all__ = ["script_of"]
 
 HERE = Path(__file__).parent
+KERNELS = {"cpu": "part_flash_attn.py", "cuda": "part_torchs_kernels.py"}
 DTYPES = {
     "torch": "torch.{}",
     "jax": "jax.numpy.{}",
 }
 
 
-def script_of(peer: Peer, folder: Path, feature: Feature, case: Case, *, nan: bool = True) -> str:
+def script_of(
+    peer: Peer,
+    folder: Path,
+    feature: Feature,
+    case: Case,
+    *,
+    nan: bool = True,
+    device: str = "cpu",
+) -> str:
     """Python that prints how far each result is from what it should be.
 
     Args:
@@ -32,10 +41,12 @@ def script_of(peer: Peer, folder: Path, feature: Feature, case: Case, *, nan: bo
         folder: of the peer, where calls.py is.
         case: the problem.
         nan: whether padding holds NaN.
+        device: "cpu" or "cuda".
     """
     plan = case.plan()
     install = " ".join(peer.requirements)
-    shapes = "numpy" if peer.arrays == "jax" else "numpy, torch (CPU is enough)"
+    where = "(CPU is enough)" if device == "cpu" else "(a GPU for each rank)"
+    shapes = f"numpy, {peer.arrays} {where}"
     head = (
         f'"""{peer.package} {peer.version}: {feature.entry}, {feature.name}.\n\n'
         f"pip install {install}\nNeeds {shapes}, and nothing else.\n"
@@ -52,6 +63,7 @@ def script_of(peer: Peer, folder: Path, feature: Feature, case: Case, *, nan: bo
         f"ARGUMENTS = {arguments!r}",
         f"GRADIENTS = {feature.gradients}",
         f"DTYPE = {DTYPES[peer.arrays].format(case.dtype)}",
+        f"DEVICE = {device!r}",
         f"CALL = {feature.call.__name__}",
         f"PROBLEM = {_literal(case, nan)}",
     ]
@@ -59,7 +71,7 @@ def script_of(peer: Peer, folder: Path, feature: Feature, case: Case, *, nan: bo
     parts = [
         head,
         f"import {peer.arrays}\n",
-        _text(HERE / "part_flash_attn.py") if peer.stand_in else "",
+        _text(HERE / KERNELS[device]) if peer.stand_in else "",
         _played(folder),
         _text(folder / "calls.py"),
         "nan = float('nan')\n" + "\n".join(numbers),

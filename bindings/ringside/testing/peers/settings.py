@@ -6,7 +6,10 @@ import dataclasses
 import json
 from typing import Any
 
-__all__ = ["Axes", "Settings", "settings_from", "settings_to"]
+__all__ = ["DEVICES", "Axes", "Settings", "settings_from", "settings_to"]
+
+
+DEVICES = ("cpu", "cuda")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +49,9 @@ class Settings:
         axes: what is asked of them.
         demands: arguments of Demands that take the place of a feature's own.
         failures: a folder of failures of earlier runs, which are tried first; None for none.
+        device: "cpu" or "cuda".
+        here: of the packages that the running interpreter has, whatever their versions.
+        share: (i, n): of n processes that share a peer's features this one takes the i-th's.
     """
 
     cases: int = 40
@@ -55,6 +61,9 @@ class Settings:
     axes: Axes = Axes()
     demands: dict[str, Any] = dataclasses.field(default_factory=dict)
     failures: str | None = None
+    device: str = "cpu"
+    here: bool = False
+    share: tuple[int, int] = (0, 1)
 
 
 def settings_to(settings: Settings) -> str:
@@ -70,6 +79,7 @@ def settings_from(text: str) -> Settings:
     """
     given: dict[str, Any] = json.loads(text)
     axes = {name: _tuples(value) for name, value in given.pop("axes", {}).items()}
+    given = {name: _tuples(value) for name, value in given.items()}
     return Settings(**given, axes=Axes(**axes))
 
 

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ringside.testing.peers.verdict import Verdict
+from ringside.testing.peers.verdict import CPU, Verdict
 
 __all__ = ["in_step", "write"]
 
 BEGIN, END = "<!-- peers: written by ringside peers --write -->", "<!-- peers: end -->"
 COLUMNS = (
-    *("package", "version", "entry", "feature", "claims", "verdict", "cases", "largest_error"),
-    *("covered", "seen", "smallest_case", "date", "script", "link"),
+    *("package", "version", "device", "beside", "entry", "feature", "claims", "verdict", "cases"),
+    *("largest_error", "covered", "seen", "smallest_case", "date", "script", "link"),
 )
 ABSENT = "absent"
 Row = dict[str, str]
 
 
-def row_of(verdict: Verdict, date: str) -> Row:
+def row_of(verdict: Verdict) -> Row:
     """A line of the CSV."""
     agrees = verdict.kind == "agrees"
     return {
         "package": verdict.package,
         "version": verdict.version,
+        "device": verdict.device,
+        "beside": verdict.beside,
         "entry": verdict.entry,
         "feature": verdict.feature,
         "claims": verdict.claims,
@@ -36,15 +39,25 @@ def row_of(verdict: Verdict, date: str) -> Row:
         "covered": verdict.covered if agrees else "",
         "seen": "" if agrees else " | ".join(x.strip() for x in verdict.told.splitlines()),
         "smallest_case": verdict.smallest,
-        "date": date,
+        "date": verdict.date,
         "script": script_name(verdict) if verdict.script else "",
         "link": verdict.link,
     }
 
 
+def subject(row: Row) -> tuple[str, str]:
+    """What verdicts are of: a package on a device; a run replaces all that was said of it."""
+    return row["package"], row["device"]
+
+
+def _in_order(row: Row) -> tuple[str, str]:
+    return row["package"].lower(), row["device"]
+
+
 def script_name(verdict: Verdict) -> str:
     """Of the file in data/peers."""
-    text = f"{verdict.package} {verdict.feature} {verdict.fault.split(':')[0]}"
+    device = "" if verdict.device == CPU else verdict.device.split()[-1]
+    text = f"{verdict.package} {device} {verdict.feature} {verdict.fault.split(':')[0]}"
     return re.sub(r"\W+", "_", text).strip("_").lower() + ".py"
 
 
@@ -65,29 +78,26 @@ def text_of(rows: Iterable[Row]) -> str:
     return written.getvalue()
 
 
-def write(root: Path, verdicts: list[Verdict], date: str) -> None:
-    """Replaces what is said of these packages, everywhere.
+def write(root: Path, verdicts: list[Verdict]) -> None:
+    """Replaces what is said of these packages on the devices they ran on, everywhere.
 
     One that is absent today keeps what was seen of it on another day.
 
     Args:
         root: of the checkout.
         verdicts: of whole packages.
-        date: of today.
     """
     path, scripts = root / "data" / "peers.csv", root / "data" / "peers"
     before = read(path)
-    seen = {row["package"] for row in before if row["verdict"] != ABSENT}
-    verdicts = [x for x in verdicts if x.kind != ABSENT or x.package not in seen]
-    packages = {verdict.package for verdict in verdicts}
+    seen = {subject(row) for row in before if row["verdict"] != ABSENT}
+    new = [row_of(verdict) for verdict in verdicts]
+    kept = [row["verdict"] != ABSENT or subject(row) not in seen for row in new]
+    verdicts, new = (list(itertools.compress(x, kept)) for x in (verdicts, new))
+    said = {subject(row) for row in new}
     for row in before:
-        if row["package"] in packages and row["script"]:
+        if subject(row) in said and row["script"]:
             (scripts / row["script"]).unlink(missing_ok=True)
-    new = [row_of(verdict, date) for verdict in verdicts]
-    rows = sorted(
-        [row for row in before if row["package"] not in packages] + new,
-        key=lambda row: row["package"].lower(),
-    )
+    rows = sorted([row for row in before if subject(row) not in said] + new, key=_in_order)
     path.write_text(text_of(rows), encoding="utf-8")
     scripts.mkdir(exist_ok=True)
     for verdict in verdicts:
@@ -126,8 +136,8 @@ def _table(rows: list[Row]) -> Iterable[str]:
     """One line a package: what agreed, and then what did not."""
     yield "| package | agrees | does not |"
     yield "|---|---|---|"
-    for package in dict.fromkeys(row["package"] for row in rows):
-        own = [row for row in rows if row["package"] == package]
+    for which in dict.fromkeys(map(subject, rows)):
+        own = [row for row in rows if subject(row) == which]
         good = [row for row in own if row["verdict"] == "agrees"]
         agreed = "; ".join(f"{row['feature']} ({row['cases']})" for row in good)
         names = dict.fromkeys(row["feature"] for row in own if row["verdict"] != "agrees")
@@ -135,7 +145,13 @@ def _table(rows: list[Row]) -> Iterable[str]:
         told = "; ".join(f"{name}: {_seen(of_name)}" for name, of_name in bad)
         if own[0]["verdict"] == ABSENT:
             told = f"absent, and not counted: {own[0]['seen']}"
-        yield f"| {package} {own[0]['version']} | {agreed or '-'} | {told or '-'} |"
+        yield f"| {_named(own[0])} | {agreed or '-'} | {told or '-'} |"
+
+
+def _named(row: Row) -> str:
+    """A package in its version and, where it is no CPU, what it ran on."""
+    where = "" if row["device"] == CPU else f", {row['device']}"
+    return f"{row['package']} {row['version']}{where}"
 
 
 def _seen(rows: list[Row]) -> str:
@@ -166,7 +182,7 @@ def _page(rows: list[Row]) -> str:
         link = f" Public issue: {row['link']}." if row["link"] else ""
         script = f"[{row['script']}]({row['script']})" if row["script"] else "no script"
         lines += [
-            f"## {row['package']} {row['version']}: {row['feature']}",
+            f"## {_named(row)}: {row['feature']}",
             "",
             f"`{row['entry']}`, {row['date']}: **{row['verdict']}**, {script}.",
             f"It claims: {row['claims']}.{link}",

@@ -14,19 +14,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import ringside as rs
 from ringside._extras import extra
 from ringside.testing import Case, Disagreement, Report, check_context_parallel
 from ringside.testing.peers import rank
 from ringside.testing.peers.adapter import AdapterError, Feature, Peer, Supports, described
 from ringside.testing.peers.drawing import cases, restricted
 from ringside.testing.peers.failures import Failures
+from ringside.testing.peers.here import found_here, gpus
+from ringside.testing.peers.pools import Pools, Ring, preloaded
 from ringside.testing.peers.repeat import script_of
 from ringside.testing.peers.settings import Settings
-from ringside.testing.peers.verdict import Covered, Verdict
-from ringside.testing.processes import ProcessPerRank, RankError, import_ahead
+from ringside.testing.peers.verdict import CPU, Covered, Verdict
+from ringside.testing.processes import RankError, import_ahead
 
 with extra("testing", "ringside peers"):
     import hypothesis
@@ -35,71 +34,9 @@ __all__ = ["try_peer"]
 
 MAX_FAULTS = 3  # of one feature
 SMALLER = 5  # so many cases that end a process look for a smaller one: each starts new processes
-RANK = rank.__name__
 REFUSAL = re.compile(
     r"NotImplemented|[Uu]nsupported|[Nn]ot (yet )?(supported|implemented|support)|[Oo]nly supp"
 )
-
-
-def preloaded(peer: Peer) -> tuple[str, ...]:
-    """What processes find imported: one that ended is soon replaced."""
-    return (*peer.preload, RANK)
-
-
-class Pools:
-    """Processes for each number of ranks, which outlast a feature."""
-
-    def __init__(self, folder: Path, peer: Peer, case_s: float) -> None:
-        self._settings: dict[str, Any] = {
-            "arrays": peer.arrays,
-            "preload": preloaded(peer),
-            "given": (str(folder),),
-        }
-        self._case_s = case_s
-        self._made: dict[int, ProcessPerRank] = {}
-
-    def of(self, size: int) -> ProcessPerRank:
-        """Those of this size."""
-        if size not in self._made:
-            self._made[size] = ProcessPerRank(
-                f"{RANK}:attend",
-                size,
-                setup=f"{RANK}:set_up",
-                timeout_s=self._case_s,
-                **self._settings,
-            )
-        return self._made[size]
-
-    def close(self) -> None:
-        """Ends all."""
-        for pool in self._made.values():
-            pool.close()
-
-
-class Ring:
-    """A feature as check_context_parallel takes it."""
-
-    def __init__(self, pools: Pools, folder: Path, feature: Feature, nan: bool) -> None:
-        self.name = f"{folder.name}, {feature.name}"
-        self._pools = pools
-        self._told: dict[str, Any] = {"folder": str(folder), "feature": feature.name}
-        self._nan = nan
-        self.backward = self._backward if feature.gradients else None
-
-    def __call__(self, *arrays: Any, plan: rs.Plan, **options: Any) -> list[Any]:
-        """(out, lse) or out of each rank."""
-        given = self._given(arrays[:3])
-        return self._pools.of(plan.cp_size)(*given, plan=plan, **self._told, **options)
-
-    def _backward(self, *arrays: Any, plan: rs.Plan, **options: Any) -> list[Any]:
-        pool = self._pools.of(plan.cp_size)
-        return pool.backward(*self._given(arrays[:4]), plan=plan, **self._told, **options)
-
-    def _given(self, arrays: tuple[Any, ...]) -> list[Any]:
-        """With zeros in the padding where the package does not promise to keep NaN out."""
-        if self._nan:
-            return list(arrays)
-        return [[np.where(np.isnan(x), 0, x).astype(x.dtype) for x in ranks] for ranks in arrays]
 
 
 def try_peer(
@@ -114,10 +51,13 @@ def try_peer(
         tell: is given each verdict as soon as it is known.
     """
     import_ahead(preloaded(described(folder)))
-    peer = rank.ready(str(folder))
-    pools = Pools(folder, peer, settings.case_s)
+    peer = rank.ready(str(folder), settings.device)
+    if settings.here:
+        peer = found_here(peer)
+    pools = Pools(folder, peer, settings)
     try:
-        for feature in peer.features:
+        begin, step = settings.share
+        for feature in peer.features[begin::step]:
             if not names or feature.name in names:
                 for verdict in _Trial(peer, folder, feature, settings, pools).verdicts():
                     tell(verdict)
@@ -140,14 +80,15 @@ class _Trial:
         self.hunted: str | None = None
         self.ended = 0  # cases of this hunt that ended a process
         self.pools = pools
+        self.gpus = gpus() if settings.device == "cuda" else []
 
     def verdicts(self) -> Iterator[Verdict]:
         """One of all that agreed, or one for each fault."""
-        supports = restricted(self.feature.supports, self.settings.axes)
+        supports = self._supports()
         if isinstance(supports, str):
             yield self._verdict("not drawn", told=supports)
             return
-        self.ring = Ring(self.pools, self.folder, self.feature, supports.nan)
+        self.ring = Ring(self.pools, self.feature, supports.nan)
         for size in supports.cp:
             self.pools.of(size).start()
         self.begin = time.monotonic()  # what a package imports is not of its budget
@@ -162,6 +103,26 @@ class _Trial:
             yield self._verdict("agrees")
         for fault, failure in self.faults.items():
             yield self._of_failure(fault, failure, supports)
+
+    def _supports(self) -> Supports | str:
+        """What is claimed, asked for and, with a GPU a rank, possible here."""
+        claimed, axes = self.feature.supports, self.settings.axes
+        if self.settings.device == "cuda":
+            found = len(self.gpus) // claimed.gpus
+            fit = tuple(x for x in axes.cp or claimed.cp if x <= found)
+            if not fit:
+                needed = min(claimed.cp) * claimed.gpus
+                here = f"{len(self.gpus)} {'is' if len(self.gpus) == 1 else 'are'} here"
+                return f"needs {needed} GPUs, and {here}"
+            axes = dataclasses.replace(axes, cp=fit)
+        return restricted(claimed, axes)
+
+    def _beside(self) -> str:
+        """Other packages, and whose kernels where the package calls flash_attn's."""
+        own = f"{self.peer.package}=={self.peer.version}"
+        others = [x.replace("==", " ") for x in self.peer.requirements if x != own]
+        kernels = [rank.kernels_of(self.settings.device)] if self.peer.stand_in else []
+        return ", ".join([*others, *kernels])
 
     def _time_left(self) -> bool:
         return time.monotonic() - self.begin < self.settings.budget_s
@@ -262,7 +223,8 @@ class _Trial:
         made = {}
         if case is not None:
             nan = supports is not None and supports.nan
-            made["script"] = script_of(peer, self.folder, feature, case, nan=nan)
+            device = self.settings.device
+            made["script"] = script_of(peer, self.folder, feature, case, nan=nan, device=device)
         return Verdict(
             *(peer.package, peer.version, feature.entry, feature.name, feature.claims, kind),
             cases=self.covered.cases if kind == "agrees" else self.tried,
@@ -272,6 +234,8 @@ class _Trial:
             told=told,
             link=feature.link,
             fault=fault,
+            device=self.gpus[0] if self.gpus else CPU,
+            beside=self._beside(),
             seconds=round(time.monotonic() - self.begin, 1),
             **made,
         )

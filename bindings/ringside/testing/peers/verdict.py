@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Iterable
 from typing import Any
 
 from ringside.testing.cases import Case
 
-__all__ = ["KINDS", "Covered", "Verdict"]
+__all__ = ["CPU", "KINDS", "Covered", "Verdict"]
+
+CPU = "CPU"
 
 KINDS = (
     *("agrees", "silently wrong", "refuses", "fails", "hangs", "not drawn", "broken adapter"),
@@ -74,6 +77,9 @@ class Verdict:
         smallest: the smallest case that shows the fault.
         told: what is wrong with it, or what the package said.
         script: Python that shows it without Ringside.
+        device: what it ran on, "CPU" or the name of a GPU.
+        beside: what it ran with: other packages, and whose kernels.
+        date: when, as 2026-01-31.
     """
 
     package: str
@@ -91,6 +97,9 @@ class Verdict:
     link: str = ""
     fault: str = ""
     seconds: float = 0.0
+    device: str = CPU
+    beside: str = ""
+    date: str = dataclasses.field(default_factory=lambda: datetime.date.today().isoformat())
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -102,7 +111,8 @@ class Verdict:
         >>> Verdict("p", "1", "p.f", "causal", "", "agrees", 3, 0.25, "9 tokens").words()
         'p 1, causal: agrees: 3 cases, largest error 0.25 of the tolerance; 9 tokens'
         """
-        head = f"{self.package} {self.version}, {self.feature}: {self.kind}"
+        where = "" if self.device == CPU else f" on {self.device}"
+        head = f"{self.package} {self.version}{where}, {self.feature}: {self.kind}"
         if self.kind == "agrees":
             return (
                 f"{head}: {self.cases} cases, largest error {self.ratio:.2g} of the tolerance; "
