@@ -116,7 +116,7 @@ MAY_IMPORT = {
     },
     "cli": {
         *("", "_core", "_extras", "_group", "_plan", "_time", "_words", "lengths", "testing"),
-        *("_bench", "_bench/gpu", "_page", "testing/peers", "learn"),
+        *("_bench", "_bench/gpu", "_page", "_pictures", "testing/peers", "learn"),
     },
     "__main__": {"cli"},
 }
