@@ -4,6 +4,7 @@ All but `mutants` draw anew in every run and say by which seed; see draw_anew.
 """
 
 import os
+from pathlib import Path
 
 import draw_anew
 import pytest
@@ -35,8 +36,9 @@ settings.register_profile(
 )
 settings.load_profile("dev")
 SEED = pytest.StashKey()
-ALONE = {"group", "group_cuda", "peers", "explorer", "test_interrupts.py", "test_kit_processes.py"}
-ALONE |= {"test_speed_of_pictures.py"}
+HERE = Path(__file__).parent
+ALONE = {"test_interrupts.py", "test_speed_of_pictures.py"}
+BY_FILE = {"group", "group_cuda", "peers", "explorer", "test_kit_processes.py"}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -48,10 +50,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Marks tests that start processes or look at the clock: ./dev test runs them one by one."""
+    """Marks tests that look at the clock, and those that start processes: see ./dev test."""
     for item in items:
-        if ALONE & {*item.path.parts, item.path.name}:
-            item.add_marker(pytest.mark.alone)
+        parts = item.path.relative_to(HERE).parts  # wherever the checkout is, and what it is called
+        for marker, places in (("alone", ALONE), ("by_file", BY_FILE)):
+            if places & {*parts}:
+                item.add_marker(marker)
 
 
 def pytest_report_header(config):

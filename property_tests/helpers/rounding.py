@@ -9,7 +9,8 @@ arithmetic in the same types (unfused.py), measured like the kernel's against th
 same rounded inputs. A row's error is its largest. Plain rows may be lucky, hence a floor:
 
   * what plain arithmetic errs in the tensor's rows on (root mean square) average, and more by
-    chance, the fewer numbers a row has (1 + 3 / sqrt(head dimension)),
+    chance, the fewer numbers a row has (1 + 3 / sqrt(head dimension)) and the fewer errors there
+    are to take it from (1 + 3 / sqrt(errors): two tell next to nothing, a thousand all),
   * one step of the type's grid at the row's largest value: errors come in such steps, and where
     plain arithmetic rounds to the right neighbour the kernel may round to the next one, and
   * the float32 tolerance above: where gradients cancel nothing else is left.
@@ -58,9 +59,11 @@ def limits(
 
 def row_limits(plain: np.ndarray, true: np.ndarray, u: float) -> np.ndarray:
     """[rows, heads, 1] from the errors of plain arithmetic."""
-    error = np.abs(plain - true).max(axis=2, keepdims=True, initial=0.0)
+    errors = np.abs(plain - true)
+    error = errors.max(axis=2, keepdims=True, initial=0.0)
     average = np.sqrt(np.mean(error[error > 0] ** 2)) if (error > 0).any() else 0.0
     average *= 1 + 3 / plain.shape[2] ** 0.5
+    average *= 1 + 3 / max(np.count_nonzero(errors), 1) ** 0.5
     step = 2 * u * np.abs(true).max(axis=2, keepdims=True, initial=0.0)
     return np.broadcast_to(2 * np.maximum(error, average) + step, true.shape).copy()
 

@@ -10,13 +10,20 @@ from ringside._plan.timing import Owners
 FORWARD = "void ringside::hopper::forward_kernel<128>(Params)"
 BACKWARD = "void ringside::mma::key_gradient_kernel<128>(Params)"
 QUERIES = "void ringside::mma::query_gradient_kernel<128>(Params)"
+DROPPED = "void ringside::dropped_forward_kernel<bf16>(ForwardArguments, int const*)"
 FILL = "void ringside::fill_kernel(float*)"
 COPY, NCCL = "Memcpy PtoP (Device -> Device)", "ncclDevKernel_SendRecv(...)"
 PLAN = rs.plan(rs.PackedLayout([0, 64]), cp_size=2)
 # Forward of two steps, backward of two, copies under the tiles, two of them side by side.
 PROFILE = [
-    *(Span(FILL, 0, 2), Span(FORWARD, 2, 10), Span(COPY, 3, 6), Span(NCCL, 5, 9)),
-    *(Span(FORWARD, 10, 18), Span(FILL, 18, 19), Span(BACKWARD, 20, 30), Span(QUERIES, 30, 34)),
+    *(Span(FILL, 0, 2), Span(FORWARD, 2, 9), Span(COPY, 3, 6), Span(NCCL, 5, 9)),
+    *(
+        Span(DROPPED, 9, 10),
+        Span(FORWARD, 10, 18),
+        Span(FILL, 18, 19),
+        Span(BACKWARD, 20, 30),
+        Span(QUERIES, 30, 34),
+    ),
     *(Span(COPY, 22, 40), Span(BACKWARD, 34, 44), Span(QUERIES, 44, 48)),
 ]
 
@@ -25,7 +32,7 @@ def test_kernels_become_steps_and_copies_a_track_of_their_own():
     events = events_of(PROFILE[::-1], 1, [0, 1], Owners(PLAN))
     work = [(e.step, e.begin_us, e.end_us) for e in events if e.kind == "work"]
     assert work == [
-        *((0, 0, 2), (0, 2, 10), (1, 10, 18), (1, 18, 19)),
+        *((0, 0, 2), (0, 2, 9), (0, 9, 10), (1, 10, 18), (1, 18, 19)),
         *((1, 20, 30), (1, 30, 34), (0, 34, 44), (0, 44, 48)),
     ]
     assert [e[2:5] for e in events if e.kind == "exchange"] == [
@@ -42,7 +49,7 @@ class PlayedGroup:
     """Two ranks; the other one's GPU did the same, later."""
 
     def _tell_all(self, told):
-        return [(0, told), (1, [(name, begin + 100, end + 101) for name, begin, end in told])]
+        return [((0,), told), ((1,), [(name, begin + 100, end + 101) for name, begin, end in told])]
 
 
 def test_ranks_come_together_in_one_form(monkeypatch, tmp_path):

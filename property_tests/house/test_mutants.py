@@ -1,10 +1,11 @@
 """The planted faults still have their places; whether tests notice them, ./dev mutants says."""
 
+import itertools
 import os
 
 import gpu_mutants
 import pytest
-from mutants import Failure, check_list
+from mutants import Failure, check_list, main
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS
 from mutants_of_groups import MUTANTS_OF_GROUPS
@@ -34,6 +35,22 @@ def test_every_fault_has_exactly_one_place_and_its_own_name():
     )
     check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS + MUTANTS_OF_LINKS + MUTANTS_OF_LEARNING)
     check_list(MUTANTS_OF_NOTEBOOKS)
+
+
+def names_of(capsys, *options):
+    assert main(["--list", *options]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_shares_are_together_the_whole(capsys):
+    parts = [names_of(capsys, "--share", f"{i}/3") for i in (1, 2, 3)]
+    assert (
+        sorted(itertools.chain(*parts)) == sorted(names_of(capsys)) and min(map(len, parts)) > 100
+    )
+    for wrong in ("0/3", "4/3", "3", "a/b"):
+        with pytest.raises(SystemExit):
+            main(["--list", "--share", wrong])
+        assert "expected I/N with 1 <= I <= N" in capsys.readouterr().err
 
 
 def test_a_stale_fault_is_refused():

@@ -5,7 +5,7 @@ import csv
 import marked
 import pytest
 import scaling_table
-from ringside._bench.gpu.ranks import Line
+from ringside._bench.gpu.ranks import Line, ways_of
 
 LINES = [
     Line("16k", "16/16", "zigzag", "p2p", "peer", 2, 4.0, 7.0, 0.875, 400.0, 3.5, 1.0, 1.0, 0.1),
@@ -56,3 +56,13 @@ def test_what_is_out_of_step_is_said_and_left(monkeypatch, tmp_path, capsys):
     assert (tmp_path / "README.md").read_text() == "old"
     assert marked.main("about", "", lambda text: "new", []) == 0
     assert (tmp_path / "README.md").read_text() == "new"
+
+
+def test_what_keeps_keys_and_values_is_measured_over_peer_copies():
+    assert list(ways_of(("peer", "nccl"), "p2p")) == [
+        ("peer", False, "peer"),
+        ("peer", True, "peer (kept)"),
+        ("nccl", False, "nccl"),
+    ]
+    assert list(ways_of(("peer",), "a2a")) == [("peer", False, "peer")]
+    assert list(ways_of(("auto",), "fetch")) == [("auto", False, "auto")]

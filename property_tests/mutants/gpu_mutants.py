@@ -59,6 +59,7 @@ PROPERTIES = (
 PROPERTIES_OF_LINKS = (
     "test_group_cuda_results.py::test_every_transport_over_every_way_to_host",
     "test_group_cuda_torch.py",
+    "test_group_cuda_kept.py",
     "test_group_cuda_failures.py",
 )
 TIMEOUT = 300  # seconds for one suite; a kernel may hang

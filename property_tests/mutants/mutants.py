@@ -307,7 +307,22 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--suite", choices=SUITES, default="all", help="which tests must notice; default all"
     )
+    parser.add_argument(
+        "--share",
+        metavar="I/N",
+        type=share,
+        default=(1, 1),
+        help="the I-th of N parts of the faults, from 1/N; N such runs are a whole one",
+    )
     return parser.parse_args(arguments)
+
+
+def share(text: str) -> tuple[int, int]:
+    """(I, N) out of "I/N"."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError(f'"{text}"; expected I/N with 1 <= I <= N, such as 1/16')
+    return int(match[1]), int(match[2])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -320,7 +335,8 @@ def main(arguments: list[str] | None = None) -> int:
     everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS + MUTANTS_OF_EXCHANGE
     everything += MUTANTS_OF_EXPLORER
     only = options.only or [""]
-    mutants = [m for m in everything if any(part in m.name for part in only)]
+    part, parts = options.share
+    mutants = [m for m in everything if any(name in m.name for name in only)][part - 1 :: parts]
     if not mutants:
         raise Failure(f"no fault is called {options.only}; --list prints all names")
     check_list(mutants)

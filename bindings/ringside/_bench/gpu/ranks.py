@@ -32,6 +32,7 @@ PACKS = {
 }
 HEADS = ((16, 16), (32, 8))
 PLANS = (("zigzag", "p2p"), ("zigzag", "all_gather"), ("zigzag", "a2a"), ("balanced", "fetch"))
+KEPT = ("p2p", "fetch")  # over peer copies, measured with keep_kv too
 DIM = 128
 REPEATS, QUICK_REPEATS = 5, 3
 QUEUED = 3  # calls one behind the other in each repeat, as in a model: the host is ahead
@@ -95,10 +96,12 @@ class Data:
 class Shards:
     """The rows of one rank, and both passes over them."""
 
-    def __init__(self, plan: rs.Plan, group: rs.Group, data: Data, exchange: str) -> None:
+    def __init__(
+        self, plan: rs.Plan, group: rs.Group, data: Data, exchange: str, keep_kv: bool = False
+    ) -> None:
         import torch
 
-        self.plan, self.group, self.exchange = plan, group, exchange
+        self.plan, self.group, self.exchange, self.keep_kv = plan, group, exchange, keep_kv
 
         def rows(side: str) -> Any:
             return torch.from_numpy(plan.row_indices(group.rank, side=side)).to(data.q.device)
@@ -109,10 +112,15 @@ class Shards:
 
     def run(self) -> tuple[Any, ...]:
         """(out, dq, dk, dv) of the rank."""
-        common = {"group": self.group, "exchange": self.exchange}
-        out, lse = self.plan.attention_rank(self.q, self.k, self.v, **common)
-        arrays = (self.dout, self.q, self.k, self.v, out, lse)
-        return (out, *self.plan.attention_backward_rank(*arrays, **common))
+        common: dict[str, Any] = {"group": self.group, "exchange": self.exchange}
+        operands = (self.q, self.k, self.v)
+        out, lse, *kept = self.plan.attention_rank(*operands, keep_kv=self.keep_kv, **common)
+        if kept:
+            common["kept_kv"] = kept[0]
+        return (
+            out,
+            *self.plan.attention_backward_rank(self.dout, *operands, out, lse, **common),
+        )
 
     def fault(self, want: Sequence[Any]) -> str:
         """What differs from one GPU's results, or nothing."""
@@ -125,6 +133,14 @@ class Shards:
             if not error <= most:
                 return f"{name} is off by {error:.3g}; at most {most:.3g} was expected"
         return ""
+
+
+def ways_of(exchanges: Sequence[str], comm: str) -> Iterator[tuple[str, bool, str]]:
+    """(exchange, keep_kv, its name in results) of what is measured for a transport."""
+    for exchange in exchanges:
+        yield exchange, False, exchange
+        if exchange == "peer" and comm in KEPT:
+            yield exchange, True, "peer (kept)"
 
 
 def milliseconds(run: Callable[[], Any], repeats: int) -> list[float]:
@@ -225,15 +241,15 @@ def lines(
                 num_heads=cell.heads[0],
                 num_kv_heads=cell.heads[1],
             )
-            for exchange in exchanges:
-                shards = Shards(plan, group, cell.data, exchange)
+            for exchange, keep_kv, name in ways_of(exchanges, comm):
+                shards = Shards(plan, group, cell.data, exchange, keep_kv)
                 faults = [(r, x) for r, x in group._tell_all(shards.fault(want)) if x]
                 if faults:
-                    yield f"{cell.pack}, {partition} over {comm}, {exchange}: rank {faults[0]}"
+                    yield f"{cell.pack}, {partition} over {comm}, {name}: rank {faults[0]}"
                     continue
                 took = slowest(group, milliseconds(shards.run, repeats))
                 busy = [x for _, x in group._tell_all(busy_of(shards.run))]
-                names = (partition, comm, exchange)
+                names = (partition, comm, name)
                 if traces is not None:
                     _trace(group, cell, names, shards, traces)
                 yield cell.line(group, names, took, [Busy(*x) for x in busy])

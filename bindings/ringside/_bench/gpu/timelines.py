@@ -51,8 +51,9 @@ def events_of(
 
 
 def _begins_a_step(kernel: str) -> bool:
-    """Gradients of queries come from a kernel of their own in some families."""
-    return is_our_attention(kernel) and "query_gradient" not in function_name(kernel)
+    """Some launches go on: gradients of queries, and sums that NaN was kept from."""
+    goes_on = ("query_gradient", "backward_queries", "dropped")
+    return is_our_attention(kernel) and not any(x in function_name(kernel) for x in goes_on)
 
 
 def _joined(events: Iterable[Event], kind: Kind) -> list[Event]:
@@ -75,7 +76,7 @@ def measured(plan: rs.Plan, group: rs.Group, run: Callable[[], Any]) -> Timeline
     start = min((span.begin for span in spans), default=0.0)
     own = [Span(name, begin - start, end - start) for name, begin, end in spans]
     owners, events = Owners(plan), []
-    for rank, told in group._tell_all([tuple(span) for span in own]):
+    for (rank,), told in group._tell_all([tuple(span) for span in own]):  # one rank a process
         steps = [i for i, step in enumerate(plan.steps(rank)) if step.tiles]
         events += events_of([Span(*span) for span in told], rank, steps, owners)
     return of_events(events, plan.cp_size, BOTH, SOURCE, owners)

@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ringside._pictures.balance import STYLES, scale
 from ringside.learn.figures.paper import INK, PADDING, RULE, SMALL, WRONG, paper, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-# One look a partition, the same in every picture: told apart without colours, too.
-STYLES = (
-    ("#4477AA", "o"),
-    ("#EE6677", "s"),
-    ("#CCBB44", "^"),
-    ("#228833", "D"),
-    ("#66CCEE", "v"),
-    ("#AA3377", "P"),
-)
 
 
 def figure_of_balance(shares: Mapping[str, Mapping[int, Any]]) -> Figure:
@@ -50,16 +41,9 @@ def figure_of_balance(shares: Mapping[str, Mapping[int, Any]]) -> Figure:
 
 
 def _finish(axis: Axes, title: str, sizes: list[int], most: float) -> None:
-    ticks = [1]
-    while ticks[-1] < most or len(ticks) < 2:
-        ticks.append(2 * ticks[-1])
     plain(axis, title)
     axis.set_xlabel("ranks", fontsize=SMALL, color=INK)
-    axis.set(xscale="log", yscale="log", xticks=sizes, yticks=ticks, ylim=(0.93, 1.07 * ticks[-1]))
-    axis.set_xticks([], minor=True)
-    axis.set_yticks([], minor=True)
-    axis.set_xticklabels([f"{size:,}" for size in sizes])
-    axis.set_yticklabels([f"{tick} x" for tick in ticks])
+    scale(axis, sizes, most)
     axis.grid(color=PADDING, linewidth=0.5)
 
 
