@@ -16,59 +16,84 @@ MAX_FILES = 24  # of one folder; more hide the structure
 
 # Leaves first: a folder stands below all that it may include.
 MAY_INCLUDE = {
-    "reference": set(),
-    "reference/partition": {"reference"},
-    "reference/transport": {"reference", "reference/partition"},
-    "reference/thd": {"reference", "reference/partition"},
-    "reference/schedule": {"reference"},
+    "reference/support": set(),
+    "reference/rows": {"reference/support"},
+    "reference/plan": {"reference/support", "reference/rows"},
+    "reference/verify": {"reference/support", "reference/rows", "reference/plan"},
+    "reference/partition": {"reference/support", "reference/rows", "reference/plan"},
+    "reference/transport": {
+        *("reference/support", "reference/rows", "reference/plan"),
+        *("reference/verify", "reference/partition"),
+    },
+    "reference/attention": {"reference/support", "reference/rows", "reference/plan"},
+    "reference/execute": {"reference/support", "reference/plan", "reference/attention"},
+    "reference/thd": {
+        *("reference/support", "reference/rows", "reference/verify", "reference/partition"),
+    },
+    "reference/schedule": {"reference/support", "reference/rows", "reference/plan"},
+    "reference/schedule/verify": {
+        *("reference/support", "reference/verify", "reference/schedule"),
+    },
+    "reference/schedule/run": {
+        *("reference/support", "reference/attention", "reference/execute", "reference/schedule"),
+    },
     "reference/estimate": {
-        *("reference", "reference/partition", "reference/transport", "reference/schedule"),
+        *("reference/support", "reference/rows", "reference/plan"),
+        *("reference/transport", "reference/schedule"),
     },
-    "reference/sockets": {"reference", "reference/schedule"},
-    "optimized/device": {"reference"},
+    "reference/sockets": {"reference/support", "reference/schedule/run"},
+    "reference/test_support": set(),
+    "optimized/device": {"reference/support"},
     "optimized/tables": {
-        *("reference", "reference/partition", "reference/transport", "reference/schedule"),
+        *("reference/support", "reference/rows", "reference/plan"),
+        *("reference/partition", "reference/transport", "reference/schedule"),
     },
-    "optimized/tables/thd": {
-        *("reference", "reference/partition", "reference/thd", "optimized/tables"),
-    },
-    "optimized/attention": {"reference", "optimized/device", "optimized/tables"},
+    "optimized/tables/thd": {"reference/support", "reference/thd", "optimized/tables"},
+    "optimized/attention": {"reference/attention", "optimized/device", "optimized/tables"},
     "optimized/attention/f32": {
-        *("reference", "optimized/device", "optimized/tables", "optimized/attention"),
+        *("reference/rows", "reference/attention"),
+        *("optimized/device", "optimized/tables", "optimized/attention"),
     },
-    "optimized/attention/mma": {
-        *("reference", "optimized/device", "optimized/tables", "optimized/attention"),
-    },
+    "optimized/attention/mma": {"optimized/device", "optimized/tables", "optimized/attention"},
+    "optimized/attention/hopper/machine": {"reference/support", "optimized/device"},
     "optimized/attention/hopper": {
-        *("reference", "optimized/device", "optimized/tables", "optimized/attention"),
-        "optimized/attention/mma",
+        *("reference/support", "reference/rows", "optimized/attention"),
+        "optimized/attention/hopper/machine",
     },
-    "optimized/exchange": {"reference", "optimized/device", "optimized/tables"},
-    "optimized/thd": {"reference", "optimized/device", "optimized/tables/thd"},
+    "optimized/attention/hopper/forward": {
+        *("reference/rows", "optimized/device", "optimized/tables", "optimized/attention"),
+        *("optimized/attention/hopper/machine", "optimized/attention/hopper"),
+    },
+    "optimized/attention/hopper/backward": {
+        *("optimized/device", "optimized/tables", "optimized/attention", "optimized/attention/mma"),
+        *("optimized/attention/hopper/machine", "optimized/attention/hopper"),
+    },
+    "optimized/exchange": {"reference/attention", "optimized/device", "optimized/tables"},
+    "optimized/thd": {"optimized/device", "optimized/tables/thd"},
     "optimized/program": {
-        *("reference", "optimized/device", "optimized/tables"),
+        *("reference/support", "reference/plan", "optimized/device", "optimized/tables"),
         *("optimized/attention", "optimized/exchange"),
     },
-    "optimized/links": {"reference", "optimized/device", "optimized/tables"},
+    "optimized/links": {"reference/support", "optimized/device", "optimized/tables"},
     "optimized/ranks": {
-        *("reference", "reference/schedule", "optimized/device", "optimized/tables"),
-        *("optimized/attention", "optimized/exchange", "optimized/program", "optimized/links"),
+        *("reference/rows", "reference/schedule", "optimized/device", "optimized/tables"),
+        *("optimized/program", "optimized/links"),
     },
     "bindings/core": {
-        *("reference", "reference/partition", "reference/transport", "reference/schedule"),
-        *("reference/estimate", "reference/sockets", "reference/thd"),
+        *("reference/support", "reference/rows", "reference/plan", "reference/verify"),
+        *("reference/partition", "reference/transport", "reference/attention"),
+        *("reference/execute", "reference/thd", "reference/schedule"),
+        *("reference/schedule/run", "reference/schedule/verify"),
+        *("reference/estimate", "reference/sockets"),
     },
     "bindings/cuda": {
-        *("reference", "reference/thd", "bindings/core", "optimized/attention"),
-        *("optimized/device", "optimized/tables", "optimized/program"),
+        *("reference/support", "reference/verify", "reference/thd", "bindings/core"),
+        *("optimized/attention", "optimized/device", "optimized/tables", "optimized/program"),
         *("optimized/tables/thd", "optimized/thd", "optimized/links", "optimized/ranks"),
     },
 }
-# Tests of a folder may also make random cases and plans.
-TESTS_MAY_INCLUDE = {
-    *("reference", "reference/partition", "reference/transport", "reference/schedule"),
-    *("reference/estimate", "reference/thd"),
-}
+# Tests of a folder may also make random cases and plans, and try what they test on all of them.
+TESTS_MAY_INCLUDE = {name for name in MAY_INCLUDE if name.startswith("reference/")}
 
 # Of the package; "" is its face (ringside/__init__.py), which re-exports what users call.
 MAY_IMPORT = {

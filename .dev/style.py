@@ -21,9 +21,9 @@ TOP_LEVEL = {
     *("CMakeLists.txt", "CMakePresets.json", "dev", "pyproject.toml", "LICENSE", "CHANGELOG.md"),
 }
 ORACLE_MAY_INCLUDE = {
-    *("reference/packed_layout.h", "reference/mask.h", "reference/oracle.h"),
-    "reference/attention_options.h",  # parameters and the dropout generator, no score arithmetic
-    "reference/interrupt.h",  # whether to go on
+    *("reference/rows/packed_layout.h", "reference/rows/mask.h", "reference/attention/oracle.h"),
+    "reference/attention/attention_options.h",  # parameters and the dropout generator, no score arithmetic
+    "reference/support/interrupt.h",  # whether to go on
 }
 LEAVES = {"host_device.h", "mask.h", "segment.h", "partial.h", "philox.h"}
 MAX_BYTES = 200_000

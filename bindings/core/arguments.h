@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 

@@ -2,8 +2,8 @@
 #include "bindings/core/arguments.h"
 #include "bindings/core/arrays.h"
 #include "bindings/core/module.h"
-#include "reference/mask.h"
-#include "reference/packed_layout.h"
+#include "reference/rows/mask.h"
+#include "reference/rows/packed_layout.h"
 
 namespace ringside::bindings {
 namespace {

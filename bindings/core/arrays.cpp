@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bindings/core/arguments.h"
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 

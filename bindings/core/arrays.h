@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "reference/packed_layout.h"
-#include "reference/tensor.h"
+#include "reference/attention/tensor.h"
+#include "reference/rows/packed_layout.h"
 
 namespace ringside::bindings {
 

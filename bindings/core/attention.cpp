@@ -6,9 +6,9 @@
 #include "bindings/core/interruptible.h"
 #include "bindings/core/module.h"
 #include "bindings/core/options.h"
-#include "reference/errors.h"
-#include "reference/oracle.h"
-#include "reference/validate.h"
+#include "reference/attention/oracle.h"
+#include "reference/support/errors.h"
+#include "reference/verify/validate.h"
 
 namespace ringside::bindings {
 namespace {

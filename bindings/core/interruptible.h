@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "reference/interrupt.h"
+#include "reference/support/interrupt.h"
 
 namespace ringside::bindings {
 

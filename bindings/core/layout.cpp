@@ -8,7 +8,7 @@
 #include "bindings/core/arguments.h"
 #include "bindings/core/arrays.h"
 #include "bindings/core/module.h"
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/mask.h"
+#include "reference/rows/mask.h"
 
 #include <pybind11/operators.h>
 #include <pybind11/typing.h>
@@ -8,8 +8,8 @@
 #include "bindings/core/arguments.h"
 #include "bindings/core/arrays.h"
 #include "bindings/core/module.h"
-#include "reference/errors.h"
-#include "reference/names.h"
+#include "reference/support/errors.h"
+#include "reference/support/names.h"
 
 namespace ringside::bindings {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "bindings/core/arguments.h"
-#include "reference/cpu_kernels.h"
-#include "reference/errors.h"
-#include "reference/verify.h"
+#include "reference/attention/cpu_kernels.h"
+#include "reference/support/errors.h"
+#include "reference/verify/verify.h"
 
 namespace ringside::bindings {
 

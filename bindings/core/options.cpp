@@ -4,7 +4,7 @@
 
 #include "bindings/core/arguments.h"
 #include "bindings/core/module.h"
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bindings/core/arrays.h"
-#include "reference/attention_options.h"
+#include "reference/attention/attention_options.h"
 
 namespace ringside::bindings {
 

@@ -1,4 +1,4 @@
-#include "reference/plan.h"
+#include "reference/plan/plan.h"
 
 #include <pybind11/operators.h>
 
@@ -10,12 +10,12 @@
 #include "bindings/core/interruptible.h"
 #include "bindings/core/module.h"
 #include "bindings/core/plan_views.h"
-#include "reference/carry.h"
-#include "reference/errors.h"
 #include "reference/estimate/plan_size.h"
+#include "reference/execute/carry.h"
 #include "reference/partition/partition.h"
-#include "reference/plan_tables.h"
-#include "reference/schedule/verify_schedule.h"
+#include "reference/plan/plan_tables.h"
+#include "reference/schedule/verify/verify_schedule.h"
+#include "reference/support/errors.h"
 #include "reference/transport/transport.h"
 
 namespace ringside::bindings {

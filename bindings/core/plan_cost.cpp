@@ -10,8 +10,8 @@
 #include "bindings/core/arrays.h"
 #include "bindings/core/interruptible.h"
 #include "bindings/core/plan_views.h"
-#include "reference/errors.h"
 #include "reference/schedule/schedule_cost.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 namespace {

@@ -6,8 +6,8 @@
 #include "bindings/core/arguments.h"
 #include "bindings/core/interruptible.h"
 #include "bindings/core/plan_views.h"
-#include "reference/errors.h"
 #include "reference/estimate/estimate.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "bindings/core/arguments.h"
 #include "bindings/core/plan_views.h"
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 namespace {

@@ -12,7 +12,7 @@
 #include "bindings/core/interruptible.h"
 #include "bindings/core/options.h"
 #include "bindings/core/plan_views.h"
-#include "reference/schedule/run_schedule.h"
+#include "reference/schedule/run/run_schedule.h"
 #include "reference/sockets/socket_ranks.h"
 
 namespace ringside::bindings {

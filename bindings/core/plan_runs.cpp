@@ -7,8 +7,8 @@
 #include "bindings/core/interruptible.h"
 #include "bindings/core/options.h"
 #include "bindings/core/plan_views.h"
-#include "reference/errors.h"
-#include "reference/execute.h"
+#include "reference/execute/execute.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "reference/cost.h"
-#include "reference/key_owners.h"
-#include "reference/plan.h"
+#include "reference/plan/cost.h"
+#include "reference/plan/key_owners.h"
+#include "reference/plan/plan.h"
 #include "reference/transport/transport.h"
 
 namespace ringside::bindings {

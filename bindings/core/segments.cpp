@@ -6,9 +6,9 @@
 #include "bindings/core/arrays.h"
 #include "bindings/core/module.h"
 #include "bindings/core/plan_views.h"
-#include "reference/cost.h"
-#include "reference/errors.h"
-#include "reference/verify.h"
+#include "reference/plan/cost.h"
+#include "reference/support/errors.h"
+#include "reference/verify/verify.h"
 
 namespace ringside::bindings {
 namespace {

@@ -5,7 +5,7 @@
 #include "bindings/core/arguments.h"
 #include "bindings/core/arrays.h"
 #include "bindings/core/module.h"
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 #include "reference/thd/chunkify.h"
 #include "reference/thd/micro_sequence.h"
 #include "reference/thd/reorder.h"

@@ -9,7 +9,7 @@
 
 #include "optimized/attention/kernel.h"
 #include "optimized/device/error.h"
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 

@@ -8,7 +8,7 @@
 #include "bindings/core/options.h"
 #include "bindings/cuda/device_array.h"
 #include "optimized/program/program.h"
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 

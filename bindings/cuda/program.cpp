@@ -14,7 +14,7 @@
 #include "bindings/core/options.h"
 #include "bindings/cuda/device_array.h"
 #include "bindings/cuda/global_arrays.h"
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::bindings {
 namespace {

@@ -7,7 +7,7 @@
 #include "optimized/thd/metadata.h"
 #include "reference/thd/chunkify.h"
 #include "reference/thd/step_metadata.h"
-#include "reference/validate.h"
+#include "reference/verify/validate.h"
 
 namespace ringside::bindings {
 namespace {

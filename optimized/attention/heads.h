@@ -2,7 +2,7 @@
 #pragma once
 
 #include "optimized/attention/kernel.h"
-#include "reference/heads.h"
+#include "reference/attention/heads.h"
 
 namespace ringside {
 

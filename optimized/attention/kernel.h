@@ -25,7 +25,7 @@
 #include "optimized/device/types.h"
 #include "optimized/tables/accumulator_tiles.h"
 #include "optimized/tables/work_list.h"
-#include "reference/philox.h"
+#include "reference/attention/philox.h"
 
 namespace ringside {
 

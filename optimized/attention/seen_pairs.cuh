@@ -11,7 +11,7 @@
 #include "optimized/device/elements.cuh"
 #include "optimized/tables/accumulator_tiles.h"
 #include "optimized/tables/block_walk.h"
-#include "reference/partial.h"
+#include "reference/attention/partial.h"
 
 namespace ringside::seen_pairs {
 

@@ -2,7 +2,7 @@
 // GPU.
 #include <ringside/optimized/program/program.h>
 #include <ringside/optimized/tables/build_work_list.h>
-#include <ringside/reference/errors.h>
+#include <ringside/reference/support/errors.h>
 
 #include <cstdio>
 #include <string>

@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 

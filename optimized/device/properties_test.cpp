@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 namespace {

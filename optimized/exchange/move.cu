@@ -1,7 +1,7 @@
 // Between resident buffers: copies, sums and merges over tables of cells; and fills.
 #include "optimized/exchange/move.cuh"
 #include "optimized/tables/ordered_float.h"
-#include "reference/partial.h"
+#include "reference/attention/partial.h"
 
 namespace ringside::move {
 

@@ -2,7 +2,7 @@
 #include "optimized/exchange/move.cuh"
 #include "optimized/tables/accumulator_tiles.h"
 #include "optimized/tables/row_owner.h"
-#include "reference/partial.h"
+#include "reference/attention/partial.h"
 
 namespace ringside::move {
 namespace {

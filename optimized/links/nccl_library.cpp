@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "optimized/links/mailbox.h"
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 

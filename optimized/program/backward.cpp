@@ -1,5 +1,5 @@
-// A plan's backward pass on one GPU: attention_backward() of reference/execute.cpp, launch by
-// launch.
+// A plan's backward pass on one GPU: attention_backward() of reference/execute/execute.cpp, launch
+// by launch.
 #include "optimized/program/parts.h"
 
 namespace ringside {

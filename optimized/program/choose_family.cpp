@@ -1,6 +1,6 @@
 #include "optimized/program/choose_family.h"
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 

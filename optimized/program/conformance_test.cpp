@@ -15,8 +15,8 @@
 #include "optimized/attention/kernel.h"
 #include "optimized/program/program.h"
 #include "optimized/program/test_device_array.h"
-#include "reference/execute.h"
-#include "reference/test_random_case.h"
+#include "reference/execute/execute.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

@@ -1,4 +1,4 @@
-// A plan's forward pass on one GPU: attention() of reference/execute.cpp, launch by launch.
+// A plan's forward pass on one GPU: attention() of reference/execute/execute.cpp, launch by launch.
 #include <cmath>
 
 #include "optimized/program/parts.h"

@@ -1,5 +1,5 @@
 // Interprets a plan on one GPU, every rank virtual: the same steps and exchanges as
-// reference/execute.cpp, on tables that are uploaded once.
+// reference/execute/execute.cpp, on tables that are uploaded once.
 //
 // Making a CudaProgram allocates and uploads; running it does neither. forward() and backward() are
 // asynchronous on the caller's stream, work in a workspace of the caller's (or of the program's
@@ -20,7 +20,7 @@
 #include "optimized/exchange/move.h"
 #include "optimized/tables/capacity.h"
 #include "optimized/tables/length_tables.h"
-#include "reference/plan.h"
+#include "reference/plan/plan.h"
 
 namespace ringside {
 

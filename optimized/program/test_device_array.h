@@ -14,7 +14,7 @@
 #include "optimized/device/memory.h"
 #include "optimized/device/with_type.h"
 #include "optimized/exchange/move.h"
-#include "reference/tensor.h"
+#include "reference/attention/tensor.h"
 
 namespace ringside::testing {
 

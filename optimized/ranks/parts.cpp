@@ -5,7 +5,7 @@
 #include "optimized/program/choose_family.h"
 #include "optimized/program/parts.h"
 #include "optimized/tables/row_owner.h"
-#include "reference/seen_rows.h"
+#include "reference/rows/seen_rows.h"
 
 namespace ringside {
 namespace {

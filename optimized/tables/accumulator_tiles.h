@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "reference/host_device.h"
+#include "reference/support/host_device.h"
 
 namespace ringside {
 

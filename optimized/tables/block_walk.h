@@ -5,7 +5,7 @@
 #pragma once
 
 #include "optimized/tables/work_list.h"
-#include "reference/seen_rows.h"
+#include "reference/rows/seen_rows.h"
 
 namespace ringside {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "reference/errors.h"
-#include "reference/seen_rows.h"
+#include "reference/rows/seen_rows.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "optimized/tables/work_list.h"
-#include "reference/plan.h"
+#include "reference/plan/plan.h"
 
 namespace ringside {
 

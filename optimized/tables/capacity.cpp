@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "reference/errors.h"
-#include "reference/names.h"
 #include "reference/partition/partition.h"
+#include "reference/support/errors.h"
+#include "reference/support/names.h"
 
 namespace ringside {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "reference/errors.h"
 #include "reference/partition/partition.h"
-#include "reference/test_errors.h"
+#include "reference/support/errors.h"
+#include "reference/test_support/test_errors.h"
 
 namespace ringside {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "optimized/tables/search.h"
-#include "reference/host_device.h"
+#include "reference/support/host_device.h"
 
 namespace ringside {
 

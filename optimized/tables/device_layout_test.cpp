@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "optimized/tables/length_lists.h"
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 namespace {

@@ -1,7 +1,7 @@
 #include "optimized/tables/length_lists.h"
 
-#include "reference/errors.h"
 #include "reference/partition/partition.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 namespace {

@@ -22,7 +22,7 @@
 #include "optimized/tables/row_owner.h"
 #include "optimized/tables/search.h"
 #include "optimized/tables/work_list.h"
-#include "reference/seen_rows.h"
+#include "reference/rows/seen_rows.h"
 
 namespace ringside {
 

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "optimized/tables/length_lists.h"
-#include "reference/test_random_case.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference/residency.h"
+#include "reference/plan/residency.h"
 
 namespace ringside {
 

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "reference/test_random_case.h"
-#include "reference/verify.h"
+#include "reference/test_support/test_random_case.h"
+#include "reference/verify/verify.h"
 
 namespace ringside {
 namespace {

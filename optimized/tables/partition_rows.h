@@ -2,9 +2,9 @@
 // reference/partition as rows. partition_rows_test.cpp holds them against the partitions' shards.
 #pragma once
 
-#include "reference/host_device.h"
 #include "reference/partition/pieces.h"
-#include "reference/segment.h"
+#include "reference/rows/segment.h"
+#include "reference/support/host_device.h"
 
 namespace ringside {
 

@@ -7,7 +7,7 @@
 
 #include "optimized/tables/capacity.h"
 #include "reference/partition/partition.h"
-#include "reference/test_random_case.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

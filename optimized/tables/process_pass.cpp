@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "reference/test_random_case.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

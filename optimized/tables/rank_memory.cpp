@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 namespace {

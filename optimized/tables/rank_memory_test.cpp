@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "reference/errors.h"
 #include "reference/schedule/builder.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 namespace {

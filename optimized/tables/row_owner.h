@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "reference/host_device.h"
+#include "reference/support/host_device.h"
 
 namespace ringside {
 

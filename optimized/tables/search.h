@@ -1,7 +1,7 @@
 // The one binary search of tables, on the host and on the device.
 #pragma once
 
-#include "reference/host_device.h"
+#include "reference/support/host_device.h"
 
 namespace ringside {
 

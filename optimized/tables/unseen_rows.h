@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "optimized/tables/device_layout.h"
-#include "reference/host_device.h"
-#include "reference/mask.h"
-#include "reference/packed_layout.h"
+#include "reference/rows/mask.h"
+#include "reference/rows/packed_layout.h"
+#include "reference/support/host_device.h"
 
 namespace ringside {
 

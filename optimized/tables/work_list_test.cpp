@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "optimized/tables/build_work_list.h"
-#include "reference/errors.h"
-#include "reference/seen_rows.h"
-#include "reference/test_random_case.h"
+#include "reference/rows/seen_rows.h"
+#include "reference/support/errors.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

@@ -28,14 +28,14 @@ def reader(path, text):
 @pytest.mark.parametrize(
     ("path", "include", "offends"),
     [
-        ("reference/plan.h", "reference/mask.h", False),
-        ("reference/plan.h", "optimized/tables/capacity.h", True),
+        ("reference/plan/plan.h", "reference/rows/mask.h", False),
+        ("reference/plan/plan.h", "optimized/tables/capacity.h", True),
         ("optimized/tables/capacity.h", "optimized/device/memory.h", True),
         ("optimized/exchange/move.h", "optimized/program/program.h", True),
         ("optimized/program/forward.cpp", "optimized/exchange/move.h", False),
         ("optimized/tables/work_list_test.cpp", "reference/thd/reorder.h", False),
         ("optimized/tables/work_list.h", "reference/thd/reorder.h", True),
-        ("optimized/new/thing.h", "reference/mask.h", True),
+        ("optimized/new/thing.h", "reference/rows/mask.h", True),
     ],
 )
 def test_an_include_points_down_the_table(path, include, offends):

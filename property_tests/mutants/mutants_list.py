@@ -19,19 +19,19 @@ class Mutant(NamedTuple):
     like: str = ""
 
 
-MASK = "reference/mask.h"
-SEGMENT = "reference/segment.h"
+MASK = "reference/rows/mask.h"
+SEGMENT = "reference/rows/segment.h"
 PIECES = "reference/partition/pieces.h"
-PARTIAL = "reference/partial.h"
-TILE = "reference/tile_attention.cpp"
-EXECUTE = "reference/execute.cpp"
-EXECUTE_BACKWARD = "reference/execute_backward.cpp"
-EXECUTE_ITEMS = "reference/execute_items.h"
-RESIDENCY = "reference/residency.cpp"
-CARRY = "reference/carry.cpp"
+PARTIAL = "reference/attention/partial.h"
+TILE = "reference/attention/tile_attention.cpp"
+EXECUTE = "reference/execute/execute.cpp"
+EXECUTE_BACKWARD = "reference/execute/execute_backward.cpp"
+EXECUTE_ITEMS = "reference/execute/execute_items.h"
+RESIDENCY = "reference/plan/residency.cpp"
+CARRY = "reference/execute/carry.cpp"
 RING = "reference/transport/ring_of_groups.cpp"
 HOPS = "reference/transport/ring_of_groups.h"
-ORACLE = "reference/oracle.cpp"
+ORACLE = "reference/attention/oracle.cpp"
 LAYOUT = "bindings/core/layout.cpp"
 PLAN = "bindings/core/plan.cpp"
 
@@ -105,7 +105,7 @@ MUTANTS = [
     ),
     Mutant(
         "padding keys are seen",
-        "reference/plan.h",
+        "reference/plan/plan.h",
         "problem.layout_k.len(s)",
         "problem.layout_k.padded_len(s)",
         "Automodel #3640: where padding lies was assumed",
@@ -139,13 +139,13 @@ MUTANTS = [
     ),
     Mutant(
         "a multiple is padded once more",
-        "reference/packed_layout.cpp",
+        "reference/rows/packed_layout.cpp",
         "(n + m - 1) / m * m",
         "(n / m + 1) * m",
     ),
     Mutant(
         "more tokens than rows are accepted",
-        "reference/packed_layout.cpp",
+        "reference/rows/packed_layout.cpp",
         "require(len(s) <= padded_len(s),",
         "require(len(s) >= 0,",
     ),
@@ -177,7 +177,7 @@ MUTANTS = [
     ),
     Mutant(
         "a row may be owned twice",
-        "reference/validate.cpp",
+        "reference/verify/validate.cpp",
         "require(previous < 0,",
         "require(previous < 99,",
     ),
@@ -356,38 +356,38 @@ MUTANTS = [
     # --- tiles, proof, cost, files
     Mutant(
         "a tile is judged by its first row alone",
-        "reference/seen_rows.h",
+        "reference/rows/seen_rows.h",
         "q.position(end - 1)",
         "q.position(begin)",
     ),
     Mutant(
         "the proof does not count what is computed",
-        "reference/verify_coverage.cpp",
+        "reference/verify/verify_coverage.cpp",
         "if (computed != visible.size() || !keys_distinct(q))",
         "if (computed < 0 || !keys_distinct(q))",
     ),
     Mutant(
         "the proof accepts pairs computed twice",
-        "reference/verify_coverage.cpp",
+        "reference/verify/verify_coverage.cpp",
         "plan_require(times == 1,",
         "plan_require(times >= 1,",
     ),
     Mutant(
         "the proof does not look at what arrives",
-        "reference/verify_exchanges.cpp",
+        "reference/verify/verify_exchanges.cpp",
         "if (arriving[i] != claimed[m.row + i])",
         "if (m.rows < 1)",
     ),
     Mutant(
         "the proof completes messages whose other end is missing",
-        "reference/verify_exchanges.cpp",
+        "reference/verify/verify_exchanges.cpp",
         "if (!r.posted || first_unmet(rank)) return false;",
         "if (!r.posted || (first_unmet(rank) && r.step == 0)) return false;",
         "NCCL #2024, Megatron-LM #1025: hangs",
     ),
     Mutant(
         "cost counts all heads on every rank",
-        "reference/cost.cpp",
+        "reference/plan/cost.cpp",
         "total.add_work(rank, i, counts, steps[i].q.heads.size());",
         "total.add_work(rank, i, counts, plan.problem.num_heads);",
     ),

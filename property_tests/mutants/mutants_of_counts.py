@@ -6,38 +6,38 @@ ESTIMATE = "reference/estimate/"
 MUTANTS_OF_COUNTS = [
     Mutant(
         "blocks are counted without their last",
-        "reference/blocks.h",
+        "reference/rows/blocks.h",
         "return rows / size + (rows % size != 0);",
         "return rows / size + (rows < size && rows > 0);",
     ),
     Mutant(
         "a partial block is taken for a whole one",
-        "reference/blocks.h",
+        "reference/rows/blocks.h",
         "inside.end == rows ? num_blocks(rows, size) : inside.end / size;",
         "num_blocks(inside.end, size);",
     ),
     # Keys of a chunked mask, dealt token by token: the queries of a block pass some of them over.
     Mutant(
         "key blocks in gaps are counted, too",
-        "reference/blocks.h",
+        "reference/rows/blocks.h",
         "return own.stride != 1 && !(mask.is_one_window() && partner.stride % own.stride == 0);",
         "return false;",
     ),
     Mutant(
         "a query block is visited once a tile",
-        "reference/tile_counts.cpp",
+        "reference/plan/tile_counts.cpp",
         "if (i + 1 < tiles.size() && tiles[i + 1].q == q) continue;",
         "",
     ),
     Mutant(
         "rows at home are counted as needed",
-        "reference/cost.cpp",
+        "reference/plan/cost.cpp",
         "total.rows_needed(rank, i) -= rows_of_owner(needed, rank);",
         "",
     ),
     Mutant(
         "pairs end where the mask changes",
-        "reference/tiles.cpp",
+        "reference/plan/tiles.cpp",
         "(change - q.pos - 1) / q.stride + 1",
         "(change - q.pos) / q.stride + 1",
     ),

@@ -2,15 +2,15 @@
 
 from mutants_list import Mutant
 
-CONSUMER = "optimized/attention/hopper/consumer.cuh"
-PRODUCER = "optimized/attention/hopper/producer.cuh"
-WALK = "optimized/attention/hopper/key_walk.cuh"
+CONSUMER = "optimized/attention/hopper/forward/consumer.cuh"
+PRODUCER = "optimized/attention/hopper/forward/producer.cuh"
+WALK = "optimized/attention/hopper/forward/key_walk.cuh"
 NOTE = "optimized/attention/hopper/block_note.h"
-BOX = "optimized/attention/hopper/box.h"
+BOX = "optimized/attention/hopper/machine/box.h"
 QUEUE = "optimized/attention/hopper/queue.h"
-RESULTS = "optimized/attention/hopper/results.cuh"
-SOFTMAX = "optimized/attention/hopper/softmax.cuh"
-LAUNCH = "optimized/attention/hopper/forward.cu"
+RESULTS = "optimized/attention/hopper/forward/results.cuh"
+SOFTMAX = "optimized/attention/hopper/forward/softmax.cuh"
+LAUNCH = "optimized/attention/hopper/forward/forward.cu"
 
 MUTANTS_OF_HOPPER = [
     Mutant(
@@ -57,7 +57,7 @@ MUTANTS_OF_HOPPER = [
     ),
     Mutant(
         "hopper: a ring's parity does not change",
-        "optimized/attention/hopper/barrier.h",
+        "optimized/attention/hopper/machine/barrier.h",
         "if (++stage == kStages) stage = 0, parity ^= 1;",
         "if (++stage == kStages) stage = 0;",
     ),

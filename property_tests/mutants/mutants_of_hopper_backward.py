@@ -2,10 +2,10 @@
 
 from mutants_list import Mutant
 
-LAUNCH = "optimized/attention/hopper/backward.cu"
-PRODUCE = "optimized/attention/hopper/backward_produce.cuh"
-CONSUME = "optimized/attention/hopper/backward_consume.cuh"
-TILES = "optimized/attention/hopper/backward_tiles.cuh"
+LAUNCH = "optimized/attention/hopper/backward/backward.cu"
+PRODUCE = "optimized/attention/hopper/backward/backward_produce.cuh"
+CONSUME = "optimized/attention/hopper/backward/backward_consume.cuh"
+TILES = "optimized/attention/hopper/backward/backward_tiles.cuh"
 
 MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(

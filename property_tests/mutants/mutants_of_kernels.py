@@ -12,7 +12,7 @@ RESULTS = "optimized/attention/mma/results.cuh"
 MMA_BACKWARD = "optimized/attention/mma/backward.cu"
 MMA_QUERIES = "optimized/attention/mma/backward_queries.cu"
 TILE = "optimized/attention/mma/shared_tile.h"
-SEEN = "reference/seen_rows.h"
+SEEN = "reference/rows/seen_rows.h"
 MOVE = "optimized/exchange/move.cu"
 HOME = "optimized/exchange/move_home.cu"
 SOFTMAX_MOVES = "optimized/exchange/move_softmax.cu"
@@ -69,7 +69,7 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "float32: the first resident head counts as head 0",
-        "reference/heads.h",
+        "reference/attention/heads.h",
         "return (first_head + head) / group_size - first_kv_head;",
         "return head / group_size;",
         "TransformerEngine a2a: kv heads of ranks that share a group",
@@ -155,7 +155,7 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "mma: dk and dv leave out the last head of a group",
-        "reference/heads.h",
+        "reference/attention/heads.h",
         "const int end = begin + group_size;",
         "const int end = begin + (group_size > 1 ? group_size - 1 : 1);",
     ),

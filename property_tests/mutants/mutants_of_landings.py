@@ -3,9 +3,9 @@
 from mutants_list import Mutant
 
 STACK = "reference/transport/stack.cpp"
-PLACES = "reference/row_places.cpp"
+PLACES = "reference/rows/row_places.cpp"
 LOWER = "reference/schedule/lower.cpp"
-VERIFY = "reference/verify_exchanges.cpp"
+VERIFY = "reference/verify/verify_exchanges.cpp"
 MUTANTS_OF_LANDINGS = [
     Mutant(
         "gathered rows lie in rank order, and key blocks end at every chunk",
@@ -69,7 +69,7 @@ MUTANTS_OF_LANDINGS = [
     ),
     Mutant(
         "owners of every n-th key are counted a row short",
-        "reference/key_owners.cpp",
+        "reference/plan/key_owners.cpp",
         "const int held = home.rows_below(end) - home.rows_below(first);",
         "const int held = home.rows_below(end - 1) - home.rows_below(first);",
     ),

@@ -10,9 +10,9 @@ MMA_FORWARD = "optimized/attention/mma/forward.cu"
 MMA_BACKWARD = "optimized/attention/mma/backward.cu"
 MMA_QUERIES = "optimized/attention/mma/backward_queries.cu"
 SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
-CONSUMER = "optimized/attention/hopper/consumer.cuh"
-HOPPER_BACKWARD = "optimized/attention/hopper/backward_consume.cuh"
-HOPPER_SENDERS = "optimized/attention/hopper/backward_produce.cuh"
+CONSUMER = "optimized/attention/hopper/forward/consumer.cuh"
+HOPPER_BACKWARD = "optimized/attention/hopper/backward/backward_consume.cuh"
+HOPPER_SENDERS = "optimized/attention/hopper/backward/backward_produce.cuh"
 HOME = "optimized/exchange/move_home.cu"
 
 MUTANTS_OF_NOT_FINITE = [

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from mutants_list import MASK, Mutant
 
-PHILOX = "reference/philox.h"
-LAYOUT = "reference/packed_layout.cpp"
-VERIFY = "reference/verify.cpp"
-EXCHANGES = "reference/verify_exchanges.cpp"
+PHILOX = "reference/attention/philox.h"
+LAYOUT = "reference/rows/packed_layout.cpp"
+VERIFY = "reference/verify/verify.cpp"
+EXCHANGES = "reference/verify/verify_exchanges.cpp"
 KIT = "bindings/ringside/testing/"
 
 SHARED_PATHS = [
@@ -32,7 +32,7 @@ SHARED_PATHS = [
     # Nine heads or more, alibi_slopes one a head.
     Mutant(
         "the ninth head takes the first one's ALiBi slope",
-        "reference/attention_options.h",
+        "reference/attention/attention_options.h",
         "alibi_slopes[head]",
         "alibi_slopes[head % 8]",
     ),
@@ -105,14 +105,14 @@ RARE_SIZES = [
     # A rank of 256 rows or more: out 0 and lse -inf in its row 255, forward only.
     Mutant(
         "row 255 of a rank is left out",
-        "reference/execute.cpp",
+        "reference/execute/execute.cpp",
         "std::min(begin + kRowsOfItem, rows)",
         "std::min(begin + kRowsOfItem - 1, rows)",
     ),
     # cost() of 2**18 tokens on 2 ranks, 64 kv heads, head_dim 128: 2**32 bytes travel, 0 counted.
     Mutant(
         "bytes of a message wrap at int32",
-        "reference/cost.cpp",
+        "reference/plan/cost.cpp",
         "int64_t{m.rows} * m.heads.size() * dim * sizes.bytes",
         "m.rows * m.heads.size() * dim * sizes.bytes",
     ),
@@ -207,7 +207,7 @@ LOST_CHECKS = [
     # Segments that leave out a padding row: accepted, and out is NaN there.
     Mutant(
         "padding needs no owner",
-        "reference/validate.cpp",
+        "reference/verify/validate.cpp",
         "pos < layout.padded_len(s)",
         "pos < layout.len(s)",
     ),
@@ -228,7 +228,7 @@ LOST_CHECKS = [
     # Full mask, 2 queries, 4 keys; tiles q0-1 x k0-1, q0 x k2-3, q1 x k0-1: q1 misses keys 2 and 3.
     Mutant(
         "verify knows distinct keys by the first tile",
-        "reference/verify_coverage.cpp",
+        "reference/verify/verify_coverage.cpp",
         "known_size == n && std::equal(list, list + n, tile_.begin() + known_begin)",
         "known_size == n",
     ),

@@ -49,7 +49,7 @@ MUTANTS_OF_PACKS = [
     ),
     Mutant(
         "a row that is seen is not fetched",
-        "reference/tiles.cpp",
+        "reference/plan/tiles.cpp",
         "parts.push_back({tile.k.row + rows.begin, tile.k.row + rows.end});",
         "parts.push_back({tile.k.row + rows.begin + (rows.size() > 1), tile.k.row + rows.end});",
     ),

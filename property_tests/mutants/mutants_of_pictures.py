@@ -99,19 +99,19 @@ MUTANTS_OF_PICTURES = [
     ),
     Mutant(
         "every tile that is wrong is the first",
-        "reference/verify.cpp",
+        "reference/verify/verify.cpp",
         "const At at{rank, i, static_cast<int>(t), error.at.row, error.at.key};",
         "const At at{rank, i, 0, error.at.row, error.at.key};",
     ),
     Mutant(
         "a key that is missed is counted from its document",
-        "reference/verify_coverage.cpp",
+        "reference/verify/verify_coverage.cpp",
         ".key = problem_.layout_k.row_begin(seq_) + k}",
         ".key = k}",
     ),
     Mutant(
         "a message that is wrong is of the step before",
-        "reference/verify_exchanges.cpp",
+        "reference/verify/verify_exchanges.cpp",
         "return {verb, {rank, step}, m};",
         "return {verb, {rank, step - 1}, m};",
     ),

@@ -121,7 +121,7 @@ MUTANTS_OF_PRIMITIVES = [
     # --- what a device does for one sequence, or one row
     Mutant(
         "the last query that sees a key is left out of the only entry",
-        "reference/mask.h",
+        "reference/rows/mask.h",
         "q + left + 1 < hi) hi = q + left + 1;",
         "q + left < hi) hi = q + left;",
     ),
@@ -230,38 +230,38 @@ MUTANTS_OF_PRIMITIVES = [
     ),
     Mutant(
         "tail rows are left out of Transformer Engine's layout",
-        "reference/packed_layout.cpp",
+        "reference/rows/packed_layout.cpp",
         "layout.cu_seqlens_padded_.back() = num_rows;",
         "layout.cu_seqlens_padded_.back() = layout.num_rows();",
         "TransformerEngine #3331: tail padding",
     ),
     Mutant(
         "padding between documents is a document",
-        "reference/packed_layout.cpp",
+        "reference/rows/packed_layout.cpp",
         "if (id != 0 && id != before) {",
         "if (id != before) {",
     ),
     Mutant(
         "dropout is the same for all heads",
-        "reference/philox.h",
+        "reference/attention/philox.h",
         "static_cast<uint32_t>(head)",
         "static_cast<uint32_t>(head * 0)",
     ),
     Mutant(
         "dropout forgets to scale what stays",
-        "reference/tile_attention.cpp",
+        "reference/attention/tile_attention.cpp",
         "keeps(seq_, head_, q_, key) / (1 - dropout.p);",
         "keeps(seq_, head_, q_, key);",
     ),
     Mutant(
         "max_logit is that of the last sequence",
-        "reference/oracle.cpp",
+        "reference/attention/oracle.cpp",
         "max_logit = larger(max_logit, score);",
         "max_logit = larger(masked(0), score);",
     ),
     Mutant(
         "the gradient of a sink has the wrong sign",
-        "reference/oracle.cpp",
+        "reference/attention/oracle.cpp",
         "g.dsink[head.head] -=",
         "g.dsink[head.head] +=",
     ),

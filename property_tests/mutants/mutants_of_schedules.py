@@ -66,19 +66,19 @@ MUTANTS_OF_SCHEDULES = [
     ),
     Mutant(
         "the proof overlooks a race",
-        SCHEDULE + "verify_schedule.cpp",
+        SCHEDULE + "verify/verify_schedule.cpp",
         "plan_require(other <= seen[i], where(schedule, i),",
         "plan_require(other <= i, where(schedule, i),",
     ),
     Mutant(
         "the proof takes a group for ended that has not met",
-        SCHEDULE + "verify_progress.cpp",
+        SCHEDULE + "verify/verify_progress.cpp",
         "if (!is_met(rank, op)) return false;",
         "is_met(rank, op);",
     ),
     Mutant(
         "the proof overlooks a sum that stays behind",
-        SCHEDULE + "verify_schedule.cpp",
+        SCHEDULE + "verify/verify_schedule.cpp",
         "if (!is_sum || stays) continue;",
         "if (!is_sum || stays || gone[i] == 0) continue;",
     ),
@@ -108,7 +108,7 @@ MUTANTS_OF_SCHEDULES = [
     ),
     Mutant(
         "the proof overlooks keys that are kept before they have come",
-        SCHEDULE + "verify_kept.cpp",
+        SCHEDULE + "verify/verify_kept.cpp",
         "last_before == keys && !comes_after",
         "last_before >= 0 && !comes_after",
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mutants_list import EXECUTE, ORACLE, PARTIAL, Mutant
 
 OPTIONS = "bindings/core/options.cpp"
-PHILOX = "reference/philox.h"
-VERIFY = "reference/verify.cpp"
+PHILOX = "reference/attention/philox.h"
+VERIFY = "reference/verify/verify.cpp"
 OF_HEAD = "values[head] = x->data()[x->ndim() == 0 ? 0 : head];"
 
 MUTANTS_OF_SHARED_PATHS = [
@@ -37,7 +37,7 @@ MUTANTS_OF_SHARED_PATHS = [
     ),
     Mutant(
         "slopes are those of head 0",
-        "reference/attention_options.h",
+        "reference/attention/attention_options.h",
         "alibi_slopes[head]",
         "alibi_slopes[0 * head]",
     ),
@@ -67,7 +67,7 @@ MUTANTS_OF_SHARED_PATHS = [
     ),
     Mutant(
         "what a row does not see reaches it as 0 times infinity",
-        "reference/seen_product.h",
+        "reference/attention/seen_product.h",
         "return (x.array() * 0.0).sum() == 0;",
         "return x.size() >= 0;",
     ),
@@ -85,7 +85,7 @@ MUTANTS_OF_SHARED_PATHS = [
     ),
     Mutant(
         "a row that sees nothing has a part in the gradient of a sink",
-        "reference/execute_items.h",
+        "reference/execute/execute_items.h",
         "if (visible.size() == 0) return;",
         "if (visible.size() < 0) return;",
     ),

@@ -1,7 +1,7 @@
 // Uses an installed Ringside the way a stranger would: the headers by their installed names, and
 // the library.
-#include <ringside/reference/mask.h>
-#include <ringside/reference/packed_layout.h>
+#include <ringside/reference/rows/mask.h>
+#include <ringside/reference/rows/packed_layout.h>
 
 #include <cstdio>
 

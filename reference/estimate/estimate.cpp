@@ -3,11 +3,11 @@
 #include <memory>
 #include <utility>
 
-#include "reference/errors.h"
 #include "reference/estimate/fetched.h"
 #include "reference/estimate/plan_size.h"
 #include "reference/estimate/shard_counts.h"
-#include "reference/parallel.h"
+#include "reference/support/errors.h"
+#include "reference/support/parallel.h"
 #include "reference/transport/fetch.h"
 #include "reference/transport/gather.h"
 #include "reference/transport/ring_of_groups.h"

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "reference/errors.h"
 #include "reference/estimate/plan_size.h"
-#include "reference/test_random_case.h"
+#include "reference/support/errors.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

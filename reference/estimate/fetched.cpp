@@ -5,7 +5,7 @@
 
 #include "reference/estimate/seen_runs.h"
 #include "reference/estimate/shard_counts.h"
-#include "reference/interrupt.h"
+#include "reference/support/interrupt.h"
 #include "reference/transport/fetch.h"
 
 namespace ringside {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "reference/interrupt.h"
-#include "reference/tiles.h"
+#include "reference/plan/tiles.h"
+#include "reference/support/interrupt.h"
 
 namespace ringside {
 namespace {

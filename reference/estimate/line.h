@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "reference/estimate/sorted_keys.h"
-#include "reference/tile_counts.h"
+#include "reference/plan/tile_counts.h"
 
 namespace ringside {
 

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "reference/errors.h"
 #include "reference/estimate/shard_counts.h"
+#include "reference/support/errors.h"
 #include "reference/transport/gather.h"
 #include "reference/transport/ring_of_groups.h"
 

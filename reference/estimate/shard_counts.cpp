@@ -5,8 +5,8 @@
 #include <unordered_map>
 
 #include "reference/estimate/line.h"
-#include "reference/interrupt.h"
-#include "reference/parallel.h"
+#include "reference/support/interrupt.h"
+#include "reference/support/parallel.h"
 
 namespace ringside {
 namespace {

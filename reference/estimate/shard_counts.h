@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "reference/plan.h"
-#include "reference/tile_counts.h"
+#include "reference/plan/plan.h"
+#include "reference/plan/tile_counts.h"
 
 namespace ringside {
 

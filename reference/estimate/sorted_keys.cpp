@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "reference/blocks.h"
-#include "reference/interrupt.h"
+#include "reference/rows/blocks.h"
+#include "reference/support/interrupt.h"
 
 namespace ringside {
 namespace {

@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "reference/interrupt.h"
 #include "reference/partition/block_costs.h"
+#include "reference/support/interrupt.h"
 
 namespace ringside {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <vector>
 
-#include "reference/plan.h"
+#include "reference/plan/plan.h"
 
 namespace ringside {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "reference/partition/block_costs.h"
-#include "reference/test_random_case.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

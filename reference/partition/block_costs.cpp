@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "reference/interrupt.h"
+#include "reference/support/interrupt.h"
 
 namespace ringside {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference/plan.h"
+#include "reference/plan/plan.h"
 
 namespace ringside {
 

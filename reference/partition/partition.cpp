@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "reference/errors.h"
-#include "reference/interrupt.h"
-#include "reference/names.h"
+#include "reference/support/errors.h"
+#include "reference/support/interrupt.h"
+#include "reference/support/names.h"
 
 namespace ringside {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "reference/packed_layout.h"
 #include "reference/partition/balanced.h"
 #include "reference/partition/pieces.h"
-#include "reference/segment.h"
+#include "reference/rows/packed_layout.h"
+#include "reference/rows/segment.h"
 
 namespace ringside {
 

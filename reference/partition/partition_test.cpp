@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "reference/test_errors.h"
-#include "reference/test_random_case.h"
+#include "reference/test_support/test_errors.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

@@ -12,9 +12,9 @@
 
 #include <cstdint>
 
-#include "reference/host_device.h"
-#include "reference/mask.h"
-#include "reference/segment.h"
+#include "reference/rows/mask.h"
+#include "reference/rows/segment.h"
+#include "reference/support/host_device.h"
 
 namespace ringside {
 

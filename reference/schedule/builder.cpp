@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "reference/interrupt.h"
+#include "reference/support/interrupt.h"
 
 namespace ringside {
 namespace {

@@ -4,9 +4,9 @@
 #include <map>
 #include <vector>
 
-#include "reference/key_owners.h"
-#include "reference/plan.h"
-#include "reference/row_places.h"
+#include "reference/plan/key_owners.h"
+#include "reference/plan/plan.h"
+#include "reference/rows/row_places.h"
 
 namespace ringside {
 

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "reference/plan.h"
+#include "reference/plan/plan.h"
 
 namespace ringside {
 

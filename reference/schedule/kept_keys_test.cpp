@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "reference/schedule/schedule_cost.h"
-#include "reference/schedule/verify_schedule.h"
-#include "reference/test_errors.h"
-#include "reference/test_random_case.h"
+#include "reference/schedule/verify/verify_schedule.h"
+#include "reference/test_support/test_errors.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

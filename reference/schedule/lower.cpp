@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "reference/residency.h"
+#include "reference/plan/residency.h"
 #include "reference/schedule/builder.h"
 #include "reference/schedule/kept_keys.h"
 

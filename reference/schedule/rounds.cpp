@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 namespace {

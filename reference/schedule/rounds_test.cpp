@@ -9,10 +9,10 @@
 #include <climits>
 #include <map>
 
-#include "reference/carry.h"
-#include "reference/execute.h"
-#include "reference/schedule/run_schedule.h"
-#include "reference/test_random_case.h"
+#include "reference/execute/carry.h"
+#include "reference/execute/execute.h"
+#include "reference/schedule/run/run_schedule.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

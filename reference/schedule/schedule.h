@@ -21,8 +21,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference/plan.h"
-#include "reference/row_places.h"
+#include "reference/plan/plan.h"
+#include "reference/rows/row_places.h"
 
 namespace ringside {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <atomic>
 
-#include "reference/interrupt.h"
-#include "reference/key_owners.h"
+#include "reference/plan/key_owners.h"
 #include "reference/schedule/home_rows.h"
 #include "reference/schedule/kept_keys.h"
+#include "reference/support/interrupt.h"
 
 namespace ringside {
 namespace {

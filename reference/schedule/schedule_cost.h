@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "reference/cost.h"
+#include "reference/plan/cost.h"
 #include "reference/schedule/schedule.h"
 
 namespace ringside {

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "reference/test_random_case.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <thread>
 
-#include "reference/carry.h"
-#include "reference/schedule/run_schedule.h"
-#include "reference/schedule/virtual_ranks.h"
+#include "reference/execute/carry.h"
+#include "reference/schedule/run/run_schedule.h"
+#include "reference/schedule/run/virtual_ranks.h"
 #include "reference/sockets/test_processes.h"
-#include "reference/test_random_case.h"
+#include "reference/test_support/test_random_case.h"
 
 namespace ringside {
 namespace {

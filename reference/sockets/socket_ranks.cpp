@@ -9,9 +9,9 @@
 #include <exception>
 #include <utility>
 
-#include "reference/errors.h"
-#include "reference/interrupt.h"
-#include "reference/parallel.h"
+#include "reference/support/errors.h"
+#include "reference/support/interrupt.h"
+#include "reference/support/parallel.h"
 
 namespace ringside {
 namespace {

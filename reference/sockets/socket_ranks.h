@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/schedule/communicator.h"
+#include "reference/schedule/run/communicator.h"
 #include "reference/sockets/socket_stream.h"
 
 namespace ringside {

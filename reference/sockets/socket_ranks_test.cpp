@@ -5,9 +5,9 @@
 
 #include <thread>
 
-#include "reference/errors.h"
-#include "reference/interrupt.h"
 #include "reference/sockets/test_processes.h"
+#include "reference/support/errors.h"
+#include "reference/support/interrupt.h"
 
 namespace ringside {
 namespace {

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside {
 namespace {

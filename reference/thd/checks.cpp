@@ -1,6 +1,6 @@
 #include "reference/thd/checks.h"
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::thd {
 namespace {

@@ -1,6 +1,6 @@
 #include "reference/thd/chunkify.h"
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 #include "reference/thd/chunk_pieces.h"
 #include "reference/thd/dual_chunk.h"
 #include "reference/thd/reorder.h"

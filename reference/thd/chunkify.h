@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference/packed_layout.h"
+#include "reference/rows/packed_layout.h"
 #include "reference/thd/checks.h"
 
 namespace ringside::thd {

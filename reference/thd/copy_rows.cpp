@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "reference/parallel.h"
+#include "reference/support/parallel.h"
 
 namespace ringside::thd {
 namespace {

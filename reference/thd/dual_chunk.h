@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "reference/host_device.h"
-#include "reference/mask.h"
 #include "reference/partition/pieces.h"
+#include "reference/rows/mask.h"
+#include "reference/support/host_device.h"
 
 namespace ringside::thd {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::thd {
 namespace {

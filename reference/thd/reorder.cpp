@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 #include "reference/thd/dual_chunk.h"
 
 namespace ringside::thd {

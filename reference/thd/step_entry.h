@@ -9,7 +9,7 @@
 // nothing from std: device code includes this file too.
 #pragma once
 
-#include "reference/mask.h"
+#include "reference/rows/mask.h"
 #include "reference/thd/dual_chunk.h"
 
 namespace ringside::thd {

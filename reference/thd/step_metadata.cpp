@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 #include "reference/thd/dual_chunk.h"
 #include "reference/thd/reorder.h"
 #include "reference/thd/step_entry.h"
-#include "reference/validate.h"
+#include "reference/verify/validate.h"
 
 namespace ringside::thd {
 namespace {

@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/mask.h"
-#include "reference/packed_layout.h"
+#include "reference/rows/mask.h"
+#include "reference/rows/packed_layout.h"
 #include "reference/thd/checks.h"
 
 namespace ringside::thd {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "reference/partition/partition.h"
-#include "reference/test_random_case.h"
+#include "reference/test_support/test_random_case.h"
 #include "reference/thd/dual_chunk.h"
 #include "reference/thd/test_errors.h"
 

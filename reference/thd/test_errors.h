@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "reference/errors.h"
+#include "reference/support/errors.h"
 
 namespace ringside::thd {
 

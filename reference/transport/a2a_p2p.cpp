@@ -1,7 +1,7 @@
 // The tiles of a ring of groups (ring_of_groups.h): those of a group and an owner stand once, its
 // members compute them for other heads.
-#include "reference/interrupt.h"
-#include "reference/tiles.h"
+#include "reference/plan/tiles.h"
+#include "reference/support/interrupt.h"
 #include "reference/transport/ring_of_groups.h"
 
 namespace ringside {

@@ -1,7 +1,7 @@
 // Every rank receives all K/V, then computes its own queries in one step. Keys land where a
 // sequence goes on from chunk to chunk: in rank order, blocks of keys would end at every chunk's
 // border.
-#include "reference/interrupt.h"
+#include "reference/support/interrupt.h"
 #include "reference/transport/gather.h"
 
 namespace ringside {

@@ -1,12 +1,12 @@
 // What build_plan refuses, and the tools that transports share.
 #include <gtest/gtest.h>
 
-#include "reference/cost.h"
+#include "reference/plan/cost.h"
 #include "reference/schedule/schedule.h"
-#include "reference/test_errors.h"
-#include "reference/test_random_case.h"
+#include "reference/test_support/test_errors.h"
+#include "reference/test_support/test_random_case.h"
 #include "reference/transport/transport.h"
-#include "reference/verify.h"
+#include "reference/verify/verify.h"
 
 namespace ringside {
 namespace {

@@ -13,9 +13,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "reference/interrupt.h"
-#include "reference/row_places.h"
-#include "reference/tiles.h"
+#include "reference/plan/tiles.h"
+#include "reference/rows/row_places.h"
+#include "reference/support/interrupt.h"
 #include "reference/transport/transport.h"
 
 namespace ringside {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "reference/plan.h"
+#include "reference/plan/plan.h"
 
 namespace ringside {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "reference/test_random_case.h"
-#include "reference/tiles.h"
+#include "reference/plan/tiles.h"
+#include "reference/test_support/test_random_case.h"
 #include "reference/transport/transport.h"
-#include "reference/verify.h"
+#include "reference/verify/verify.h"
 
 namespace ringside {
 namespace {

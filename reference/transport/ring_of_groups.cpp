@@ -1,6 +1,6 @@
 #include "reference/transport/ring_of_groups.h"
 
-#include "reference/interrupt.h"
+#include "reference/support/interrupt.h"
 
 namespace ringside {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <utility>
 
-#include "reference/interrupt.h"
-#include "reference/row_places.h"
+#include "reference/rows/row_places.h"
+#include "reference/support/interrupt.h"
 #include "reference/transport/transport.h"
 
 namespace ringside {

@@ -2,11 +2,11 @@
 
 #include <utility>
 
-#include "reference/errors.h"
-#include "reference/names.h"
 #include "reference/partition/partition.h"
-#include "reference/tiles.h"
-#include "reference/validate.h"
+#include "reference/plan/tiles.h"
+#include "reference/support/errors.h"
+#include "reference/support/names.h"
+#include "reference/verify/validate.h"
 
 namespace ringside {
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/plan.h"
+#include "reference/plan/plan.h"
 
 namespace ringside {
 

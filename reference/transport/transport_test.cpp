@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <set>
 
-#include "reference/test_errors.h"
-#include "reference/test_random_case.h"
-#include "reference/verify.h"
+#include "reference/test_support/test_errors.h"
+#include "reference/test_support/test_random_case.h"
+#include "reference/verify/verify.h"
 
 namespace ringside {
 namespace {

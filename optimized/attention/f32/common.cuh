@@ -3,7 +3,8 @@
 // A block of 256 threads forms a 16 x 16 square. Of a rows x rows tile of scores, thread (y, x)
 // holds rows y + 16a and columns x + 16b; of a rows x D tile of outputs, rows y + 16a and columns
 // 64c + 4x + 0..3. Head dimensions are padded with zeros to D = 64, 128 or 256. No Tensor Cores, no
-// fast-math: this family is the truth on the GPU, and is read next to reference/tile_attention.cpp.
+// fast-math: this family is the truth on the GPU, and is read next to
+// reference/attention/tile_attention.cpp.
 //
 // Pairs that are not seen have the weight 0, and so add nothing where all rows are finite. Where a
 // tile holds an infinity or a NaN they are left out one by one: 0 times that is NaN.
@@ -13,7 +14,7 @@
 #include "optimized/attention/launch.cuh"
 #include "optimized/device/processors.h"
 #include "optimized/tables/ordered_float.h"
-#include "reference/seen_rows.h"
+#include "reference/rows/seen_rows.h"
 
 namespace ringside::f32 {
 

@@ -1,7 +1,7 @@
 // Forward attention in float32: one block for one item and head, an online softmax that runs across
 // all key segments of the item, then one merge into out and lse.
 #include "optimized/attention/f32/common.cuh"
-#include "reference/partial.h"
+#include "reference/attention/partial.h"
 
 namespace ringside::f32 {
 namespace {

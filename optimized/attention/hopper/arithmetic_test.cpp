@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "optimized/attention/hopper/block_note.h"
-#include "optimized/attention/hopper/box.h"
-#include "optimized/attention/hopper/descriptor.h"
+#include "optimized/attention/hopper/machine/box.h"
+#include "optimized/attention/hopper/machine/descriptor.h"
 #include "optimized/attention/hopper/queue.h"
 
 namespace ringside::hopper {

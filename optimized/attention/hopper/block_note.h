@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "optimized/attention/hopper/box.h"
-#include "reference/mask.h"
+#include "optimized/attention/hopper/machine/box.h"
+#include "reference/rows/mask.h"
 
 namespace ringside::hopper {
 

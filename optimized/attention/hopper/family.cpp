@@ -1,7 +1,7 @@
 // The Hopper family in the table. What its kernels do not take goes to the mma family: both cut
 // items of as many rows.
 #include "optimized/attention/hopper/kernels.h"
-#include "optimized/attention/hopper/tensor_map.h"
+#include "optimized/attention/hopper/machine/tensor_map.h"
 
 namespace ringside {
 namespace hopper {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "optimized/attention/hopper/kernels.h"
-#include "optimized/attention/hopper/tensor_map.h"
+#include "optimized/attention/hopper/machine/tensor_map.h"
 
 namespace ringside {
 namespace {

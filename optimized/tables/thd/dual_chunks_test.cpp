@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "reference/test_seed.h"
+#include "reference/test_support/test_seed.h"
 
 namespace ringside::thd {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "reference/test_random_case.h"
+#include "reference/test_support/test_random_case.h"
 #include "reference/thd/chunkify.h"
 #include "reference/thd/reorder.h"
 #include "reference/thd/step_metadata.h"

@@ -6,7 +6,7 @@
 
 #include "optimized/tables/device_layout.h"
 #include "optimized/tables/search.h"
-#include "reference/host_device.h"
+#include "reference/support/host_device.h"
 
 namespace ringside::thd {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-#include "reference/test_seed.h"
+#include "reference/test_support/test_seed.h"
 #include "reference/thd/reorder.h"
 
 namespace ringside::thd {

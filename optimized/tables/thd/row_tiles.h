@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "reference/host_device.h"
+#include "reference/support/host_device.h"
 
 namespace ringside::thd {
 

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "reference/test_seed.h"
+#include "reference/test_support/test_seed.h"
 
 namespace ringside::thd {
 namespace {

@@ -1,0 +1,226 @@
+// A consumer group of the backward kernel: 64 keys of an item, their dk and dv in registers, and
+// half the columns of dq.
+//
+// Scores are computed transposed, [keys][queries], so that weights and d(scores) are the left
+// operands of dv and dk as they lie in registers. d(scores) of both groups meet in shared memory
+// for dq, which is computed a block late and sent off under the products of dk and dv: the groups
+// need not keep step.
+#pragma once
+
+#include "optimized/attention/hopper/backward/backward_tiles.cuh"
+
+namespace ringside::hopper::backward_detail {
+
+// One group's walk over the blocks of item after item.
+template <typename T, Dq kDq>
+struct Consumer {
+  static constexpr bool kHasDq = kDq != Dq::none;
+
+  const Parameters& parameters;
+  Shared& shared;
+  const int group;
+  int thread = threadIdx.x % kGroupThreads;
+  uint32_t block = 0, item = 0;  // how many are done
+  uint32_t nothing = 0;  // which the compiler takes for new in every block: see wait_for_note()
+
+  __device__ __forceinline__ Barriers& barriers() const { return shared.barriers; }
+  __device__ __forceinline__ int stage() const { return block % kStages; }
+  __device__ __forceinline__ uint32_t parity() const { return block / kStages % 2; }
+  __device__ __forceinline__ float scale() const { return parameters.shape.softmax_scale; }
+
+  // What the note of the coming block says; there is Q then, too. Descriptors are made anew from
+  // here on: those that the compiler holds for all blocks of an item do not fit its registers.
+  __device__ __forceinline__ int wait_for_note() {
+    wait(barriers().q_full[stage()], parity());
+    const int flags = __reduce_or_sync(~0u, shared.notes[block % kNotes].flags);
+    nothing = static_cast<uint32_t>(flags) >> 16;
+    forget_places();
+    return flags;
+  }
+
+  // What follows from the thread's number is found again in every block: it would not fit, and
+  // asking the processor for the number takes long.
+  __device__ __forceinline__ void forget_places() { asm volatile("" : "+r"(thread)); }
+
+  __device__ __forceinline__ uint64_t keys_of(const uint8_t* tile) const {
+    return tile_descriptor(shared_address(tile) + group * kGroupKeys * 128 + nothing);
+  }
+  __device__ __forceinline__ uint32_t ds_tile(uint32_t of_block) const {
+    return shared_address(shared.ds[of_block % 2]);
+  }
+
+  __device__ __forceinline__ void start_scores(float (&scores)[32]) const {
+    begin_products();
+    multiply_rows<T>(scores, keys_of(shared.k[item % kKeyStages]), kKeyPanel,
+                     tile_descriptor(shared_address(shared.q[stage()])), kQueryPanel);
+    commit_products();
+  }
+
+  // Starts dq of a block, of which both groups have written d(scores).
+  __device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t of_block) const {
+    wait(barriers().ds_full[of_block % 2], of_block / 2 % 2);
+    begin_products();
+    multiply_keys<T>(
+        dq, tile_descriptor(ds_tile(of_block)),
+        tile_descriptor(shared_address(shared.k[item % kKeyStages]) + group * kKeyPanel));
+    commit_products();
+  }
+  // The same block's, when the products have come.
+  __device__ __forceinline__ void hand_over_dq(const float (&dq)[32], uint32_t of_block) const {
+    arrive_as_warp(barriers().ds_empty[of_block % 2]);
+    wait(barriers().dq_empty[group], (of_block & 1) ^ 1);
+    store_dq<T, kDq>(shared_address(shared.dq[group]), dq, scale(), thread);
+    show_to_async();
+    arrive_as_warp(barriers().dq_full[group]);
+  }
+  __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[4][4]) const {
+    if constexpr (!kHasDq) return;
+    wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);
+    store_scores(ds_tile(block) + group * kGroupKeys * 128, ds, thread);
+    show_to_async();
+    arrive_as_warp(barriers().ds_full[block % 2]);
+  }
+
+  __device__ __forceinline__ bool all_of_group(bool says) const {
+    return all_of(kGroupBarrier + group, kGroupThreads, says);
+  }
+
+  // Where keys are not finite, dq of blocks that see the item in part is not sent off.
+  __device__ __forceinline__ void look_at_keys() {
+    if constexpr (!kHasDq) return;
+    FiniteCheck<T> check;
+    for_each_chunk<kKeyPanel, kGroupThreads>(shared.k[item % kKeyStages] + group * kKeyPanel,
+                                             thread,
+                                             [&](const uint4& chunk) { check.look_at(chunk); });
+    const bool all_finite = all_of_group(check.all_finite());
+    if (thread == 0) shared.keys_found[group][item % kKeyStages] = !all_finite;
+    if (!all_finite) *parameters.dropped = 1;
+  }
+
+  // Queries that see the item in part: 0 in the place of what is not finite, once both groups have
+  // their scores. No product is under way here.
+  __device__ __forceinline__ void drop_not_finite() const {
+    FiniteCheck<T> check;
+    const auto look = [&](const uint4& chunk) { check.look_at(chunk); };
+    for_each_chunk<kQueryTile, kGroupThreads>(shared.q[stage()], thread, look);
+    for_each_chunk<kQueryTile, kGroupThreads>(shared.dout[stage()], thread, look);
+    if (all_of_group(check.all_finite())) return;
+    synchronize(kBothBarrier, kGroups * kGroupThreads);
+    const auto drop = [](uint4& chunk) { chunk = finite_part<T>(chunk); };
+    const int of_both = group * kGroupThreads + thread;
+    for_each_chunk<kQueryTile, kGroups * kGroupThreads>(shared.q[stage()], of_both, drop);
+    for_each_chunk<kQueryTile, kGroups * kGroupThreads>(shared.dout[stage()], of_both, drop);
+    show_to_async();
+    synchronize(kBothBarrier, kGroups * kGroupThreads);
+    *parameters.dropped = 1;
+  }
+
+  // Whether all of the group's keys are seen.
+  __device__ __forceinline__ bool weigh_scores(float (&scores)[32],
+                                               const float2 (&shifts)[8]) const {
+    const SeenKeysOfRows& seen = shared.seen[block % kSeenStages];
+    const Place place(thread);
+    const int key = group * kGroupKeys + place.row;
+    const bool clear =
+        __reduce_or_sync(~0u, seen.clear) >> group & 1;  // the compiler sees that warps agree
+    if (clear)
+      weigh<true>(scores, shifts, seen, key, place.column, scale() * kLog2E);
+    else
+      weigh<false>(scores, shifts, seen, key, place.column, scale() * kLog2E);
+    return clear;
+  }
+
+  __device__ __forceinline__ void release(uint32_t of_block) const {
+    arrive_as_warp(barriers().empty[of_block % kStages]);
+  }
+
+  // A block of which the scores are under way; leaves dk and dv under way. kLate: with dq of the
+  // block before, which is sent off under their products.
+  template <bool kLate>
+  __device__ __forceinline__ void take_block(int flags, float (&scores)[32], float (&dk)[64],
+                                             float (&dv)[64]) {
+    const uint64_t q = tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel);
+    const uint64_t dout = tile_descriptor(shared_address(shared.dout[stage()]), kQueryPanel);
+    float grads[32];
+    wait(barriers().dout_full[stage()], parity());
+    begin_products();
+    multiply_rows<T>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
+    commit_products();
+    float2 of_rows[8];
+    load_of_queries<0>(of_rows, shared.rows[stage()].shift, thread);
+    wait_for_products<1>();
+    hopper::pin(scores);
+    load_of_queries<1>(of_rows, shared.rows[stage()].shift, thread);
+    const bool clear = weigh_scores(scores, of_rows);
+    uint32_t p[4][4], ds[4][4];
+    load_of_queries<0>(of_rows, shared.rows[stage()].delta, thread);
+    wait_for_products<0>();
+    hopper::pin(grads);
+    load_of_queries<1>(of_rows, shared.rows[stage()].delta, thread);
+    differentiate(grads, scores, of_rows);
+    if (!clear) hide_gradients(grads, scores);
+    as_left_operand<T>(p, scores);
+    as_left_operand<T>(ds, grads);
+    pin(p), pin(ds);
+    if ((flags & kClear) == 0) drop_not_finite();
+    float dq[32];
+    if constexpr (kLate && kHasDq) start_dq(dq, block - 1);
+    begin_products();
+    multiply_queries<T>(dv, p, dout);
+    multiply_queries<T>(dk, ds, q);
+    commit_products();
+    hand_over_ds(ds);
+    if constexpr (kLate && kHasDq) {
+      wait_for_products<1>();
+      hopper::pin(dq);
+      hand_over_dq(dq, block - 1);
+    }
+    wait_for_products<0>();
+    hopper::pin(dk), hopper::pin(dv);
+    release(block);
+    ++block;
+  }
+
+  // One item; its first block's note is there.
+  __device__ __forceinline__ void take_item(int flags) {
+    float dk[64], dv[64], scores[32];
+#pragma unroll
+    for (int i = 0; i < 64; ++i) dk[i] = dv[i] = 0;
+    hopper::pin(dk), hopper::pin(dv);
+    wait(barriers().k_full[item % kKeyStages], item / kKeyStages & 1);
+    look_at_keys();
+    start_scores(scores);
+    wait(barriers().v_full, item & 1);
+    take_block<false>(flags, scores, dk, dv);
+    while ((flags & kLast) == 0) {
+      flags = wait_for_note();
+      start_scores(scores);
+      take_block<true>(flags, scores, dk, dv);
+    }
+    arrive_as_warp(barriers().v_empty);
+    const BlockNote note = shared.notes[(block - 1) % kNotes];
+    if constexpr (kHasDq) {
+      float dq[32];
+      start_dq(dq, block - 1);
+      wait_for_products<0>();
+      hopper::pin(dq);
+      hand_over_dq(dq, block - 1);
+    }
+    arrive_as_warp(barriers().k_empty[item % kKeyStages]);
+    const AttentionShape& shape = parameters.shape;
+    const int first_key = group * kGroupKeys;
+    put_keys<T>(parameters, parameters.dk, note, first_key, shape.head_dim_qk, scale(), dk, thread);
+    put_keys<T>(parameters, parameters.dv, note, first_key, shape.head_dim_v, 1, dv, thread);
+  }
+
+  __device__ __forceinline__ void run() {
+    for (int flags; ((flags = wait_for_note()) & kStop) == 0; ++item) take_item(flags);
+    if constexpr (!kHasDq) return;
+    // The sender finds the note to stop. Not before all warps have left their part of the last dq:
+    // a faster one would count in a slower one's place.
+    wait(barriers().dq_empty[group], (block & 1) ^ 1);
+    arrive_as_warp(barriers().dq_full[group]);
+  }
+};
+
+}  // namespace ringside::hopper::backward_detail

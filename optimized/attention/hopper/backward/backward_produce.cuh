@@ -1,0 +1,245 @@
+// The producer group of the backward kernel, a warp for each task: one takes items off the queue
+// and leaves a note of each of their query blocks; one loads what the softmax left of the blocks'
+// rows; one has the copy engine bring tiles; one sends dq off. Notes are some blocks ahead: nobody
+// waits while the queue is asked and an item looked at.
+#pragma once
+
+#include "optimized/attention/hopper/backward/query_walk.cuh"
+
+namespace ringside::hopper::backward_detail {
+
+inline constexpr unsigned kEveryLane = ~0u;
+
+// The queue; the number of the next item is asked for ahead. By all lanes of a warp.
+class Queue {
+ public:
+  __device__ explicit Queue(const Parameters& parameters)
+      : p_(parameters), items_(min(*p_.work.num_items, p_.work.max_items)), index_(blockIdx.x) {
+    ask();
+  }
+  __device__ bool valid() const { return index_ < p_.order.size(max(items_, 0)); }
+  __device__ QueueEntry entry() const { return p_.order.in_sections(index_, items_); }
+  __device__ void advance() {
+    index_ = __shfl_sync(kEveryLane, next_, 0);
+    ask();
+  }
+
+ private:
+  __device__ void ask() {
+    if (valid() && threadIdx.x % 32 == 0) next_ = atomicAdd(p_.taken, 1u) + gridDim.x;
+  }
+
+  const Parameters& p_;
+  int items_;
+  unsigned index_, next_ = 0;  // next_: the first lane's
+};
+
+__device__ inline void publish(Shared& shared, uint32_t block, const BlockNote& note) {
+  wait(shared.barriers.note_empty[block % kNotesAhead], block / kNotesAhead % 2 ^ 1);
+  if (threadIdx.x % 32 != 0) return;
+  shared.notes[block % kNotes] = note;
+  arrive(shared.barriers.note_full[block % kNotes]);
+}
+__device__ inline const BlockNote& wait_for_note(Shared& shared, uint32_t block) {
+  wait(shared.barriers.note_full[block % kNotes], block / kNotes % 2);
+  return shared.notes[block % kNotes];
+}
+
+// Of one item's blocks, behind so many of others. Returns how many there are now.
+__device__ inline uint32_t note_item(const Parameters& p, Shared& shared, const QueueEntry& entry,
+                                     uint32_t block) {
+  const WorkItem& item = p.work.items[entry.item];
+  if (item.begin >= item.end) return block;
+  QueryWalk at(p.work, item, query_heads_of(p.shape, entry.head));
+  const int keys = item.end - item.begin;
+  for (int first = kFirst; at.valid(); first = 0, ++block) {
+    BlockNote note{0, 0, 0, 0, item.own.row + item.begin, keys, entry.head, entry.item, 0, 0};
+    note.partner = at.partner(), note.begin = at.begin();
+    note.row = at.row(), note.rows = at.rows(), note.head = at.head();
+    note.flags = first | (keys == kKeys && at.is_clear() ? kClear : 0);
+    at.advance();
+    if (!at.valid()) note.flags |= kLast;
+    publish(shared, block, note);
+  }
+  return block;
+}
+
+// By all lanes of a warp.
+__device__ inline void write_notes(const Parameters& parameters, Shared& shared) {
+  uint32_t block = 0;
+  for (Queue queue(parameters); queue.valid(); queue.advance())
+    block = note_item(parameters, shared, queue.entry(), block);
+  publish(shared, block, {0, 0, 0, kStop, 0, 0, 0, 0, 0, 0});
+}
+
+__device__ inline void load_keys(const CUtensorMap& map, uint8_t* tile, Barrier& full,
+                                 const BlockNote& note) {
+  arrive_and_expect(full, kKeyTile);
+  const uint32_t to = shared_address(tile);
+#pragma unroll
+  for (int panel = 0; panel < 2; ++panel)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      load_box(to + panel * kKeyPanel + half * kQueryPanel, map,
+               ragged_box(panel * kPanelColumns, note.kv_head, note.key_row + half * kBoxRows,
+                          rows_of_box(0, note.keys, half)),
+               full);
+}
+__device__ inline void load_queries(const CUtensorMap& map, uint8_t* tile, Barrier& full,
+                                    const BlockNote& note) {
+  arrive_and_expect(full, kQueryTile);
+  const uint32_t to = shared_address(tile);
+#pragma unroll
+  for (int panel = 0; panel < 2; ++panel)
+    load_box(to + panel * kQueryPanel, map,
+             ragged_box(panel * kPanelColumns, note.head, note.row, note.rows), full);
+}
+
+// The tiles of block after block; by one thread.
+__device__ inline void load_tiles(const Parameters& p, Shared& shared) {
+  Barriers& barriers = shared.barriers;
+  uint32_t item = 0;  // how many were loaded
+  for (uint32_t block = 0;; ++block) {
+    const BlockNote note = wait_for_note(shared, block);
+    const uint32_t stage = block % kStages, key_stage = item % kKeyStages;
+    if (note.flags & kFirst) {
+      wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);
+      load_keys(p.maps.k, shared.k[key_stage], barriers.k_full[key_stage], note);
+    }
+    wait(barriers.empty[stage], block / kStages % 2 ^ 1);
+    // Of the block before the one that was here all is done, the sending of dq included, and of the
+    // note before that nobody asks any more: others, kNotesAhead further on, may be written.
+    arrive(barriers.note_empty[block % kNotesAhead]);
+    if (note.flags & kStop) return arrive(barriers.q_full[stage]);
+    load_queries(p.maps.q, shared.q[stage], barriers.q_full[stage], note);
+    load_queries(p.maps.dout, shared.dout[stage], barriers.dout_full[stage], note);
+    if (note.flags & kFirst) {
+      wait(barriers.v_empty, item % 2 ^ 1);
+      load_keys(p.maps.v, shared.v, barriers.v_full, note);
+      ++item;
+    }
+  }
+}
+
+// Which of the item's keys a row of a block sees.
+__device__ inline uchar2 keys_of_row(const Parameters& parameters, const BlockNote& note, int i) {
+  if (i >= note.rows) return {0, 0};
+  const WorkItem& item = parameters.work.items[note.item];
+  const int query = parameters.work.partners[note.partner].position(note.begin + i);
+  const Interval seen = sequence_mask(parameters.work, item).visible_rows(item.own, query);
+  const int first = max(seen.begin, item.begin), last = min(seen.end, item.end);
+  if (first >= last) return {0, 0};
+  return {static_cast<uint8_t>(first - item.begin), static_cast<uint8_t>(last - first)};
+}
+
+// Bits of the groups whose keys all of a lane's rows see, or of which it has none.
+__device__ inline int groups_seen(uchar2 seen, bool is_row) {
+  int groups = 0;
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    const int begin = group * kGroupKeys, end = begin + kGroupKeys;
+    if (!is_row || (seen.x <= begin && seen.x + seen.y >= end)) groups |= 1 << group;
+  }
+  return groups;
+}
+
+// A number that is asked for here, not where it is used.
+__device__ inline float load_ahead(const float* from) {
+  float x;
+  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(from));
+  return x;
+}
+
+// What the softmax left of a lane's rows of a block.
+struct LaneRows {
+  static constexpr int kRows = kQueries / 32;
+  float lse[kRows], delta[kRows];
+
+  // Rows that are not get the last one's.
+  __device__ LaneRows(const Parameters& parameters, const BlockNote& note) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int row = note.row + min(row_of_lane(i), note.rows - 1);
+      const int64_t at = int64_t{row} * parameters.shape.num_heads + note.head;
+      lse[i] = load_ahead(parameters.lse + at), delta[i] = load_ahead(parameters.delta + at);
+    }
+  }
+  __device__ static int row_of_lane(int i) { return static_cast<int>(threadIdx.x) % 32 + 32 * i; }
+
+  // Rows that are not there weigh nothing.
+  __device__ void write(QueryRows& to, int rows) const {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int row = row_of_lane(i);
+      const bool is_row = row < rows;
+      // Of scores of -inf, which have that lse, no -inf - -inf; NaN stays.
+      const float shift = lse[i] == -INFINITY ? -1e30f : lse[i] * kLog2E;
+      to.shift[row] = is_row ? shift : INFINITY, to.delta[row] = is_row ? delta[i] : 0;
+    }
+  }
+};
+
+// What a block's rows see of the item's keys, where not all see all.
+__device__ inline void write_seen(const Parameters& parameters, const BlockNote& note,
+                                  SeenKeysOfRows& to) {
+  int clear = 3;
+  if ((note.flags & kClear) == 0) {
+#pragma unroll 1
+    for (int row = threadIdx.x % 32; row < kQueries; row += 32) {
+      const uchar2 seen = keys_of_row(parameters, note, row);
+      to.of[row] = seen;
+      clear &= groups_seen(seen, row < note.rows);
+    }
+    clear = __reduce_and_sync(kEveryLane, clear);
+  }
+  if (threadIdx.x % 32 == 0) to.clear = clear;
+}
+
+// All that is known of the rows of block after block. By all lanes of a warp, of two rows each;
+// what memory has of them comes while the mask is asked and their place becomes free.
+__device__ inline void load_rows(const Parameters& parameters, Shared& shared) {
+  for (uint32_t block = 0;; ++block) {
+    const BlockNote& note = wait_for_note(shared, block);
+    if (note.flags & kStop) return;
+    const LaneRows rows(parameters, note);
+    write_seen(parameters, note, shared.seen[block % kSeenStages]);
+    const uint32_t stage = block % kStages;
+    wait(shared.barriers.empty[stage], block / kStages % 2 ^ 1);
+    rows.write(shared.rows[stage], note.rows);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(shared.barriers.dout_full[stage]);
+  }
+}
+
+// Sends off what the groups have left of dq, until they have nothing more; by one thread.
+template <Dq kDq>
+__device__ void send_dq(const Parameters& parameters, Shared& shared) {
+  Barriers& barriers = shared.barriers;
+  uint32_t items = 0;  // that have begun
+  for (uint32_t block = 0;; ++block) {
+    for (int group = 0; group < kGroups; ++group) {
+      wait(barriers.dq_full[group], block & 1);
+      const BlockNote& note = shared.notes[block % kNotes];
+      if (note.flags & kStop) return;
+      if (group == 0 && (note.flags & kFirst)) ++items;
+      if ((note.flags & kClear) == 0 && shared.keys_found[group][(items - 1) % kKeyStages] != 0) {
+        arrive(barriers.dq_empty[group]);  // another launch adds it: seen_pairs.cuh
+        continue;
+      }
+      const uint32_t tile = shared_address(shared.dq[group]);
+      if constexpr (kDq == Dq::add) {
+        for (int panel = 0; panel < 2; ++panel)
+          add_box(parameters.maps.dq,
+                  ragged_box(group * 64 + panel * 32, note.head, note.row, note.rows),
+                  tile + panel * kQueryPanel);
+      } else {
+        store_box(parameters.maps.dq, ragged_box(group * 64, note.head, note.row, note.rows), tile);
+      }
+      commit_stores();
+      wait_until_read<0>();
+      arrive(barriers.dq_empty[group]);
+    }
+  }
+}
+
+}  // namespace ringside::hopper::backward_detail

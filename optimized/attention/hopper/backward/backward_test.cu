@@ -1,0 +1,294 @@
+// The backward kernel by itself against the definition in float64: documents around its blocks,
+// every kind of mask, grouped heads, padded columns, partners in pieces, every way to leave
+// results, and NaN in the rows between documents. Skips without a device of compute capability 9.0.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "optimized/attention/hopper/kernels.h"
+#include "optimized/attention/hopper/machine/tensor_map.h"
+#include "optimized/device/elements.cuh"
+#include "optimized/device/memory.h"
+#include "optimized/device/properties.h"
+#include "optimized/device/with_type.h"
+#include "reference/rows/seen_rows.h"
+
+namespace ringside::hopper {
+namespace {
+
+constexpr int kGap = 3;  // rows of NaN before, between and behind documents
+constexpr int kKeyRows = 128;
+constexpr double kBefore = 3;  // what sums begin with
+
+struct Lengths {
+  int q, k;
+};
+
+struct Pack {
+  const char* name;
+  std::vector<Lengths> documents;
+  Mask mask;
+  int heads = 2, kv_heads = 1, dim_qk = 128, dim_v = 128;
+  Accumulate accumulate = Accumulate::only;
+  int piece = 1 << 20;  // longest query segment
+  bool one_item_of_keys = false;
+};
+
+struct Rows {  // of one side
+  int heads, dim, rows;
+  std::vector<double> of;
+  Rows(int heads_, int dim_, int rows_, double value = NAN)
+      : heads(heads_), dim(dim_), rows(rows_), of(size_t(rows_) * heads_ * dim_, value) {}
+  double* at(int row, int head) { return &of[(size_t(row) * heads + head) * dim]; }
+  const double* at(int row, int head) const { return &of[(size_t(row) * heads + head) * dim]; }
+};
+
+double dot(const double* a, const double* b, int dim) {
+  double sum = 0;
+  for (int d = 0; d < dim; ++d) sum += a[d] * b[d];
+  return sum;
+}
+void add_scaled(double* to, double factor, const double* from, int dim) {
+  for (int d = 0; d < dim; ++d) to[d] += factor * from[d];
+}
+
+struct Inputs {
+  const Pack& pack;
+  ElementType type;
+  std::vector<int> row_q, row_k;  // of a document's first
+  int rows_q = kGap, rows_k = kGap;
+  double scale;
+
+  Inputs(const Pack& p, ElementType t) : pack(p), type(t), scale(1 / std::sqrt(double(p.dim_qk))) {
+    for (const Lengths& d : p.documents) {
+      row_q.push_back(rows_q), row_k.push_back(rows_k);
+      rows_q += d.q + kGap, rows_k += d.k + kGap;
+    }
+  }
+  Interval visible(int document, int query) const {
+    return pack.mask.visible(query, pack.documents[document].q, pack.documents[document].k);
+  }
+  double rounded(double x) const {
+    return with_type(type, [&](auto element) {
+      return double(static_cast<float>(decltype(element)(static_cast<float>(x))));
+    });
+  }
+  // Tokens get normal values, but for queries that see nothing; all else stays NaN.
+  Rows tokens(bool of_q, int heads, int dim, unsigned seed) const {
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal;
+    Rows x(heads, dim, of_q ? rows_q : rows_k);
+    for (int s = 0; s < int(pack.documents.size()); ++s)
+      for (int i = 0; i < (of_q ? pack.documents[s].q : pack.documents[s].k); ++i)
+        if (!of_q || visible(s, i).size() > 0)
+          for (int c = 0; c < heads * dim; ++c)
+            x.at((of_q ? row_q[s] : row_k[s]) + i, 0)[c] = rounded(normal(random));
+    return x;
+  }
+  // What a softmax might have left: about a sum of the keys that a row sees; -inf for none.
+  Rows lse() const {
+    Rows x(pack.heads, 1, rows_q);
+    for (int s = 0; s < int(pack.documents.size()); ++s)
+      for (int i = 0; i < pack.documents[s].q; ++i)
+        std::fill_n(x.at(row_q[s] + i, 0), pack.heads,
+                    static_cast<float>(std::log(double(visible(s, i).size())) + 0.5));
+    return x;
+  }
+};
+
+struct Gradients {
+  Rows dq, dk, dv;
+};
+
+Gradients by_definition(const Inputs& in, const Rows& q, const Rows& k, const Rows& v,
+                        const Rows& dout, const Rows& lse, const Rows& delta) {
+  const Pack& p = in.pack;
+  Gradients g{Rows(p.heads, p.dim_qk, in.rows_q, 0), Rows(p.kv_heads, p.dim_qk, in.rows_k, 0),
+              Rows(p.kv_heads, p.dim_v, in.rows_k, 0)};
+  for (int s = 0; s < int(p.documents.size()); ++s)
+    for (int i = 0; i < p.documents[s].q; ++i)
+      for (int j = in.visible(s, i).begin; j < in.visible(s, i).end; ++j)
+        for (int h = 0; h < p.heads; ++h) {
+          const int a = in.row_q[s] + i, b = in.row_k[s] + j, kv = h / (p.heads / p.kv_heads);
+          const double score = in.scale * dot(q.at(a, h), k.at(b, kv), p.dim_qk);
+          const double weight = std::exp(score - *lse.at(a, h));
+          const double grad = dot(dout.at(a, h), v.at(b, kv), p.dim_v) - *delta.at(a, h);
+          add_scaled(g.dq.at(a, h), in.scale * weight * grad, k.at(b, kv), p.dim_qk);
+          add_scaled(g.dk.at(b, kv), in.scale * weight * grad, q.at(a, h), p.dim_qk);
+          add_scaled(g.dv.at(b, kv), weight, dout.at(a, h), p.dim_v);
+        }
+  return g;
+}
+
+// Rows on the device, in a type.
+struct OnDevice {
+  const Rows& rows;
+  ElementType type;
+  DeviceMemory memory;
+
+  OnDevice(const Rows& x, ElementType t) : rows(x), type(t), memory(int64_t(x.of.size()) * 4) {
+    with_type(t, [&](auto element) {
+      std::vector<decltype(element)> narrow;
+      for (const double value : x.of) narrow.emplace_back(static_cast<float>(value));
+      RINGSIDE_CUDA(cudaMemcpy(memory.data(), narrow.data(), narrow.size() * sizeof(element),
+                               cudaMemcpyHostToDevice));
+    });
+  }
+  DeviceMatrix matrix() const {
+    return {memory.data(), int64_t{rows.heads} * rows.dim, rows.dim, rows.rows};
+  }
+  const float* floats() const { return reinterpret_cast<const float*>(memory.data()); }
+  std::vector<double> read() const {
+    return with_type(type, [&](auto element) {
+      std::vector<decltype(element)> narrow(rows.of.size());
+      RINGSIDE_CUDA(cudaMemcpy(narrow.data(), memory.data(), narrow.size() * sizeof(element),
+                               cudaMemcpyDeviceToHost));
+      std::vector<double> wide;
+      for (const auto value : narrow) wide.push_back(static_cast<float>(value));
+      return wide;
+    });
+  }
+};
+
+struct KeyItems {
+  std::vector<WorkItem> items;
+  std::vector<Segment> partners;
+
+  explicit KeyItems(const Inputs& in) {
+    const Pack& p = in.pack;
+    for (int s = 0; s < int(p.documents.size()); ++s) {
+      const auto [len_q, len_k] = p.documents[s];
+      const int first = int(partners.size());
+      for (int begin = 0; begin < len_q; begin += p.piece)
+        partners.push_back({s, begin, 1, in.row_q[s] + begin, std::min(p.piece, len_q - begin)});
+      for (int begin = 0; begin < len_k; begin += kKeyRows)
+        items.push_back({{s, 0, 1, in.row_k[s], len_k},
+                         begin,
+                         std::min(begin + kKeyRows, len_k),
+                         first,
+                         int(partners.size()),
+                         len_q,
+                         len_k});
+    }
+  }
+};
+
+template <typename T>
+DeviceMemory on_device(const std::vector<T>& x) {
+  DeviceMemory memory(int64_t(x.size() * sizeof(T)));
+  RINGSIDE_CUDA(cudaMemcpy(memory.data(), x.data(), x.size() * sizeof(T), cudaMemcpyHostToDevice));
+  return memory;
+}
+
+// Where the definition has zeros, a row may be one that nobody writes: it keeps what it had.
+void expect_close(const char* what, const std::vector<double>& want, const std::vector<double>& got,
+                  double allowed, double begun_with = 0) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (want[i] == 0) continue;
+    const double difference = want[i] + begun_with - got[i];
+    error += difference * difference, size += want[i] * want[i];
+  }
+  EXPECT_LE(std::sqrt(error), allowed * std::sqrt(size)) << what;  // false for NaN
+}
+
+void check(const Pack& p, ElementType type) {
+  const Inputs in(p, type);
+  const Rows q = in.tokens(true, p.heads, p.dim_qk, 1), dout = in.tokens(true, p.heads, p.dim_v, 2);
+  const Rows k = in.tokens(false, p.kv_heads, p.dim_qk, 3);
+  const Rows v = in.tokens(false, p.kv_heads, p.dim_v, 4);
+  const Rows lse = in.lse(), delta = in.lse();  // any finite numbers serve as delta
+  const Gradients want = by_definition(in, q, k, v, dout, lse, delta);
+
+  const ElementType result = p.accumulate == Accumulate::only ? type : ElementType::float32;
+  const double before = p.accumulate == Accumulate::merge ? kBefore : NAN;
+  const Rows empty_dk(p.kv_heads, p.dim_qk, in.rows_k, before);
+  const Rows empty_dv(p.kv_heads, p.dim_v, in.rows_k, before);
+  const Rows empty_dq(p.heads, p.dim_qk, in.rows_q, p.one_item_of_keys ? NAN : 0);
+  const OnDevice at_q(q, type), at_k(k, type), at_v(v, type), at_dout(dout, type);
+  const OnDevice at_lse(lse, ElementType::float32), at_delta(delta, ElementType::float32);
+  const OnDevice dk(empty_dk, result), dv(empty_dv, result);
+  const OnDevice dq(empty_dq, p.one_item_of_keys ? type : ElementType::float32);
+  const KeyItems list(in);
+  const DeviceMemory items = on_device(list.items), partners = on_device(list.partners);
+  const DeviceMemory count = on_device(std::vector<int32_t>{int32_t(list.items.size())});
+  const DeviceMemory workspace = on_device(std::vector<int32_t>{-1, -1});
+
+  BackwardArguments a;
+  a.shape = {p.heads, p.kv_heads,      0,   0, p.heads / p.kv_heads, p.dim_qk,
+             p.dim_v, float(in.scale), type};
+  a.q = at_q.matrix(), a.k = at_k.matrix(), a.v = at_v.matrix(), a.dout = at_dout.matrix();
+  a.lse = at_lse.floats(), a.delta = at_delta.floats();
+  a.dq = dq.matrix(), a.dk = dk.matrix(), a.dv = dv.matrix();
+  a.keys = {reinterpret_cast<const WorkItem*>(items.data()),
+            reinterpret_cast<const Segment*>(partners.data()),
+            reinterpret_cast<const int32_t*>(count.data()),
+            int(list.items.size()),
+            p.mask,
+            true};
+  a.accumulate = p.accumulate, a.one_item_of_keys = p.one_item_of_keys;
+  a.workspace = workspace.data();
+  ASSERT_TRUE(takes(a));
+  RINGSIDE_CUDA(backward(a, nullptr));
+  RINGSIDE_CUDA(cudaDeviceSynchronize());
+  // Operands of the products are rounded twice more than inputs are: weights and their gradients.
+  const double allowed = type == ElementType::float16 ? 0x1p-10 : 0x1p-7;
+  expect_close("dq", want.dq.of, dq.read(), allowed);
+  const double begun_with = p.accumulate == Accumulate::merge ? kBefore : 0;
+  expect_close("dk", want.dk.of, dk.read(), allowed, begun_with);
+  expect_close("dv", want.dv.of, dv.read(), allowed, begun_with);
+}
+
+std::vector<Pack> packs() {
+  const std::vector<Lengths> same{{1, 1},     {63, 63},   {64, 64},   {65, 65},
+                                  {127, 127}, {128, 128}, {129, 129}, {300, 300}};
+  const std::vector<Lengths> apart{{100, 300}, {300, 100}, {1, 200}, {200, 1}, {0, 50}, {130, 129}};
+  const Mask causal = Mask::causal();
+  return {
+      {"causal", same, causal},
+      {"full, a head of its own each", same, Mask::full(), 2, 2},
+      {"causal from the last", apart, Mask::causal(Align::bottom_right)},
+      {"causal of other lengths", apart, causal},
+      {"a window", apart, Mask::sliding_window(33, 17, Align::bottom_right)},
+      {"chunks", same, Mask::chunked(100)},
+      {"queries in pieces", same, causal, 2, 1, 128, 128, Accumulate::only, 50},
+      {"columns that are not there", same, causal, 3, 3, 96, 72},
+      {"added to what is there", same, causal, 2, 1, 128, 128, Accumulate::merge},
+      {"the first step", same, causal, 2, 1, 128, 128, Accumulate::start},
+      {"dq final at once",
+       {{1, 1}, {63, 63}, {100, 100}, {128, 128}},
+       causal,
+       4,
+       2,
+       128,
+       128,
+       Accumulate::only,
+       1 << 20,
+       true},
+      {"more items than processors", std::vector<Lengths>(24, {70, 70}), causal, 8, 8},
+  };
+}
+
+class HopperBackward : public ::testing::TestWithParam<ElementType> {};
+
+TEST_P(HopperBackward, AgreesWithTheDefinition) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0 ||
+      properties_of(current_device()).compute_capability != 90)
+    GTEST_SKIP() << "no device of compute capability 9.0";
+  for (const Pack& pack : packs()) {
+    SCOPED_TRACE(pack.name);
+    check(pack, GetParam());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, HopperBackward,
+                         ::testing::Values(ElementType::bfloat16, ElementType::float16));
+
+}  // namespace
+}  // namespace ringside::hopper

@@ -1,0 +1,254 @@
+// What a consumer group of the backward kernel does to one tile: products, weights, gradients, and
+// what goes to shared and to global memory.
+#pragma once
+
+#include "optimized/attention/hopper/backward/backward_blocks.cuh"
+#include "optimized/attention/hopper/machine/fresh_product.h"
+
+namespace ringside::hopper::backward_detail {
+
+// Where a thread's values of [64][8 n] lie: rows row and row + 8, columns 8 n + column and the
+// next.
+struct Place {
+  int row, column;
+
+  __device__ explicit Place(int thread)
+      : row(thread / 32 * 16 + thread % 32 / 4), column(thread % 4 * 2) {}
+};
+
+// d [64][64] = a . b^T, both of 128 columns in panels so many bytes apart.
+template <typename T>
+__device__ __forceinline__ void multiply_rows(float (&d)[32], uint64_t a, int a_panel, uint64_t b,
+                                              int b_panel) {
+  multiply_slices<T, Deep::along_rows, Deep::along_rows, kDim / 16>(d, a, a_panel, b, b_panel);
+}
+
+// d [64 keys][128] += a . b: a from registers, b a tile of queries.
+template <typename T>
+__device__ __forceinline__ void multiply_queries(float (&d)[64], const uint32_t (&a)[4][4],
+                                                 uint64_t b) {
+#pragma unroll
+  for (int k = 0; k < kQueries / 16; ++k)
+    Product<T, 128>::template multiply<Deep::down_rows>(
+        d, a[k], moved(b, slice_offset<Deep::down_rows>(k, 0)), true);
+}
+
+// dq [64 queries][64 columns] = ds^T . k, over the keys of both groups.
+template <typename T>
+__device__ __forceinline__ void multiply_keys(float (&dq)[32], uint64_t ds, uint64_t k_panel) {
+  multiply_slices<T, Deep::down_rows, Deep::down_rows, kKeys / 16>(dq, ds, 0, k_panel, 0);
+}
+
+// A number of each of a thread's queries, of the first or the second half of them. The first half
+// is asked for before a thread waits for products, the second, for want of registers, behind.
+template <int kHalf>
+__device__ __forceinline__ void load_of_queries(float2 (&to)[8], const float (&from)[kQueries],
+                                                int thread) {
+#pragma unroll
+  for (int n = 4 * kHalf; n < 4 * kHalf + 4; ++n)
+    to[n] = *reinterpret_cast<const float2*>(&from[8 * n + Place(thread).column]);
+}
+
+// visit(16 bytes) for a thread's part of what `threads` threads share: so many bytes of a tile.
+template <int kBytes, int kSharers, typename Visit>
+__device__ __forceinline__ void for_each_chunk(uint8_t* tile, int thread, Visit visit) {
+#pragma unroll
+  for (int i = 0; i < kBytes / 16 / kSharers; ++i)
+    visit(reinterpret_cast<uint4*>(tile)[i * kSharers + thread]);
+}
+
+// scores become weights, exp(score - lse); those of pairs that are not seen, -0, which no other is.
+template <bool kClear>
+__device__ __forceinline__ void weigh(float (&scores)[32], const float2 (&shifts)[8],
+                                      const SeenKeysOfRows& rows, int key, int column,
+                                      float scale_log2) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+    const float2 shift = shifts[n];
+    uchar4 of_two = {};
+    if constexpr (!kClear) of_two = *reinterpret_cast<const uchar4*>(&rows.of[8 * n + column]);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uchar2 seen = i == 0 ? uchar2{of_two.x, of_two.y} : uchar2{of_two.z, of_two.w};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float& score = scores[4 * n + 2 * half + i];
+        score = fmaf(score, scale_log2, i == 0 ? -shift.x : -shift.y);
+        score = exp2_fast(score);
+        if constexpr (!kClear)
+          if (unsigned(key + 8 * half - seen.x) >= unsigned(seen.y)) score = -0.0f;
+      }
+    }
+  }
+}
+
+// grads, d(weights), become d(scores) up to the softmax scale: weight * (grad - delta).
+__device__ __forceinline__ void differentiate(float (&grads)[32], const float (&weights)[32],
+                                              const float2 (&deltas)[8]) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+    const float2 delta = deltas[n];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      grads[4 * n + i] = weights[4 * n + i] * (grads[4 * n + i] - (i % 2 == 0 ? delta.x : delta.y));
+  }
+}
+
+// Those of pairs that are not seen become 0, whatever delta and dout are: nobody has said that
+// these are numbers.
+__device__ __forceinline__ void hide_gradients(float (&grads)[32], const float (&weights)[32]) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i)
+    if (__float_as_int(weights[i]) < 0) grads[i] = 0;
+}
+
+template <typename T>
+__device__ __forceinline__ void as_left_operand(uint32_t (&a)[4][4], const float (&from)[32]) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[k][i] = pack<T>(from[8 * k + 2 * i], from[8 * k + 2 * i + 1]);
+}
+
+// As pin() of wgmma.h: behind it, operands are what they are.
+__device__ __forceinline__ void pin(uint32_t (&a)[4][4]) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
+}
+
+// A group's d(scores), to its rows of [keys][queries].
+__device__ __forceinline__ void store_scores(uint32_t tile, const uint32_t (&values)[4][4],
+                                             int thread) {
+  const int lane = thread % 32, warp = thread / 32;
+  const uint32_t row = tile + (warp * 16 + lane % 16) * 128;
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    store_matrices<false>(row + ((2 * k + lane / 16) ^ (lane % 8)) * 16, values[k][0], values[k][1],
+                          values[k][2], values[k][3]);
+}
+
+// A group's dq, to where its sender finds it: float32, or final ones in T.
+template <typename T, Dq kDq>
+__device__ __forceinline__ void store_dq(uint32_t tile, const float (&dq)[32], float scale,
+                                         int thread) {
+  const Place place(thread);
+  const bool odd = place.row % 2 == 1;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t row = tile + (place.row + 8 * half) * 128;
+    const int turn = place.row % 8 * 16;
+    if constexpr (kDq == Dq::add) {
+      // Odd rows are two groups of columns ahead of even ones: all are in different banks.
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        const int other = n ^ 2;
+        const float x = odd ? dq[4 * other + 2 * half] : dq[4 * n + 2 * half];
+        const float y = odd ? dq[4 * other + 2 * half + 1] : dq[4 * n + 2 * half + 1];
+        const int column = (n % 4 * 8 ^ (odd ? 16 : 0)) + place.column;
+        const uint32_t to = row + n / 4 * kQueryPanel + (column * 4 ^ turn);
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(scale * x), "f"(scale * y)
+                     : "memory");
+      }
+    } else {
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        const uint32_t to = row + ((8 * n + place.column) * 2 ^ turn);
+        const uint32_t two =
+            pack<T>(scale * dq[4 * n + 2 * half], scale * dq[4 * n + 2 * half + 1]);
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(two) : "memory");
+      }
+    }
+  }
+}
+
+// Where a lane puts a row of dk or dv, four columns at a time: neighbouring lanes swap halves of
+// two groups of columns, so that an even one has four of the first and an odd one of the second.
+struct KeyPlace {
+  int64_t first[2];  // element of a lane's first and second row
+  bool is_key[2], odd;
+  int columns;  // of a row, from the lane's first on
+
+  __device__ __forceinline__ KeyPlace(const DeviceMatrix& to, const BlockNote& note, int first_key,
+                                      int dim, int thread)
+      : odd(thread % 2 == 1) {
+    const int column = (odd ? 8 : 0) + thread % 4 / 2 * 4;
+    columns = dim - column;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int key = first_key + Place(thread).row + 8 * half;
+      first[half] = (int64_t{note.key_row} + key) * to.row_stride +
+                    int64_t{note.kv_head} * to.head_stride + column;
+      is_key[half] = key < note.keys;
+    }
+  }
+  __device__ __forceinline__ bool has(int half, int n) const {  // columns of groups n and n + 1
+    return is_key[half] && 8 * n < columns;
+  }
+};
+
+template <typename X>
+__device__ __forceinline__ X from_neighbour(bool odd, X left, X right) {
+  return __shfl_xor_sync(~0u, odd ? left : right, 1);
+}
+
+// What an item leaves of dk or dv, of which there is no more.
+template <typename T>
+__device__ __forceinline__ void put_final_keys(const DeviceMatrix& to, const KeyPlace& place,
+                                               float scale, const float (&sum)[64]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    T* row = static_cast<T*>(to.data) + place.first[half];
+#pragma unroll
+    for (int n = 0; n < 16; n += 2) {
+      const float* two = &sum[4 * n + 2 * half];
+      const uint32_t left = pack<T>(scale * two[0], scale * two[1]);
+      const uint32_t right = pack<T>(scale * two[4], scale * two[5]);
+      const uint32_t other = from_neighbour(place.odd, left, right);
+      if (place.has(half, n))
+        *reinterpret_cast<uint2*>(row + 8 * n) =
+            place.odd ? uint2{other, right} : uint2{left, other};
+    }
+  }
+}
+
+// Likewise what is added to, in float32, or where others will be.
+__device__ __forceinline__ void put_key_sums(const DeviceMatrix& to, const KeyPlace& place,
+                                             bool is_first, float scale, const float (&sum)[64]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float* row = static_cast<float*>(to.data) + place.first[half];
+#pragma unroll
+    for (int n = 0; n < 16; n += 2) {
+      const float *left = &sum[4 * n + 2 * half], *right = &sum[4 * (n + 1) + 2 * half];
+      const float x = scale * from_neighbour(place.odd, left[0], right[0]);
+      const float y = scale * from_neighbour(place.odd, left[1], right[1]);
+      const float4 four = place.odd ? float4{x, y, scale * right[0], scale * right[1]}
+                                    : float4{scale * left[0], scale * left[1], x, y};
+      if (!place.has(half, n)) continue;
+      if (is_first)
+        *reinterpret_cast<float4*>(row + 8 * n) = four;
+      else
+        asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(row + 8 * n),
+                     "f"(four.x), "f"(four.y), "f"(four.z), "f"(four.w)
+                     : "memory");
+    }
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ void put_keys(const Parameters& parameters, const DeviceMatrix& to,
+                                         const BlockNote& note, int first_key, int dim, float scale,
+                                         const float (&sum)[64], int thread) {
+  const KeyPlace place(to, note, first_key, dim, thread);
+  if (parameters.is_final)
+    put_final_keys<T>(to, place, scale, sum);
+  else
+    put_key_sums(to, place, parameters.is_first, scale, sum);
+}
+
+__device__ __forceinline__ void arrive_as_warp(Barrier& barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) arrive(barrier);
+}
+
+}  // namespace ringside::hopper::backward_detail

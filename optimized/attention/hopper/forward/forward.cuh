@@ -1,0 +1,82 @@
+// What the forward kernel is given, and what lies in its shared memory.
+#pragma once
+
+#include <cuda.h>
+
+#include "optimized/attention/finite_words.cuh"
+#include "optimized/attention/heads.h"
+#include "optimized/attention/hopper/block_note.h"
+#include "optimized/attention/hopper/forward/item_queue.cuh"
+#include "optimized/attention/hopper/forward/softmax.cuh"
+#include "optimized/attention/hopper/machine/barrier.h"
+#include "optimized/attention/hopper/queue.h"
+#include "optimized/attention/kernel.h"
+
+namespace ringside::hopper {
+
+struct ForwardMaps {
+  CUtensorMap q, k, v;
+  CUtensorMap out;               // of final results alone, with boxes of a warp's rows
+  CUtensorMap whole_k, whole_v;  // with boxes of a whole block's rows
+};
+
+struct ForwardParameters {
+  ForwardMaps maps;
+  AttentionShape shape;
+  WorkList work;
+  QueueOrder order;
+  int32_t* taken;    // of the queue, behind the first that each block of threads has; 0 at first
+  int32_t* dropped;  // becomes 1 where values were dropped (seen_pairs.cuh); 0 at first
+  DeviceMatrix out;  // float32, where not final
+  float* lse;
+  bool out_in_tiles, is_final, resumes;
+};
+
+inline constexpr int kHeadDim = 128;   // compiled
+inline constexpr int kStages = 2;      // of K, and of V
+inline constexpr int kItemStages = 2;  // of Q: the next item's comes early
+inline constexpr int kPanelColumns = kSwizzledBytes / 2;
+inline constexpr int kBoxBytes = kBoxRows * kSwizzledBytes;
+inline constexpr int kGroupBytes = kGroupRows * kHeadDim * 2;
+inline constexpr int kBlockBytes = kBlockKeys * kHeadDim * 2;
+inline constexpr int kKeyPanelBytes = kBlockKeys * kSwizzledBytes;
+inline constexpr int kHalfBytes = kHalfKeys * kSwizzledBytes;  // of one panel
+inline constexpr int kWarpsOfGroup = 4, kThreadsOfGroup = 128;
+inline constexpr int kRowsOfWarp = kGroupRows / kWarpsOfGroup;
+inline constexpr int kThreads = kThreadsOfGroup * (1 + kGroups);
+inline constexpr int kProducerRegisters = 80, kConsumerRegisters = 208;
+
+// What is to be loaded of a block: the halves that some row sees.
+struct alignas(16) LoadedBlock {
+  uint32_t halves = 0;
+  int32_t row = 0, keys = 0, kv_head = 0;
+};
+inline constexpr int kValueTasks = 4;           // of the thread that loads values
+inline constexpr uint32_t kNoMoreValues = ~0u;  // in the place of halves
+
+// What the producer whose turn it is finds, and leaves.
+struct ProducerTurn {
+  uint32_t blocks = 0, queries[kGroups] = {};  // how many have been loaded
+  int idle = 0;  // so many turns, up to the last, were of producers that have no items left
+};
+
+// Named barriers: one a group to take turns, one a group for values that it looks at.
+inline constexpr int kTurnBarrier = 1, kValuesBarrier = 3;
+
+struct ForwardShared {
+  uint8_t q[kItemStages][kGroups][kGroupBytes];
+  uint8_t k[kStages][kBlockBytes], v[kStages][kBlockBytes];
+  uint8_t out[kGroups][kGroupBytes];  // apart: the next item's values need not wait for it
+  SeenTable seen[kStages];
+  SeenSegment seen_of_segment[kProducers];  // a producer's own
+  BlockNote notes[kStages];
+  LoadedBlock value_tasks[kValueTasks];
+  ProducerTurn turn;
+  Barrier turn_full[kProducers];  // it is this one's turn
+  Barrier value_task_full[kValueTasks], value_task_empty[kValueTasks];
+  Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+  Barrier q_full[kItemStages][kGroups], q_empty[kItemStages][kGroups];
+};
+static_assert(sizeof(ForwardShared) <= 227 << 10);
+
+}  // namespace ringside::hopper

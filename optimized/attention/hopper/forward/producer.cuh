@@ -1,0 +1,197 @@
+// The producers of the forward kernel, two warps: each takes items from the queue, walks over the
+// blocks of keys that they meet, and keeps the copy engine busy, across the ends of items too. They
+// take turns, an item each: while one waits for room, the other finds out what its item sees. A
+// third warp brings the values, which are needed behind the next block's keys and have room later:
+// keys and queries do not wait for that.
+#pragma once
+
+#include "optimized/attention/hopper/forward/forward.cuh"
+#include "optimized/attention/hopper/forward/key_walk.cuh"
+#include "optimized/attention/hopper/machine/bulk_tensor.h"
+
+namespace ringside::hopper {
+
+// Keys or values of a block: a box of each panel.
+__device__ inline void load_tile(uint8_t* to, int panel_bytes, const CUtensorMap& map, int head,
+                                 int row, int valid, Barrier& full) {
+#pragma unroll
+  for (int panel = 0; panel < kHeadDim / kPanelColumns; ++panel)
+    load_box(shared_address(to) + panel * panel_bytes, map,
+             ragged_box(panel * kPanelColumns, head, row, valid), full);
+}
+__device__ inline void load_block(uint8_t* to, const CUtensorMap& whole, const CUtensorMap& half,
+                                  const LoadedBlock& block, Barrier& full) {
+  const auto [halves, row, keys, kv_head] = block;
+  if (halves == kBothHalves) {
+    arrive_and_expect(full, kBlockBytes);
+    load_tile(to, kKeyPanelBytes, whole, kv_head, row, keys, full);
+  } else if (halves != kNoHalf) {
+    const int first_key = halves == kSecondHalf ? kHalfKeys : 0;
+    arrive_and_expect(full, kBlockBytes / 2);
+    load_tile(to + first_key * kSwizzledBytes, kKeyPanelBytes, half, kv_head, row + first_key,
+              keys - first_key, full);
+  } else {
+    arrive(full);
+  }
+}
+
+// The values of blocks, in the order of their tasks: by one thread.
+__device__ inline void load_values(const ForwardParameters& p, ForwardShared& s) {
+  for (uint32_t number = 0;; ++number) {
+    const int task = number % kValueTasks, stage = number % kStages;
+    wait(s.value_task_full[task], number / kValueTasks % 2);
+    const LoadedBlock block = s.value_tasks[task];
+    if (block.halves == kNoMoreValues) return;
+    arrive(s.value_task_empty[task]);
+    wait(s.v_empty[stage], number / kStages % 2 ^ 1);
+    load_block(s.v[stage], p.maps.whole_v, p.maps.v, block, s.v_full[stage]);
+  }
+}
+
+class Producer {
+ public:
+  __device__ Producer(const ForwardParameters& parameters, ForwardShared& shared)
+      : p_(parameters), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32) {}
+
+  __device__ void run() {
+    ItemQueue queue(p_.work, p_.order, p_.taken, warp());
+    for (; queue.valid(); queue.advance()) produce(queue);
+    int idle = 0;
+    while (idle < kProducers) {
+      idle = take_turn() + 1;
+      if (idle > kProducers) return;
+      if (idle == kProducers) stop_consumers();
+      pass_turn(idle);
+    }
+  }
+
+ private:
+  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+
+  // Returns how many turns before this one were idle.
+  __device__ int take_turn() {
+    wait(s_.turn_full[warp()], (turns_ & 1) ^ (warp() == 0 ? 1 : 0));  // it begins with the first
+    ++turns_;
+    const int idle = s_.turn.idle;
+    blocks_ = s_.turn.blocks;
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) queries_[group] = s_.turn.queries[group];
+    __syncwarp();
+    return idle;
+  }
+  __device__ void pass_turn(int idle) {
+    if (lane_ == 0) {
+      s_.turn.blocks = blocks_, s_.turn.idle = idle;
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) s_.turn.queries[group] = queries_[group];
+      arrive(s_.turn_full[(warp() + 1) % kProducers]);
+    }
+    __syncwarp();
+  }
+
+  __device__ void stop_consumers() {
+    wait_for_room(s_.k_empty);
+    if (lane_ == 0) {
+      s_.notes[blocks_ % kStages].flags = kStop;
+      arrive(s_.k_full[blocks_ % kStages]);
+      give_values({kNoMoreValues});
+    }
+    __syncwarp();
+  }
+
+  // For the coming block.
+  __device__ void wait_for_room(Barrier (&empty)[kStages]) const {
+    wait(empty[blocks_ % kStages], blocks_ / kStages % 2 ^ 1);
+  }
+
+  __device__ void produce(ItemQueue& queue) {
+    const WorkItem item = queue.item();
+    if (item.begin < item.end && is_sound(item))
+      produce(queue, item);
+    else
+      queue.ask(), queue.fetch_item(), queue.fetch_partner();
+  }
+
+  __device__ void produce(ItemQueue& queue, const WorkItem& item) {
+    const int rows = item.end - item.begin;
+    const uint32_t flags = rows > kGroupRows ? kBothHaveRows : 0;
+    note_ = {item.own.row + item.begin, rows, queue.head(), flags};
+    KeyWalk walk(p_.work, queue, s_.seen_of_segment[warp()]);
+    kv_head_ = kv_head_of(p_.shape, note_.head);
+    take_turn();
+    queue.ask();
+    load_queries();
+    if (!walk.valid()) {  // a block that nobody sees, so that its rows are written
+      wait_for_room(s_.k_empty);
+      note_.flags |= kLastBlock;
+      publish(0, 0);
+    }
+    int fetched = 0;
+    while (walk.valid()) {
+      note_.flags = flags | walk.flags();
+      wait_for_room(s_.k_empty);
+      if (note_.is_masked(0) || note_.is_masked(1)) walk.write(s_.seen[blocks_ % kStages]);
+      const int row = walk.row(), keys = walk.keys();
+      walk.advance();
+      if (!walk.valid()) note_.flags |= kLastBlock;
+      publish(row, keys);
+      if (walk.valid()) fetch_next(queue, fetched);
+    }
+    pass_turn(0);
+    fetch_next(queue, fetched);
+    fetch_next(queue, fetched);
+  }
+
+  // A step towards the next item, of two: each waits for the one before.
+  __device__ static void fetch_next(ItemQueue& queue, int& fetched) {
+    if (fetched == 0) queue.fetch_item();
+    if (fetched == 1) queue.fetch_partner();
+    ++fetched;
+  }
+
+  __device__ void load_queries() {
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      const int valid = rows_of_box(0, note_.rows, group);
+      if (valid <= 0) return;
+      const uint32_t before = queries_[group]++, stage = before % kItemStages;
+      wait(s_.q_empty[stage][group], before / kItemStages % 2 ^ 1);
+      if (lane_ != 0) continue;
+      arrive_and_expect(s_.q_full[stage][group], kGroupBytes);
+      load_tile(s_.q[stage][group], kBoxBytes, p_.maps.q, note_.head,
+                note_.row + group * kGroupRows, valid, s_.q_full[stage][group]);
+    }
+  }
+
+  // The note, the table of rows and, on their way, the keys of a block whose stage of keys is
+  // empty; its values are another warp's.
+  __device__ void publish(int row, int keys) {
+    const int stage = blocks_ % kStages;
+    if (lane_ == 0) s_.notes[stage] = note_;
+    __syncwarp();  // all of the table is written
+    const LoadedBlock block{note_.halves(0) | note_.halves(1), row, keys, kv_head_};
+    if (lane_ == 0) {
+      load_block(s_.k[stage], p_.maps.whole_k, p_.maps.k, block, s_.k_full[stage]);
+      give_values(block);
+    }
+    ++blocks_;
+  }
+
+  // Of the coming block, to the thread that loads them, which is never so far behind that this
+  // waits: its keys have room where the values of the block but two before have landed.
+  __device__ void give_values(const LoadedBlock& block) {
+    const int task = blocks_ % kValueTasks;
+    wait(s_.value_task_empty[task], blocks_ / kValueTasks % 2 ^ 1);
+    s_.value_tasks[task] = block;
+    arrive(s_.value_task_full[task]);
+  }
+
+  const ForwardParameters& p_;
+  ForwardShared& s_;
+  int lane_, kv_head_ = 0;
+  uint32_t turns_ = 0;  // of this one
+  BlockNote note_;
+  uint32_t blocks_ = 0, queries_[kGroups] = {};  // as the turn has them
+};
+
+}  // namespace ringside::hopper

@@ -1,0 +1,150 @@
+// How a group of the forward kernel begins and ends an item: rows that an earlier launch has seen
+// go on from their float32 accumulators; results go back there, or out in the operands' type.
+#pragma once
+
+#include <type_traits>
+
+#include "optimized/attention/hopper/forward/forward.cuh"
+#include "optimized/attention/hopper/machine/bulk_tensor.h"
+#include "optimized/tables/accumulator_tiles.h"
+
+namespace ringside::hopper {
+
+inline constexpr int kOutputs = kHeadDim / 2;  // of a lane
+using Output = float[kOutputs];
+
+// A positive softmax scale is folded into the exponent, behind the running maximum; no other one
+// comes here.
+__device__ inline float folded_scale(const AttentionShape& shape) { return shape.softmax_scale; }
+
+// A lane's two rows of an item: `first` of the buffer, and the one 8 behind it.
+struct LaneRows {
+  int first, left;  // rows of the item from the first on
+
+  __device__ LaneRows(const BlockNote& note, int group) {
+    const int thread = threadIdx.x % kThreadsOfGroup;
+    const int row = group * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
+    first = note.row + row, left = note.rows - row;
+  }
+  __device__ bool has(int index) const { return 8 * index < left; }
+};
+
+// visit(two accumulators, index of a lane's row, n) for the rows that are wanted, and the groups n
+// of 8 columns that a row has.
+template <typename Visit>
+__device__ __forceinline__ void for_each_accumulator(const ForwardParameters& p,
+                                                     const LaneRows& rows, const bool (&wanted)[2],
+                                                     int head, Visit visit) {
+  const int heads = p.shape.num_heads, dim = p.shape.head_dim_v;
+  const int column = threadIdx.x % 4 * 2;
+  const auto visit_rows = [&](float* begin, auto of_group) {
+    constexpr int kStep = decltype(of_group)::value;  // from a group to the next
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float* row = begin + 8 * i * p.out.row_stride;
+      if (!wanted[i]) continue;
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 8; ++n)
+        if (8 * n < dim) visit(reinterpret_cast<float2&>(row[n * kStep]), i, n);
+    }
+  };
+  float* begin = static_cast<float*>(p.out.data);
+  if (p.out_in_tiles)
+    visit_rows(begin + tiled_offset(rows.first, head, column, heads, dim),
+               std::integral_constant<int, kTileCells>());
+  else
+    visit_rows(begin + rows.first * p.out.row_stride + head * p.out.head_stride + column,
+               std::integral_constant<int, 8>());
+}
+
+// Rows as earlier launches left them: normalised output, and lse; (0, -inf) saw nothing. The
+// softmax goes on as if a first key had had that score and that value. In float16 its weight is not
+// 1 but 2^kSlack, as large as weights become: later ones, a key among all before it, are far
+// smaller, and where a row has seen 10,000 keys they would lose digits. bfloat16 loses none.
+template <typename T>
+__device__ __forceinline__ void resume(const ForwardParameters& p, const LaneRows& rows, int head,
+                                       OnlineSoftmax& softmax, Output& output) {
+  constexpr int kPower = std::is_same_v<T, __half> ? OnlineSoftmax::kSlack : 0;
+  constexpr float kWeight = 1 << kPower;
+  const float unfolded = 1 / folded_scale(p.shape);
+  const int heads = p.shape.num_heads;
+  bool there[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    there[i] = rows.has(i);
+    const float lse = there[i] ? p.lse[int64_t{rows.first + 8 * i} * heads + head] : -INFINITY;
+    softmax.top[i] = (lse - kPower / kLog2E) * unfolded;
+    softmax.sum[i] = lse != -INFINITY && threadIdx.x % 4 == 0 ? kWeight : 0;
+  }
+  for_each_accumulator(p, rows, there, head, [&](const float2& from, int i, int n) {
+    const float2 two = __ldcg(&from);
+    output[4 * n + 2 * i] = kWeight * two.x, output[4 * n + 2 * i + 1] = kWeight * two.y;
+  });
+}
+
+// Final results of a warp through shared memory of its own, in T: warps do not wait for each other.
+// Rows behind the item's last are dropped on the way.
+template <typename T>
+__device__ __forceinline__ void store_final(const ForwardParameters& p, ForwardShared& s,
+                                            const BlockNote& note, int group,
+                                            const float (&factor)[2], const Output& output) {
+  const int warp = threadIdx.x % kThreadsOfGroup / 32, lane = threadIdx.x % 32;
+  const uint32_t tile = shared_address(s.out[group]) + warp * kRowsOfWarp * kSwizzledBytes;
+  if (lane == 0) wait_until_read<0>();  // of the item before
+  __syncwarp();
+  const int row = lane / 8 % 2 * 8 + lane % 8;
+#pragma unroll
+  for (int n = 0; n < kHeadDim / 8; n += 2) {
+    uint32_t packed[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* two = output + 4 * n + 2 * i;
+      packed[i] = pack<T>(factor[i % 2] * two[0], factor[i % 2] * two[1]);
+    }
+    const uint32_t panel = tile + n * 8 / kPanelColumns * kBoxBytes;
+    store_matrices<false>(panel + swizzled(row, n % 8 + lane / 16), packed[0], packed[1], packed[2],
+                          packed[3]);
+  }
+  show_to_async();
+  __syncwarp();
+  const int first = group * kGroupRows + warp * kRowsOfWarp;  // of the item
+  if (lane != 0 || first >= note.rows) return;
+  for (int panel = 0; panel < kHeadDim / kPanelColumns; ++panel)
+    store_box(p.maps.out,
+              ragged_box(panel * kPanelColumns, note.head, note.row + first, note.rows - first),
+              tile + panel * kBoxBytes);
+  commit_stores();
+}
+
+// Writes a group's rows: final ones in T, others in float32. Where nothing was seen but scores of
+// -inf they are zeros, or NaN where a value was not finite.
+template <typename T>
+__device__ __forceinline__ void finish(const ForwardParameters& p, ForwardShared& s,
+                                       const BlockNote& note, int group,
+                                       const OnlineSoftmax& softmax, const Output& output) {
+  const LaneRows rows(note, group);
+  float factor[2], lse[2];
+  bool writes[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float sum = quad_sum(softmax.sum[i]);
+    factor[i] = sum != 0 ? __fdividef(1, sum) : 0;
+    writes[i] = rows.has(i);
+    lse[i] = softmax.top[i] * folded_scale(p.shape) + logf(sum);
+  }
+  if (p.is_final) {
+    store_final<T>(p, s, note, group, factor, output);
+  } else {
+    for_each_accumulator(p, rows, writes, note.head, [&](float2& to, int i, int n) {
+      const float* two = output + 4 * n + 2 * i;
+      __stcg(&to, float2{factor[i] * two[0], factor[i] * two[1]});
+    });
+  }
+  // Last: the fence of results would wait for it.
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    if (writes[i] && threadIdx.x % 4 == 0)
+      p.lse[int64_t{rows.first + 8 * i} * p.shape.num_heads + note.head] = lse[i];
+}
+
+}  // namespace ringside::hopper

@@ -1,0 +1,111 @@
+// The online softmax of the Hopper forward kernel, in the registers of lanes that hold scores.
+#pragma once
+
+#include "optimized/attention/hopper/block_note.h"
+#include "optimized/attention/hopper/machine/numbers.h"
+
+namespace ringside::hopper {
+
+// Scores of a lane: two rows of so many keys, a quarter of each.
+template <int kKeys>
+using Scores = float[kKeys / 2];
+
+// What the rows of an item see: begin and size. Of a block of keys, counted from its first and
+// clipped to it; of a segment.
+using SeenTable = uchar2[kItemRows];
+using SeenSegment = int2[kItemRows];
+
+// Hides keys that a lane's rows, 8 apart, do not see. first_key: of the block, the first that has
+// scores here.
+template <int kKeys>
+__device__ __forceinline__ void hide_unseen(float (&scores)[kKeys / 2], const uchar2* of_first_row,
+                                            int first_key) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uchar2 seen = of_first_row[8 * half];
+    const int begin = seen.x - first_key - static_cast<int>(threadIdx.x) % 4 * 2;
+    const unsigned size = static_cast<unsigned>(seen.y);
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (static_cast<unsigned>(8 * n + i - begin) >= size)
+          scores[4 * n + 2 * half + i] = -INFINITY;
+  }
+}
+
+// The running softmax of a lane's two rows.
+struct OnlineSoftmax {
+  // The maximum that weights are relative to, before scaling; a lane's own columns' share of the
+  // sum.
+  float top[2], sum[2];
+  float scale_log2;
+
+  // The old maximum serves until a row outgrows it by 2^8: weights stay far from overflow, the
+  // common factor cancels in the end, and most blocks need no pass over the output. Each row has
+  // its own: what others of the warp see does not change its bits.
+  static constexpr int kSlack = 8;
+
+  __device__ explicit OnlineSoftmax(float scale) : scale_log2(scale * kLog2E) {}
+
+  __device__ __forceinline__ void start() {
+    top[0] = top[1] = -INFINITY;
+    sum[0] = sum[1] = 0;
+  }
+
+  // Turns scores into weights exp2(scale_log2 * (score - top)). True: the output of before must be
+  // multiplied by `factor`, as the sum has been.
+  template <int kScores>
+  __device__ __forceinline__ bool update(float (&scores)[kScores], float (&factor)[2]) {
+    float block_top[2];
+    bool outgrown = false;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      block_top[half] = quad_max(row_top(scores, half));
+      outgrown |= (block_top[half] - top[half]) * scale_log2 > kSlack;
+    }
+    const bool raises = __any_sync(~0u, outgrown);
+    if (raises) raise(block_top, factor);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      // A row that saw nothing yet has top -inf: its scores are all -inf and must become zero.
+      // One that saw +inf has a sum of +inf, not inf - inf.
+      const float shift = fabsf(top[half]) == INFINITY ? 0 : top[half] * scale_log2;
+      float odd = 0;
+#pragma unroll
+      for (int n = 0; n < kScores / 4; ++n) {
+        float* two = scores + 4 * n + 2 * half;
+        two[0] = exp2_fast(fmaf(two[0], scale_log2, -shift));
+        two[1] = exp2_fast(fmaf(two[1], scale_log2, -shift));
+        sum[half] += two[0];
+        odd += two[1];
+      }
+      sum[half] += odd;
+    }
+    return raises;
+  }
+
+ private:
+  template <int kScores>
+  __device__ __forceinline__ static float row_top(const float (&scores)[kScores], int half) {
+    float even = -INFINITY, odd = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < kScores / 4; ++n) {
+      even = fmaxf(even, scores[4 * n + 2 * half]);
+      odd = fmaxf(odd, scores[4 * n + 2 * half + 1]);
+    }
+    return fmaxf(even, odd);
+  }
+
+  __device__ __forceinline__ void raise(const float (&block_top)[2], float (&factor)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float higher = (block_top[half] - top[half]) * scale_log2;
+      factor[half] = higher > kSlack ? exp2_fast(-higher) : 1;
+      if (higher > kSlack) top[half] = block_top[half];
+      sum[half] *= factor[half];
+    }
+  }
+};
+
+}  // namespace ringside::hopper
