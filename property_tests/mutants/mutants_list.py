@@ -323,9 +323,9 @@ MUTANTS = [
     ),
     Mutant(
         "softcap has no derivative",
-        TILE,
-        "slope = slope.cwiseProduct(tanh_slope);",
-        "tanh_slope = slope;",
+        "reference/attention/score_model.h",
+        "*slope = scale * (1 - bend * bend);",
+        "*slope = scale;",
     ),
     # --- the definition itself
     Mutant(

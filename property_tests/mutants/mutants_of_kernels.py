@@ -3,6 +3,7 @@
 from mutants_list import Mutant
 
 F32 = "optimized/attention/f32/common.cuh"
+SCORES = "reference/attention/score_model.h"  # of the CPU, too
 F32_FORWARD = "optimized/attention/f32/forward.cu"
 F32_BACKWARD = "optimized/attention/f32/backward.cu"
 MMA = "optimized/attention/mma/common.cuh"
@@ -76,20 +77,20 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "ALiBi's distance ignores the alignment",
-        F32,
+        SCORES,
         "mask.mask.aligned(q, mask.len_q, mask.len_k) - k",
         "int64_t{q} - k",
     ),
     Mutant(
         "dropout is the same for every second head",
-        F32,
+        SCORES,
         "options.dropout.keeps(seq, head, q, k)",
         "options.dropout.keeps(seq, head % 2, q, k)",
     ),
     Mutant(
         "float32: dropout forgets to scale what stays",
-        F32,
-        "? weight / static_cast<float>(1 - options.dropout.p)",
+        SCORES,
+        "? weight / static_cast<Real>(1 - options.dropout.p)",
         "? weight",
     ),
     # --- tensor cores

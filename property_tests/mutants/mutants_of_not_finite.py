@@ -30,9 +30,9 @@ MUTANTS_OF_NOT_FINITE = [
     ),
     Mutant(
         "float32: a dropped pair is not seen",
-        F32,
-        ": weight * 0.0f;",
-        ": 0.0f;",
+        "reference/attention/score_model.h",
+        ": weight * Real{0};",
+        ": Real{0};",
     ),
     Mutant(
         "float32: inf - inf in lse",

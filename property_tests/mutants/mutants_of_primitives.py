@@ -249,9 +249,9 @@ MUTANTS_OF_PRIMITIVES = [
     ),
     Mutant(
         "dropout forgets to scale what stays",
-        "reference/attention/tile_attention.cpp",
-        "keeps(seq_, head_, q_, key) / (1 - dropout.p);",
-        "keeps(seq_, head_, q_, key);",
+        "reference/attention/score_model.h",
+        "? weight / static_cast<Real>(1 - options.dropout.p)",
+        "? weight",
     ),
     Mutant(
         "max_logit is that of the last sequence",

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reference/attention/partial.h"
+#include "reference/attention/score_model.h"
 #include "reference/attention/seen_product.h"
 #include "reference/support/interrupt.h"
 
@@ -75,46 +76,44 @@ void for_each_block(const TileTask& task, Visit visit) {
 
 using Row = Eigen::Ref<Eigen::RowVectorXd>;
 
-// What lies between q.k and the softmax, and between the softmax and v, for one query row.
+// The score model along one query row of a tile, whose keys have the rows first, first+1, ...
 class RowModel {
  public:
   RowModel(const TileTask& task, int i)  // i counts in tile.q
-      : options_(task.options),
-        k_(task.tile.k),
-        seq_(task.tile.q.seq),
-        head_(task.head),
+      : k_(task.tile.k),
         q_(task.tile.q.position(i)),
-        aligned_(static_cast<double>(task.problem.mask.aligned(q_, task.problem.layout_q.len(seq_),
-                                                               task.problem.layout_k.len(seq_)))) {}
+        model_{task.options,
+               {task.problem.mask, task.problem.layout_q.len(task.tile.q.seq),
+                task.problem.layout_k.len(task.tile.q.seq)},
+               task.options.softmax_scale,
+               task.options.alibi_slope(task.head),
+               task.tile.q.seq,
+               task.head} {}
 
-  // Turns softmax_scale * q.k of key rows first, first+1, ... into scores. Returns by which factor
-  // a score changes with its q.k in `slope`, if asked.
-  void finish(Row scores, int first, Row* slope) const {
-    if (options_.softcap != 0) {
-      scores = (scores / options_.softcap).array().tanh();
-      if (slope) *slope = 1 - scores.array().square();
-      scores *= options_.softcap;
+  // Turns softmax_scale * q.k into scores. By which factors they change with q.k, in `slopes`.
+  void finish(Row scores, int first, double* slopes) const {
+    if (model_.only_scales()) {
+      if (slopes) std::fill_n(slopes, scores.size(), model_.scale);
+      return;
     }
-    if (const double alibi = options_.alibi_slope(head_); alibi != 0)
-      for (Eigen::Index j = 0; j < scores.size(); ++j)
-        scores(j) -= alibi * std::abs(aligned_ - k_.position(first + static_cast<int>(j)));
+    double slope;
+    for (Eigen::Index j = 0; j < scores.size(); ++j)
+      scores(j) = model_.score(scores(j), q_, key(first, j), slopes ? slopes + j : &slope);
   }
 
   // Zeroes what dropout drops and divides the rest by the chance to stay.
   void drop(Row weights, int first) const {
-    const Dropout& dropout = options_.dropout;
-    if (dropout.p == 0) return;
-    for (Eigen::Index j = 0; j < weights.size(); ++j) {
-      const int key = k_.position(first + static_cast<int>(j));
-      weights(j) *= dropout.keeps(seq_, head_, q_, key) / (1 - dropout.p);
-    }
+    if (model_.options.dropout.p == 0) return;
+    for (Eigen::Index j = 0; j < weights.size(); ++j)
+      weights(j) = model_.kept(weights(j), q_, key(first, j));
   }
 
  private:
-  const AttentionOptions& options_;
+  int key(int first, Eigen::Index j) const { return k_.position(first + static_cast<int>(j)); }
+
   const Segment& k_;
-  int seq_, head_, q_;
-  double aligned_;
+  int q_;
+  ScoreModel<double, AttentionOptions> model_;
 };
 
 // Turns scores into exp(score - shift): nothing for a score of -inf, something for every other one,
@@ -176,19 +175,12 @@ struct RowGradient {
   double lse, delta;
 
   // p: from softmax_scale * q.k to the weights that meet v. ds: from dout.v to the gradient of q.k.
-  void from_products(Row p, Row ds, const AttentionOptions& options) const {
-    Eigen::RowVectorXd slope = Eigen::RowVectorXd::Constant(p.size(), options.softmax_scale);
-    if (options.softcap != 0) {
-      Eigen::RowVectorXd tanh_slope(p.size());
-      Row slope_row(tanh_slope);
-      model.finish(p, first, &slope_row);
-      slope = slope.cwiseProduct(tanh_slope);
-    } else {
-      model.finish(p, first, nullptr);
-    }
+  void from_products(Row p, Row ds) const {
+    Eigen::RowVectorXd slopes(p.size());
+    model.finish(p, first, slopes.data());
     to_weights(p, lse);
     model.drop(ds, first);
-    ds = p.array() * (ds.array() - delta) * slope.array();
+    ds = p.array() * (ds.array() - delta) * slopes.array();
     model.drop(p, first);
   }
 };
@@ -249,7 +241,7 @@ void tile_backward(const TileTask& task, const BackwardBuffers& x) {
         if (seen.size() == 0) continue;
         const RowGradient row{RowModel(task, block.first + i), keys.begin + seen.begin,
                               *x.lse.row(block.q_row + i), *x.delta.row(block.q_row + i)};
-        row.from_products(p_row, ds_row, task.options);
+        row.from_products(p_row, ds_row);
       }
       const auto seen = [&](int i) { return block.seen(i, keys); };
       add(dq, [&](Matrix& sum) { add_over_keys(sum, ds, k, seen); });

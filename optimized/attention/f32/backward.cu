@@ -16,7 +16,7 @@ struct KeyTile {      // key rows in shared memory
 
 // From the products q.k and dout.v of a tile to p (as it meets v) and ds, in place.
 template <int D>
-__device__ void gradients_of_scores(const ScoreModel& model, const SharedRows<D>& rows,
+__device__ void gradients_of_scores(const Scoring& model, const SharedRows<D>& rows,
                                     const KeyTile& keys, Scores<D>& p, Scores<D>& ds) {
 #pragma unroll
   for (int i = 0; i < Sizes<D>::R; ++i) {
@@ -27,7 +27,7 @@ __device__ void gradients_of_scores(const ScoreModel& model, const SharedRows<D>
       const int key = keys.begin + tile_x() + kSide * j, k = keys.of.position(key);
       if (rows.sees(own, key, keys.end)) {
         float slope;
-        const float score = model.score(p[i][j], row.position, k, &slope);
+        const float score = model.score(p[i][j] * model.scale, row.position, k, &slope);
         const float weight = score == -INFINITY && !isnan(row.lse) ? 0.0f : expf(score - row.lse);
         ds[i][j] = slope * weight * (model.kept(ds[i][j], row.position, k) - row.delta);
         p[i][j] = model.kept(weight, row.position, k);
@@ -40,7 +40,7 @@ __device__ void gradients_of_scores(const ScoreModel& model, const SharedRows<D>
 
 // Fills the rows [begin, begin+count) of query segment `q` that look at key segment `k`.
 template <int D>
-__device__ void load_rows(SharedRows<D>& rows, const BackwardArguments& a, const ScoreModel& model,
+__device__ void load_rows(SharedRows<D>& rows, const BackwardArguments& a, const Scoring& model,
                           const Segment& q, const Segment& k, Interval of_q, int head) {
   for (int i = threadIdx.x; i < Sizes<D>::rows; i += kThreads) {
     QueryRow row{};
@@ -81,7 +81,7 @@ __device__ __forceinline__ void differentiate_queries(const BackwardArguments& a
   const WorkItem item = a.queries.items[index];
   const int kv_head = kv_head_of(a.shape, head), num_rows = item.end - item.begin;
   const int first_row = item.own.row + item.begin;
-  const ScoreModel model(a.shape, a.options, a.queries, item, head);
+  const Scoring model(a.shape, a.options, a.queries, item, head);
   load_tile<D>(tiles.q, a.q, head, first_row, num_rows, a.shape.head_dim_qk);
   load_tile<D>(tiles.dout, a.dout, head, first_row, num_rows, a.shape.head_dim_v);
 
@@ -132,7 +132,7 @@ __device__ __forceinline__ void differentiate_keys(const BackwardArguments& a, i
   Columns<D> dk = {}, dv = {};
   const Interval heads = query_heads_of(a.shape, kv_head);
   for (int head = heads.begin; head < heads.end; ++head) {
-    const ScoreModel model(a.shape, a.options, a.keys, item, head);
+    const Scoring model(a.shape, a.options, a.keys, item, head);
     for (int p = item.partner_begin; p < item.partner_end; ++p) {
       const Segment q = a.keys.partners[p];
       const Interval queries = queries_seeing(model.mask, q, item.own, item.begin, item.end);

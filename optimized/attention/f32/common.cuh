@@ -14,6 +14,7 @@
 #include "optimized/attention/launch.cuh"
 #include "optimized/device/processors.h"
 #include "optimized/tables/ordered_float.h"
+#include "reference/attention/score_model.h"
 #include "reference/rows/seen_rows.h"
 
 namespace ringside::f32 {
@@ -190,47 +191,16 @@ __device__ void add_to(const DeviceMatrix& x, int head, int first_row, int rows,
   });
 }
 
-// What lies between q.k and the softmax, and between the softmax and v, for one query head: the
-// formulas of attention_options.h.
-struct ScoreModel {
-  const ScoreOptions& options;
-  SequenceMask mask;
-  float scale, alibi_slope;
-  int seq, head;  // global
-
-  __device__ ScoreModel(const AttentionShape& shape, const ScoreOptions& o, const WorkList& work,
-                        const WorkItem& item, int resident_head)
-      : options(o),
-        mask{work.mask, item.len_q, item.len_k},
-        scale(shape.softmax_scale),
-        alibi_slope(0),
-        seq(item.own.seq),
-        head(shape.first_head + resident_head) {
+struct Scoring : ScoreModel<float, ScoreOptions> {
+  __device__ Scoring(const AttentionShape& shape, const ScoreOptions& o, const WorkList& work,
+                     const WorkItem& item, int resident_head)
+      : ScoreModel<float, ScoreOptions>{o,
+                                        {work.mask, item.len_q, item.len_k},
+                                        shape.softmax_scale,
+                                        0,
+                                        item.own.seq,
+                                        shape.first_head + resident_head} {
     if (o.alibi_slopes) alibi_slope = o.alibi_slopes[head];
-  }
-
-  // The score of q.k; by which factor it changes with q.k, in `slope`.
-  __device__ float score(float product, int q, int k, float* slope) const {
-    float x = product * scale;
-    *slope = scale;
-    if (options.softcap != 0) {
-      const float bend = tanhf(x / options.softcap);
-      x = options.softcap * bend;
-      *slope = scale * (1 - bend * bend);
-    }
-    if (alibi_slope != 0) {
-      const int64_t distance = mask.mask.aligned(q, mask.len_q, mask.len_k) - k;
-      x -= alibi_slope * static_cast<float>(distance < 0 ? -distance : distance);
-    }
-    return x;
-  }
-
-  // What dropout leaves of a weight. Dropped pairs are seen, times 0.
-  __device__ float kept(float weight, int q, int k) const {
-    if (options.dropout.p == 0) return weight;
-    return options.dropout.keeps(seq, head, q, k)
-               ? weight / static_cast<float>(1 - options.dropout.p)
-               : weight * 0.0f;
   }
 };
 

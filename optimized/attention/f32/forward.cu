@@ -75,7 +75,7 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
   const WorkItem item = a.work.items[index];
   const int kv_head = kv_head_of(a.shape, head), num_rows = item.end - item.begin;
   const int first_row = item.own.row + item.begin;
-  const ScoreModel model(a.shape, a.options, a.work, item, head);
+  const Scoring model(a.shape, a.options, a.work, item, head);
   load_tile<D>(q_tile, a.q, head, first_row, num_rows, a.shape.head_dim_qk);
 
   RunningSoftmax<D> softmax;
@@ -106,9 +106,10 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
         for (int j = 0; j < S::R; ++j) {
           const int key = begin + tile_x() + kSide * j;
           float slope;
-          scores[i][j] = rows.sees(own, key, keys.end)
-                             ? model.score(scores[i][j], row.position, k.position(key), &slope)
-                             : -INFINITY;
+          scores[i][j] =
+              rows.sees(own, key, keys.end)
+                  ? model.score(scores[i][j] * model.scale, row.position, k.position(key), &slope)
+                  : -INFINITY;
         }
       }
       softmax.absorb(scores);
