@@ -1,6 +1,6 @@
-"""Attention over several GPUs, in the README, from what `ringside bench cp` measured.
+"""Attention over several GPUs, in data/results/README.md, from what `ringside bench cp` measured.
 
-Run: python3 .dev/scaling_table.py to rewrite the README from data/results/bench_cp_*.csv, --check
+Run: python3 .dev/scaling_table.py to rewrite it from data/results/bench_cp_*.csv, --check
 to see whether it is in step (./dev style does). Standard library only.
 """
 
@@ -64,15 +64,15 @@ def section(files: list[Path]) -> str:
     return "\n\n".join([BEGIN, *parts, END])
 
 
-def updated(readme: str, files: list[Path]) -> str:
-    """The README with the table of today."""
-    return marked.replaced(readme, BEGIN, END, section(files))
+def updated(text: str, files: list[Path]) -> str:
+    """The document with the table of today."""
+    return marked.replaced(text, BEGIN, END, section(files))
 
 
 def main(arguments: list[str] | None = None) -> int:
     files = sorted((marked.ROOT / "data" / "results").glob("bench_cp_*.csv"))
     what = "the table of several GPUs is not that of data/results/bench_cp_*.csv"
-    return marked.main(__doc__, what, lambda readme: updated(readme, files), arguments)
+    return marked.main(__doc__, what, lambda text: updated(text, files), arguments, marked.MEASURED)
 
 
 if __name__ == "__main__":

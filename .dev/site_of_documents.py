@@ -6,6 +6,7 @@ and installs what it needs). Every link is followed; one that leads nowhere fail
 
 from __future__ import annotations
 
+import argparse
 import html
 import re
 import shutil
@@ -206,8 +207,14 @@ def broken_links(site: Path, pages: Iterable[Path]) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """All of it."""
-    given = sys.argv[1:] if arguments is None else arguments
-    site = Path(given[0] if given else ROOT / "build" / "site").resolve()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", default=str(ROOT / "build" / "site"))
+    site = Path(parser.parse_args(arguments).folder).resolve()
+    if site.is_dir() and any(site.iterdir()) and not (site / "index.html").is_file():
+        parser.error(
+            f"got {site}, which holds something else; expected a folder that is not there, is "
+            "empty, or holds a site, which is made anew. Name another"
+        )
     shutil.rmtree(site, ignore_errors=True)
     site.mkdir(parents=True)
     notebooks = write_notebooks(ROOT, site)

@@ -22,7 +22,8 @@ TOP_LEVEL = {
 }
 ORACLE_MAY_INCLUDE = {
     *("reference/rows/packed_layout.h", "reference/rows/mask.h", "reference/attention/oracle.h"),
-    "reference/attention/attention_options.h",  # parameters and the dropout generator, no score arithmetic
+    # Parameters and the dropout generator, no score arithmetic.
+    "reference/attention/attention_options.h",
     "reference/support/interrupt.h",  # whether to go on
 }
 LEAVES = {"host_device.h", "mask.h", "segment.h", "partial.h", "philox.h"}

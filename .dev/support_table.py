@@ -1,6 +1,6 @@
-"""What runs on a GPU, in the README, from what ./dev gpu-test saw (data/results/gpu_*.json).
+"""What runs on a GPU, in data/results/README.md, from what ./dev gpu-test saw (gpu_*.json there).
 
-Run: python3 .dev/support_table.py to rewrite the README (./dev gpu-test does), --check to see
+Run: python3 .dev/support_table.py to rewrite it (./dev gpu-test does), --check to see
 whether it is in step (./dev style does). Standard library only.
 """
 
@@ -75,15 +75,15 @@ def section(files: list[Path]) -> str:
     return "\n\n".join([BEGIN, *tables, END])
 
 
-def updated(readme: str, files: list[Path]) -> str:
-    """The README with the section of today."""
-    return marked.replaced(readme, BEGIN, END, section(files))
+def updated(text: str, files: list[Path]) -> str:
+    """The document with the section of today."""
+    return marked.replaced(text, BEGIN, END, section(files))
 
 
 def main(arguments: list[str] | None = None) -> int:
     files = sorted((marked.ROOT / "data" / "results").glob("gpu_*.json"))
     what = "the table of GPU support is not that of data/results/gpu_*.json"
-    return marked.main(__doc__, what, lambda readme: updated(readme, files), arguments)
+    return marked.main(__doc__, what, lambda text: updated(text, files), arguments, marked.MEASURED)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""How far the time models are off, in the README: measured rows, and figures that others published.
+"""How far time models are off, in data/results/README.md: rows measured, figures others published.
 
-Run: .venv/bin/python .dev/time_errors.py to rewrite the README, --check to see whether it is in
+Run: .venv/bin/python .dev/time_errors.py to rewrite it, --check to see whether it is in
 step.
 """
 
@@ -179,7 +179,11 @@ def _figure(figure: Figure) -> str:
 def main(arguments: list[str] | None = None) -> int:
     what = "the errors of time models are not those of data/results and data/published.csv"
     return marked.main(
-        __doc__, what, lambda readme: marked.replaced(readme, BEGIN, END, section()), arguments
+        __doc__,
+        what,
+        lambda text: marked.replaced(text, BEGIN, END, section()),
+        arguments,
+        marked.MEASURED,
     )
 
 

@@ -1,4 +1,4 @@
-"""README's table of several GPUs says what was measured."""
+"""The table of several GPUs in data/results says what was measured."""
 
 import csv
 
@@ -44,7 +44,7 @@ def test_only_the_marked_section_is_rewritten(results):
         scaling_table.updated("no marks", [results])
 
 
-def test_the_readme_is_in_step(capsys):
+def test_the_document_is_in_step(capsys):
     assert scaling_table.main(["--check"]) == 0, capsys.readouterr().out
 
 

@@ -1,4 +1,4 @@
-"""README's table of GPU support says what the results say, gaps too."""
+"""The table of GPU support in data/results says what the results say, gaps too."""
 
 import importlib.util
 import json
@@ -60,7 +60,7 @@ def test_only_the_marked_section_is_rewritten(table, tmp_path):
         table.updated("no marks", [results])
 
 
-def test_the_readme_is_in_step(table):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_document_is_in_step(table):
+    readme = (ROOT / "data/results/README.md").read_text(encoding="utf-8")
     results = sorted((ROOT / "data" / "results").glob("gpu_*.json"))
     assert table.updated(readme, results) == readme

@@ -1,4 +1,4 @@
-"""The definition as functions of arrays; the arithmetic is in C++ (reference/attention/oracle.cpp)."""
+"""The definition as functions of arrays; its arithmetic is C++ (reference/attention/oracle.cpp)."""
 
 from __future__ import annotations
 
