@@ -324,21 +324,21 @@ void bind_plan(py::module_& m) {
              return steps;
            }),
            "rank"_a, "What a rank does, step by step.")
-      .def("row_indices", strictly<"rank", "side">(&row_indices), "rank"_a, py::kw_only(),
+      .def("_row_indices", strictly<"rank", "side">(&row_indices), "rank"_a, py::kw_only(),
            "side"_a = "q", "[rows of the rank] int32: the global row of each of its rows.")
-      .def("position_ids", strictly<"rank", "side">(&position_ids), "rank"_a, py::kw_only(),
+      .def("_position_ids", strictly<"rank", "side">(&position_ids), "rank"_a, py::kw_only(),
            "side"_a = "q",
            "[rows of the rank] int32: the position of each of its rows in its sequence.")
-      .def("shard", strictly<"x", "rank", "side">(&shard_rows), "x"_a, "rank"_a, py::kw_only(),
+      .def("_shard", strictly<"x", "rank", "side">(&shard_rows), "x"_a, "rank"_a, py::kw_only(),
            "side"_a = "q", "The rows of x that a rank owns, in its order.")
-      .def("unshard", strictly<"parts", "side">(&unshard_rows), "parts"_a, py::kw_only(),
+      .def("_unshard", strictly<"parts", "side">(&unshard_rows), "parts"_a, py::kw_only(),
            "side"_a = "q", "The global array from every rank's part; the inverse of shard.")
       .def(
           "verify", [](const Plan& p) { return without_gil([&] { return verify_all(p); }); },
           "Proves the plan and its schedules.")
-      .def("exchange", strictly<"step", "operand", "buffers">(&exchange), "step"_a, "operand"_a,
+      .def("_exchange", strictly<"step", "operand", "buffers">(&exchange), "step"_a, "operand"_a,
            "buffers"_a, "Moves every rank's buffer as before a step.")
-      .def("exchange_transposed", strictly<"step", "operand", "buffers">(&exchange_transposed),
+      .def("_exchange_transposed", strictly<"step", "operand", "buffers">(&exchange_transposed),
            "step"_a, "operand"_a, "buffers"_a, "The transpose of exchange.")
       .def("tables", &tables_of, "The plan as int32 tables: {name: (columns, cells)}.")
       .def(py::self == py::self);

@@ -194,7 +194,7 @@ The backward pass computes the same tiles as the forward pass: pairs, blocks and
           "block_size", [](const CostOfPasses& c) { return Rows(c.block_size.q, c.block_size.k); },
           "(query rows, key rows) of a block.");
   plan.def(
-      "cost",
+      "_cost",
       strictly<"head_dim", "head_dim_v", "bytes_per_element", "block_size", "keep_kv">(&cost_of),
       py::kw_only(), "head_dim"_a = 128, "head_dim_v"_a = py::none(), "bytes_per_element"_a = 2,
       "block_size"_a = Rows(128, 128), "keep_kv"_a = false,

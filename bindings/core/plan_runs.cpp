@@ -82,9 +82,10 @@ py::tuple run_attention_backward(const Plan& plan, const py::object& dout, const
 }  // namespace
 
 void bind_runs(PlanClass& plan) {
-  plan.def("attention", strictly<"q", "k", "v", "options", "backend">(&run_attention), "q"_a, "k"_a,
-           "v"_a, "options"_a, "backend"_a, "(out, lse, max_logit); see ringside.Plan.attention.")
-      .def("attention_backward",
+  plan.def("_attention", strictly<"q", "k", "v", "options", "backend">(&run_attention), "q"_a,
+           "k"_a, "v"_a, "options"_a, "backend"_a,
+           "(out, lse, max_logit); see ringside.Plan.attention.")
+      .def("_attention_backward",
            strictly<"dout", "q", "k", "v", "out", "lse", "options", "backend">(
                &run_attention_backward),
            "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "options"_a, "backend"_a,

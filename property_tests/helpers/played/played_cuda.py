@@ -73,14 +73,14 @@ class Program:
 
     def forward(self, arrays, *, options, workspace, stream):
         assert stream == 7
-        found = _core.Plan.attention(self.source, *arrays[:3], self.core(options), "reference")
+        found = self.source._attention(*arrays[:3], self.core(options), "reference")
         for mine, theirs in zip(arrays[3:], found, strict=False):
             mine[...] = theirs
 
     def backward(self, arrays, *, dsink, options, deterministic, workspace, stream):
         assert isinstance(deterministic, bool)
         core = self.core(options)
-        found = _core.Plan.attention_backward(self.source, *arrays[:6], core, "reference")
+        found = self.source._attention_backward(*arrays[:6], core, "reference")
         for mine, theirs in zip((*arrays[6:], dsink), found, strict=True):
             if mine is not None:
                 mine[...] = theirs
