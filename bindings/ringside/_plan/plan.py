@@ -68,7 +68,9 @@ class Plan(_core.Plan):
 
     __slots__ = ("_dropout_origin", "_fingerprint", "_number", "_programs", "_rows_owned")
     _dropout_origin: tuple[int, int]  # of a piece of a longer pack, see options.to_core
-    _programs: dict[Any, Any]  # what was uploaded to a device for this plan, see _arrays/cuda.py
+    _programs: dict[
+        Any, Any
+    ]  # what was uploaded to a device for this plan, see _arrays/programs.py
     _number: int  # see numbers.py
     _rows_owned: dict[tuple[int, str], int]  # as far as somebody asked
     _fingerprint: str  # empty until somebody asks, see rank_calls.py

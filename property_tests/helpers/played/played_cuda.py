@@ -13,6 +13,7 @@ import ringside as rs
 from ringside import _core
 from ringside._arrays import cuda as _cuda
 from ringside._arrays import layout
+from ringside._arrays import programs as _programs
 
 NUMBERS = ("softmax_scale", "softcap", "dropout_p", "dropout_seed")
 
@@ -104,9 +105,9 @@ def play(monkeypatch):
         "cuda_core": lambda: core,
         "library_of": lambda x: library,
         "pointer": lambda x: x,
-        "to_core": to_core,
     }.items():
         monkeypatch.setattr(_cuda, name, played)
-    _cuda._plain_options.cache_clear()
+    monkeypatch.setattr(_programs, "to_core", to_core)
+    _programs._plain_options.cache_clear()
     monkeypatch.setattr(layout, "on_device", lambda x: True)
     return Program

@@ -12,7 +12,6 @@ import types
 
 import numpy as np
 import played_cuda
-from ringside import _core
 from ringside._arrays import cuda as _cuda
 from ringside._ranks import nccl
 
