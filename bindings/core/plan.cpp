@@ -155,12 +155,12 @@ std::shared_ptr<Plan> plan_from_tables(const Problem& problem, const std::string
 
 // --- rows ---
 
-struct Side {  // of the query or of the key rows
+struct Sharding {  // of the query or of the key rows: whose are which
   const PackedLayout& layout;
   const std::vector<Buffer>& homes;
 };
 
-Side side_of(const Plan& plan, const std::string& side) {
+Sharding sharding_of(const Plan& plan, const std::string& side) {
   if (side == "q") return {plan.problem.layout_q, plan.home_q};
   if (side == "k") return {plan.problem.layout_k, plan.home_kv};
   throw InvalidArgument(concat("side=\"", side, "\" is unknown; expected one of \"q\", \"k\""));
@@ -173,11 +173,11 @@ void check_rank(const Plan& plan, int rank) {
 
 const Shard& home_shard(const Plan& plan, int rank, const std::string& side) {
   check_rank(plan, rank);
-  return plan.shard(side_of(plan, side).homes[rank]);
+  return plan.shard(sharding_of(plan, side).homes[rank]);
 }
 
 py::array_t<int32_t> row_indices(const Plan& plan, int rank, const std::string& side) {
-  return to_array(global_rows(side_of(plan, side).layout, home_shard(plan, rank, side)));
+  return to_array(global_rows(sharding_of(plan, side).layout, home_shard(plan, rank, side)));
 }
 
 py::array_t<int32_t> position_ids(const Plan& plan, int rank, const std::string& side) {
@@ -189,7 +189,7 @@ py::array_t<int32_t> position_ids(const Plan& plan, int rank, const std::string&
 
 py::object shard_rows(const Plan& plan, const py::object& x, int rank, const std::string& side) {
   const py::array array = as_array(x, "x");
-  const int rows = side_of(plan, side).layout.num_rows();
+  const int rows = sharding_of(plan, side).layout.num_rows();
   require(array.ndim() >= 1 && array.shape(0) == rows, "x has shape ", shape_of(array),
           "; expected ", rows, " rows on its first axis");
   return array[row_indices(plan, rank, side)];
@@ -199,7 +199,7 @@ py::object unshard_rows(const Plan& plan, const py::sequence& arrays, const std:
   require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
           " parts; expected one for each of the ", plan.cp_size(), " ranks");
   const auto parts = parts_of(arrays, "parts", "part");
-  py::object whole = room_for(parts, side_of(plan, side).layout.num_rows());
+  py::object whole = room_for(parts, sharding_of(plan, side).layout.num_rows());
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     const auto rows = row_indices(plan, rank, side);
     require(parts[rank].shape(0) == rows.size(), "part ", rank, " has shape ",
