@@ -1,5 +1,5 @@
 // ringside.thd on device arrays, ringside._cuda_core.thd. Shapes and types are checked here; values
-// lie on the device and are not: see ringside/_thd_cuda.py.
+// lie on the device and are not: see ringside/thd/_on_device.py.
 #include <algorithm>
 #include <cstdlib>
 
@@ -57,7 +57,7 @@ void require_own_rows(const DeviceArray& x, int64_t elements, const char* name) 
           " long; expected rows that do not overlap. Pass a copy");
 }
 
-struct AddressRange {  // of addresses
+struct AddressRange {  // [begin, end)
   uintptr_t begin, end;
 };
 
