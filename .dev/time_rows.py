@@ -13,7 +13,7 @@ import numpy as np
 import ringside as rs
 from ringside import _core
 from ringside._bench.gpu import ranks as bench_ranks
-from ringside._bench.gpu.cases import MASKS, PACKS, PLAN_CASE, Case
+from ringside._bench.gpu.cases import MASKS, PACKS, PLAN_CASE, Workload
 from ringside._time.fit import counted
 from ringside.testing._problems import a2a_size
 
@@ -86,17 +86,19 @@ def one_gpu(family: str, head_dim: int) -> Iterator[Measured]:
             continue
         if int(found[1]) != head_dim:
             continue
-        case = Case(found[4], found[5], int(found[2]), int(found[3] or found[2]), (head_dim,) * 2)
+        case = Workload(
+            found[4], found[5], int(found[2]), int(found[3] or found[2]), (head_dim,) * 2
+        )
         yield Measured(row["case"], 1, row["work"], of_case(case), 1e3 * float(row["kernels_ms"]))
 
 
-def of_case(case: Case) -> np.ndarray:
+def of_case(case: Workload) -> np.ndarray:
     """Counts of one rank."""
     return counted(_cost_of_one(case), SMS)
 
 
 @functools.cache
-def _cost_of_one(case: Case) -> rs.PlanCost:
+def _cost_of_one(case: Workload) -> rs.PlanCost:
     return rs.estimate(
         rs.PackedLayout.from_lengths(case.lengths),
         mask=case.mask,
@@ -111,7 +113,7 @@ def hopper_alone() -> Iterator[Measured]:
     for row in rows("hopper_kernels_nvidia_h200.csv"):
         heads = [int(x) for x in row["heads"].split("/")]
         assert row["pack"] in PACKS and row["mask"] in MASKS, row
-        case = Case(row["pack"], row["mask"], heads[0], heads[1], (128, 128))
+        case = Workload(row["pack"], row["mask"], heads[0], heads[1], (128, 128))
         name = f"{case}"
         yield Measured(name, 1, row["work"], of_case(case), 1e3 * float(row["kernels_ms"]))
 

@@ -14,6 +14,7 @@ namespace ringside::bindings {
 namespace {
 
 using namespace pybind11::literals;
+using LayoutClass = py::class_<PackedLayout>;
 
 py::list as_list(const std::vector<int32_t>& x) {
   py::list list;
@@ -82,37 +83,22 @@ py::object roll(const PackedLayout& layout, const py::object& x, int asked,
   return rolled;
 }
 
-}  // namespace
+PackedLayout from_te(const py::object& cu_seqlens, const py::object& cu_seqlens_padded,
+                     std::optional<int> num_rows) {
+  auto valid = integers(cu_seqlens, "cu_seqlens");
+  auto padded =
+      cu_seqlens_padded.is_none() ? valid : integers(cu_seqlens_padded, "cu_seqlens_padded");
+  const int rows = num_rows.value_or(padded.empty() ? 0 : padded.back());
+  return PackedLayout::from_te(std::move(valid), std::move(padded), rows);
+}
 
-void bind_layout(py::module_& m) {
-  py::class_<PackedLayout>(m, "PackedLayout", R"doc(
-Sequences packed end to end (THD): how many tokens each has, and in which rows they lie.
-
-Args:
-    cu_seqlens: [batch+1] integers, cumulative numbers of VALID tokens, starting at 0.
-    cu_seqlens_padded: [batch+1] integers, the row where each sequence starts and, last, the number
-        of rows. Rows behind a sequence's tokens are padding: never read, always zero in results.
-        Default: cu_seqlens, that is no padding.
-
-int32 and int64 are accepted (range-checked), lists too. Zero-length sequences are legal. These are
-the conventions of FlashAttention's varlen functions and of Transformer Engine's THD format.
-
-Raises:
-    ValueError: not starting at 0, falling, unequal lengths, more tokens than rows, beyond int32.
-    TypeError: not integers.
-
->>> import ringside as rs
->>> layout = rs.PackedLayout([0, 5, 12], [0, 8, 16])
->>> layout.lengths.tolist(), layout.padded_lengths.tolist(), layout.num_rows
-([5, 7], [8, 8], 16)
-)doc")
-      .def(py::init([](const py::object& cu_seqlens, const py::object& cu_seqlens_padded) {
-             auto valid = integers(cu_seqlens, "cu_seqlens");
-             if (cu_seqlens_padded.is_none()) return PackedLayout(std::move(valid));
-             return PackedLayout(std::move(valid),
-                                 integers(cu_seqlens_padded, "cu_seqlens_padded"));
-           }),
-           "cu_seqlens"_a, "cu_seqlens_padded"_a = py::none())
+void bind_lengths(LayoutClass& cls) {
+  cls.def(py::init([](const py::object& cu_seqlens, const py::object& cu_seqlens_padded) {
+            auto valid = integers(cu_seqlens, "cu_seqlens");
+            if (cu_seqlens_padded.is_none()) return PackedLayout(std::move(valid));
+            return PackedLayout(std::move(valid), integers(cu_seqlens_padded, "cu_seqlens_padded"));
+          }),
+          "cu_seqlens"_a, "cu_seqlens_padded"_a = py::none())
       .def_static(
           "from_lengths",
           strictly<"lengths", "pad_to_multiple_of">([](const py::object& lengths, int multiple) {
@@ -126,20 +112,14 @@ Transformer Engine's context parallelism wants multiples of 2*cp_size; Ringside 
 >>> import ringside as rs
 >>> rs.PackedLayout.from_lengths([5, 7, 0, 3], pad_to_multiple_of=8)
 PackedLayout(cu_seqlens=[0, 5, 12, 12, 15], cu_seqlens_padded=[0, 8, 16, 16, 24])
-)doc")
-      .def_static("from_te",
-                  strictly<"cu_seqlens", "cu_seqlens_padded", "num_rows">(
-                      [](const py::object& cu_seqlens, const py::object& cu_seqlens_padded,
-                         std::optional<int> num_rows) {
-                        auto valid = integers(cu_seqlens, "cu_seqlens");
-                        auto padded = cu_seqlens_padded.is_none()
-                                          ? valid
-                                          : integers(cu_seqlens_padded, "cu_seqlens_padded");
-                        const int rows = num_rows.value_or(padded.empty() ? 0 : padded.back());
-                        return PackedLayout::from_te(std::move(valid), std::move(padded), rows);
-                      }),
-                  "cu_seqlens"_a, "cu_seqlens_padded"_a = py::none(), py::kw_only(),
-                  "num_rows"_a = py::none(), R"doc(
+)doc");
+}
+
+// Conventions of packages that pack sequences, too.
+void bind_offsets_of_others(LayoutClass& cls) {
+  cls.def_static("from_te", strictly<"cu_seqlens", "cu_seqlens_padded", "num_rows">(&from_te),
+                 "cu_seqlens"_a, "cu_seqlens_padded"_a = py::none(), py::kw_only(),
+                 "num_rows"_a = py::none(), R"doc(
 From Transformer Engine's arguments: rows behind the last offset, up to num_rows, are padding.
 
 Args:
@@ -164,13 +144,16 @@ From FlashAttention 3's arguments: cu_seqlens says where rows start, seqused how
 >>> import ringside as rs
 >>> rs.PackedLayout.from_flash([0, 8, 16], seqused=[5, 7])
 PackedLayout(cu_seqlens=[0, 5, 12], cu_seqlens_padded=[0, 8, 16])
-)doc")
-      .def_static(
-          "from_position_ids",
-          [](const py::object& position_ids) {
-            return PackedLayout::from_position_ids(integers(position_ids, "position_ids"));
-          },
-          "position_ids"_a, R"doc(
+)doc");
+}
+
+void bind_ids_of_rows(LayoutClass& cls) {
+  cls.def_static(
+         "from_position_ids",
+         [](const py::object& position_ids) {
+           return PackedLayout::from_position_ids(integers(position_ids, "position_ids"));
+         },
+         "position_ids"_a, R"doc(
 From one position a row, restarting at 0 where a document begins (Hugging Face's packing).
 
 Positions cannot tell padding from tokens: rows that count on behind a document are taken as its
@@ -191,10 +174,13 @@ From one document id a row; 0 is padding (JAX's and T5's packing). A document is
 >>> import ringside as rs
 >>> rs.PackedLayout.from_segment_ids([1, 1, 0, 2, 2, 2])
 PackedLayout(cu_seqlens=[0, 2, 5], cu_seqlens_padded=[0, 3, 6])
-)doc")
-      .def_property_readonly(
-          "cu_seqlens", [](const PackedLayout& l) { return to_array(l.cu_seqlens()); },
-          "[batch+1] int32: cumulative numbers of valid tokens.")
+)doc");
+}
+
+void bind_numbers(LayoutClass& cls) {
+  cls.def_property_readonly(
+         "cu_seqlens", [](const PackedLayout& l) { return to_array(l.cu_seqlens()); },
+         "[batch+1] int32: cumulative numbers of valid tokens.")
       .def_property_readonly(
           "cu_seqlens_padded",
           [](const PackedLayout& l) { return to_array(l.cu_seqlens_padded()); },
@@ -208,9 +194,12 @@ PackedLayout(cu_seqlens=[0, 2, 5], cu_seqlens_padded=[0, 3, 6])
           "[batch] int32: rows of each sequence, padding included.")
       .def_property_readonly("num_sequences", &PackedLayout::batch)
       .def_property_readonly("num_rows", &PackedLayout::num_rows, "Rows, padding included.")
-      .def_property_readonly("num_tokens", &PackedLayout::num_tokens, "Valid tokens.")
-      .def("pack", strictly<"arrays", "fill_value">(&pack), "arrays"_a, py::kw_only(),
-           "fill_value"_a = 0, R"doc(
+      .def_property_readonly("num_tokens", &PackedLayout::num_tokens, "Valid tokens.");
+}
+
+void bind_rows(LayoutClass& cls) {
+  cls.def("pack", strictly<"arrays", "fill_value">(&pack), "arrays"_a, py::kw_only(),
+          "fill_value"_a = 0, R"doc(
 One array of all rows from one array [tokens, ...] a sequence; padding rows hold fill_value.
 
 >>> import numpy as np, ringside as rs
@@ -237,8 +226,39 @@ source, and padding, get fill_value (-100 is what cross-entropy losses ignore).
 >>> layout = rs.PackedLayout([0, 3, 5])
 >>> layout.roll(np.array([1, 2, 3, 7, 8]), fill_value=-100).tolist()
 [2, 3, -100, 8, -100]
-)doc")
-      .def(py::self == py::self)
+)doc");
+}
+
+}  // namespace
+
+void bind_layout(py::module_& m) {
+  LayoutClass cls(m, "PackedLayout", R"doc(
+Sequences packed end to end (THD): how many tokens each has, and in which rows they lie.
+
+Args:
+    cu_seqlens: [batch+1] integers, cumulative numbers of VALID tokens, starting at 0.
+    cu_seqlens_padded: [batch+1] integers, the row where each sequence starts and, last, the number
+        of rows. Rows behind a sequence's tokens are padding: never read, always zero in results.
+        Default: cu_seqlens, that is no padding.
+
+int32 and int64 are accepted (range-checked), lists too. Zero-length sequences are legal. These are
+the conventions of FlashAttention's varlen functions and of Transformer Engine's THD format.
+
+Raises:
+    ValueError: not starting at 0, falling, unequal lengths, more tokens than rows, beyond int32.
+    TypeError: not integers.
+
+>>> import ringside as rs
+>>> layout = rs.PackedLayout([0, 5, 12], [0, 8, 16])
+>>> layout.lengths.tolist(), layout.padded_lengths.tolist(), layout.num_rows
+([5, 7], [8, 8], 16)
+)doc");
+  bind_lengths(cls);
+  bind_offsets_of_others(cls);
+  bind_ids_of_rows(cls);
+  bind_numbers(cls);
+  bind_rows(cls);
+  cls.def(py::self == py::self)
       .def("__reduce__",
            [](const py::object& self) {
              const auto& layout = self.cast<const PackedLayout&>();

@@ -69,6 +69,7 @@ namespace ringside::bindings {
 namespace {
 
 using namespace pybind11::literals;
+using MaskClass = py::class_<Mask>;
 
 struct NamedAlign {
   const char* name;
@@ -122,36 +123,14 @@ py::array_t<bool> to_dense(const Mask& mask, int len_q, int len_k) {
   return dense;
 }
 
-}  // namespace
-
-void bind_mask(py::module_& m) {
-  py::class_<Mask>(m, "Mask", R"doc(
-Which keys a query may see: a window, chunks and an alignment. Not a kind: full, causal, sliding-window
-and chunked masks are values of the same three settings and combine.
-
-With p = q (align="top_left") or p = q + len_k - len_q ("bottom_right", FlashAttention's convention),
-query q of a sequence sees key k if p-left <= k <= p+right and, with chunks, floor(p/chunk_size) ==
-k // chunk_size. Positions count from the start of the sequence, lengths are its valid lengths.
-
-Args:
-    window_size: (left, right), inclusive numbers of tokens; -1 is unbounded. (-1, 0) is causal.
-    chunk_size: tokens of a chunk (Llama 4); 0 for none. Chunks restart at each sequence.
-    align: "top_left" or "bottom_right"; they differ only where q and k have unequal lengths.
-
-Raises:
-    ValueError: a bound below -1, a negative chunk_size, an unknown alignment.
-
->>> import ringside as rs
->>> rs.Mask(window_size=(2, 0)).visible(5, len_q=8, len_k=8)
-(3, 6)
-)doc")
-      .def(py::init(strictly<"window_size", "chunk_size", "align">(
-               [](std::pair<int, int> window_size, int chunk_size, const std::string& align) {
-                 const auto [left, right] = window_size;
-                 return checked({left, right, chunk_size, align_from(align)});
-               })),
-           "window_size"_a = std::pair(kUnbounded, kUnbounded), "chunk_size"_a = 0,
-           "align"_a = "top_left")
+void bind_constructors(MaskClass& cls) {
+  cls.def(py::init(strictly<"window_size", "chunk_size", "align">(
+              [](std::pair<int, int> window_size, int chunk_size, const std::string& align) {
+                const auto [left, right] = window_size;
+                return checked({left, right, chunk_size, align_from(align)});
+              })),
+          "window_size"_a = std::pair(kUnbounded, kUnbounded), "chunk_size"_a = 0,
+          "align"_a = "top_left")
       .def_static("full", &Mask::full, R"doc(
 Every query sees every key of its sequence.
 
@@ -170,13 +149,16 @@ A query sees the keys up to its own position.
 [[1, 0, 0], [1, 1, 0]]
 >>> rs.Mask.causal(align="bottom_right").to_dense(2, 3).astype(int).tolist()
 [[1, 1, 0], [1, 1, 1]]
-)doc")
-      .def_static(
-          "sliding_window",
-          strictly<"left", "right", "align">([](int left, int right, const std::string& align) {
-            return checked(Mask::sliding_window(left, right, align_from(align)));
-          }),
-          "left"_a, "right"_a, py::kw_only(), "align"_a = "top_left", R"doc(
+)doc");
+}
+
+void bind_windows_and_chunks(MaskClass& cls) {
+  cls.def_static(
+         "sliding_window",
+         strictly<"left", "right", "align">([](int left, int right, const std::string& align) {
+           return checked(Mask::sliding_window(left, right, align_from(align)));
+         }),
+         "left"_a, "right"_a, py::kw_only(), "align"_a = "top_left", R"doc(
 A query sees `left` keys before its position and `right` behind it, itself included; -1 is unbounded.
 
 >>> import ringside as rs
@@ -195,9 +177,12 @@ Causal inside chunks of chunk_size tokens (Llama 4).
 >>> import ringside as rs
 >>> rs.Mask.chunked(2).to_dense(4, 4).astype(int).tolist()
 [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
-)doc")
-      .def_property_readonly("window_size",
-                             [](const Mask& mask) { return std::pair(mask.left, mask.right); })
+)doc");
+}
+
+void bind_visible(MaskClass& cls) {
+  cls.def_property_readonly("window_size",
+                            [](const Mask& mask) { return std::pair(mask.left, mask.right); })
       .def_property_readonly("chunk_size", [](const Mask& mask) { return mask.chunk; })
       .def_property_readonly("align", [](const Mask& mask) { return name_of(mask.align); })
       .def("visible", &visible_of_each, "q"_a, "len_q"_a, "len_k"_a)
@@ -218,14 +203,17 @@ Of several queries q [n], begin and end are [n] int32 each; the lengths are one,
 >>> begin, end = rs.Mask.sliding_window(1, 0).visible(np.arange(4), len_q=4, len_k=4)
 >>> begin.tolist(), end.tolist()
 ([0, 0, 1, 2], [1, 2, 3, 4])
-)doc")
-      .def("allows",
-           strictly<"q", "k", "len_q", "len_k">(
-               [](const Mask& mask, int q, int k, int len_q, int len_k) {
-                 check_lengths(len_q, len_k);
-                 return mask.allows(q, k, len_q, len_k);
-               }),
-           "q"_a, "k"_a, "len_q"_a, "len_k"_a, R"doc(
+)doc");
+}
+
+void bind_pairs(MaskClass& cls) {
+  cls.def("allows",
+          strictly<"q", "k", "len_q", "len_k">(
+              [](const Mask& mask, int q, int k, int len_q, int len_k) {
+                check_lengths(len_q, len_k);
+                return mask.allows(q, k, len_q, len_k);
+              }),
+          "q"_a, "k"_a, "len_q"_a, "len_k"_a, R"doc(
 Whether query q sees key k: the definition.
 
 >>> import ringside as rs
@@ -238,8 +226,37 @@ The mask of one sequence as a [len_q, len_k] array of bool, True where visible.
 >>> import ringside as rs
 >>> rs.Mask.full().to_dense(1, 2).tolist()
 [[True, True]]
-)doc")
-      .def(py::self == py::self)
+)doc");
+}
+
+}  // namespace
+
+void bind_mask(py::module_& m) {
+  MaskClass cls(m, "Mask", R"doc(
+Which keys a query may see: a window, chunks and an alignment. Not a kind: full, causal, sliding-window
+and chunked masks are values of the same three settings and combine.
+
+With p = q (align="top_left") or p = q + len_k - len_q ("bottom_right", FlashAttention's convention),
+query q of a sequence sees key k if p-left <= k <= p+right and, with chunks, floor(p/chunk_size) ==
+k // chunk_size. Positions count from the start of the sequence, lengths are its valid lengths.
+
+Args:
+    window_size: (left, right), inclusive numbers of tokens; -1 is unbounded. (-1, 0) is causal.
+    chunk_size: tokens of a chunk (Llama 4); 0 for none. Chunks restart at each sequence.
+    align: "top_left" or "bottom_right"; they differ only where q and k have unequal lengths.
+
+Raises:
+    ValueError: a bound below -1, a negative chunk_size, an unknown alignment.
+
+>>> import ringside as rs
+>>> rs.Mask(window_size=(2, 0)).visible(5, len_q=8, len_k=8)
+(3, 6)
+)doc");
+  bind_constructors(cls);
+  bind_windows_and_chunks(cls);
+  bind_visible(cls);
+  bind_pairs(cls);
+  cls.def(py::self == py::self)
       .def("__hash__",
            [](const Mask& mask) {
              return py::hash(

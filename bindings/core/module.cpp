@@ -32,12 +32,12 @@ speaks of none.
 0 0
 )doc";
 
-struct Place {
+struct Coordinate {
   const char* name;
   int At::*number;
   const char* doc;
 };
-constexpr Place kPlaces[] = {
+constexpr Coordinate kCoordinates[] = {
     {"rank", &At::rank, "Whose step, message or rows; None where it is of no rank."},
     {"step", &At::step, "Of that rank, or None."},
     {"tile", &At::tile, "Among those of the step, or None."},
@@ -46,29 +46,31 @@ constexpr Place kPlaces[] = {
 };
 
 // In the instance, where pickles find it.
-std::string slot_of(const Place& place) { return std::string("_") + place.name; }
+std::string slot_of(const Coordinate& coordinate) { return std::string("_") + coordinate.name; }
 
-py::object property_of(const Place& place) {
-  const auto read = [slot = slot_of(place)](const py::object& error) -> std::optional<int> {
+py::object property_of(const Coordinate& coordinate) {
+  const auto read = [slot = slot_of(coordinate)](const py::object& error) -> std::optional<int> {
     const py::object number = py::getattr(error, slot.c_str(), py::none());
     return number.is_none() ? std::nullopt : std::optional(number.cast<int>());
   };
-  const py::cpp_function get(read, py::name(place.name));
-  return py::module_::import("builtins").attr("property")(get, py::none(), py::none(), place.doc);
+  const py::cpp_function get(read, py::name(coordinate.name));
+  return py::module_::import("builtins")
+      .attr("property")(get, py::none(), py::none(), coordinate.doc);
 }
 
 py::object instance_of(const py::handle& type, const PlanError& error) {
   py::object instance = type(error.what());
-  for (const Place& place : kPlaces)
-    if (const int number = error.at.*place.number; number >= 0)
-      py::setattr(instance, slot_of(place).c_str(), py::int_(number));
+  for (const Coordinate& coordinate : kCoordinates)
+    if (const int number = error.at.*coordinate.number; number >= 0)
+      py::setattr(instance, slot_of(coordinate).c_str(), py::int_(number));
   return instance;
 }
 
 void bind_plan_error(py::module_& m) {
   static py::handle type = py::exception<PlanError>(m, "PlanError", PyExc_RuntimeError).release();
   type.doc() = kDoc;
-  for (const Place& place : kPlaces) py::setattr(type, place.name, property_of(place));
+  for (const Coordinate& coordinate : kCoordinates)
+    py::setattr(type, coordinate.name, property_of(coordinate));
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);

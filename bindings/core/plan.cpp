@@ -11,7 +11,6 @@
 #include "bindings/core/module.h"
 #include "bindings/core/plan_views.h"
 #include "reference/estimate/plan_size.h"
-#include "reference/execute/carry.h"
 #include "reference/partition/partition.h"
 #include "reference/plan/plan_tables.h"
 #include "reference/schedule/verify/verify_schedule.h"
@@ -102,65 +101,14 @@ std::shared_ptr<Plan> make_plan(const PackedLayout& layout_q,
   });
 }
 
-// --- tables ---
-
-py::dict tables_of(const Plan& plan) {
-  PlanTables tables = to_tables(plan);
-  py::dict all;
-  for (size_t i = 0; i < tables.all().size(); ++i) {
-    const Table& table = *tables.all()[i];
-    py::array_t<int32_t> cells({table.rows(), table.width()});
-    std::copy(table.cells.begin(), table.cells.end(), cells.mutable_data());
-    all[kTableNames[i]] = py::make_tuple(table.columns, cells);
-  }
-  return all;
-}
-
-// Whoever wrote the tables, what runs has been proved: that it stays inside its buffers, and, where
-// it is to be complete, that it is all of the attention.
-void prove(const Plan& plan, bool complete) {
-  if (complete) {
-    verify(plan);
-    return;
-  }
-  verify_indices(plan);
-  verify_exchanges(plan);
-  verify_kinds(plan);
-  verify_tiles(plan);
-}
-
-std::shared_ptr<Plan> plan_from_tables(const Problem& problem, const std::string& partition,
-                                       const std::string& comm, const py::dict& all,
-                                       bool complete) {
-  auto plan = std::make_shared<Plan>();
-  plan->problem = problem;
-  plan->partition = partition;
-  plan->comm = comm;
-  PlanTables tables;
-  for (size_t i = 0; i < tables.all().size(); ++i) {
-    const char* name = kTableNames[i];
-    require(all.contains(name), "the table \"", name, "\" is missing");
-    Table& table = *tables.all()[i];
-    const py::array cells = as_array(all[name], concat("tables[\"", name, "\"]"));
-    require(cells.ndim() == 2 && cells.shape(1) == table.width(), "the table \"", name,
-            "\" must be integers of shape [rows, ", table.width(), "]");
-    table.cells = integers(cells.attr("reshape")(-1), name);
-  }
-  without_gil([&] {
-    from_tables(tables, *plan);
-    prove(*plan, complete);
-  });
-  return plan;
-}
-
 // --- rows ---
 
-struct Side {  // of the query or of the key rows
+struct Sharding {  // of the query or of the key rows: whose are which
   const PackedLayout& layout;
   const std::vector<Buffer>& homes;
 };
 
-Side side_of(const Plan& plan, const std::string& side) {
+Sharding sharding_of(const Plan& plan, const std::string& side) {
   if (side == "q") return {plan.problem.layout_q, plan.home_q};
   if (side == "k") return {plan.problem.layout_k, plan.home_kv};
   throw InvalidArgument(concat("side=\"", side, "\" is unknown; expected one of \"q\", \"k\""));
@@ -173,11 +121,11 @@ void check_rank(const Plan& plan, int rank) {
 
 const Shard& home_shard(const Plan& plan, int rank, const std::string& side) {
   check_rank(plan, rank);
-  return plan.shard(side_of(plan, side).homes[rank]);
+  return plan.shard(sharding_of(plan, side).homes[rank]);
 }
 
 py::array_t<int32_t> row_indices(const Plan& plan, int rank, const std::string& side) {
-  return to_array(global_rows(side_of(plan, side).layout, home_shard(plan, rank, side)));
+  return to_array(global_rows(sharding_of(plan, side).layout, home_shard(plan, rank, side)));
 }
 
 py::array_t<int32_t> position_ids(const Plan& plan, int rank, const std::string& side) {
@@ -189,7 +137,7 @@ py::array_t<int32_t> position_ids(const Plan& plan, int rank, const std::string&
 
 py::object shard_rows(const Plan& plan, const py::object& x, int rank, const std::string& side) {
   const py::array array = as_array(x, "x");
-  const int rows = side_of(plan, side).layout.num_rows();
+  const int rows = sharding_of(plan, side).layout.num_rows();
   require(array.ndim() >= 1 && array.shape(0) == rows, "x has shape ", shape_of(array),
           "; expected ", rows, " rows on its first axis");
   return array[row_indices(plan, rank, side)];
@@ -199,7 +147,7 @@ py::object unshard_rows(const Plan& plan, const py::sequence& arrays, const std:
   require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
           " parts; expected one for each of the ", plan.cp_size(), " ranks");
   const auto parts = parts_of(arrays, "parts", "part");
-  py::object whole = room_for(parts, side_of(plan, side).layout.num_rows());
+  py::object whole = room_for(parts, sharding_of(plan, side).layout.num_rows());
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     const auto rows = row_indices(plan, rank, side);
     require(parts[rank].shape(0) == rows.size(), "part ", rank, " has shape ",
@@ -207,54 +155,6 @@ py::object unshard_rows(const Plan& plan, const py::sequence& arrays, const std:
     whole[rows] = parts[rank];
   }
   return whole;
-}
-
-// --- exchanges ---
-
-PerRank buffers_from(const Plan& plan, const py::sequence& arrays, int step, Operand operand) {
-  require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
-          " buffers; expected one for each of the ", plan.cp_size(), " ranks");
-  const py::list held(arrays);
-  PerRank buffers;
-  for (int rank = 0; rank < plan.cp_size(); ++rank) {
-    const Buffer& buffer = resident_before(plan, rank, step, operand);
-    const DoubleArray x = numbers(held[rank], concat("buffers[", rank, "]").c_str());
-    require(x.ndim() == 3 && x.shape(0) == plan.rows(buffer) && x.shape(1) == buffer.heads.size() &&
-                x.shape(2) >= 1,
-            "buffer ", rank, " has shape ", shape_of(x), "; expected [", plan.rows(buffer), ", ",
-            buffer.heads.size(), ", dim]");
-    Tensor& tensor = buffers.emplace_back(plan.rows(buffer), buffer.heads.size(),
-                                          static_cast<int>(x.shape(2)), 0.0);
-    std::copy(x.data(), x.data() + x.size(), tensor.data.begin());
-    require(tensor.dim == buffers[0].dim, "buffer ", rank, " has ", tensor.dim,
-            " dimensions and buffer 0 has ", buffers[0].dim);
-  }
-  return buffers;
-}
-
-void check_step(const Plan& plan, int step) {
-  require(0 <= step && step < plan.num_steps(), "step=", step, "; expected 0 to ",
-          plan.num_steps() - 1);
-}
-
-py::list to_list(PerRank&& tensors) {
-  py::list arrays;
-  for (Tensor& tensor : tensors) arrays.append(to_array(std::move(tensor)));
-  return arrays;
-}
-
-py::list exchange(const Plan& plan, int step, const std::string& operand,
-                  const py::sequence& buffers) {
-  check_step(plan, step);
-  const Operand what = operand_from(operand);
-  return to_list(carry(plan, step, what, buffers_from(plan, buffers, step, what)));
-}
-
-py::list exchange_transposed(const Plan& plan, int step, const std::string& operand,
-                             const py::sequence& buffers) {
-  check_step(plan, step);
-  const Operand what = operand_from(operand);
-  return to_list(carry_back(plan, step, what, buffers_from(plan, buffers, step + 1, what)));
 }
 
 std::vector<Shard> segments_of(const std::string& name, const PackedLayout& layout, int cp_size,
@@ -279,29 +179,20 @@ py::dict comm_table() {
   return table;
 }
 
-}  // namespace
+void bind_construction(PlanClass& plan) {
+  plan.def(
+      py::init(
+          strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k", "name",
+                   "comm", "a2a_size", "stages", "num_heads", "num_kv_heads", "max_tiles">(
+              &make_plan)),
+      "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
+      "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
+      "name"_a = py::none(), "comm"_a = "p2p", "a2a_size"_a = py::none(), "stages"_a = py::none(),
+      "num_heads"_a = 1, "num_kv_heads"_a = py::none(), "max_tiles"_a = kMaxTiles);
+}
 
-void bind_plan(py::module_& m) {
-  PlanClass plan(m, "Plan", "See ringside.Plan.");
-  plan.def(py::init(strictly<"layout_q", "layout_k", "mask", "cp_size", "partition", "partition_k",
-                             "name", "comm", "a2a_size", "stages", "num_heads", "num_kv_heads",
-                             "max_tiles">(&make_plan)),
-           "layout_q"_a, "layout_k"_a = py::none(), py::kw_only(), "mask"_a = Mask::causal(),
-           "cp_size"_a = py::none(), "partition"_a = "zigzag", "partition_k"_a = py::none(),
-           "name"_a = py::none(), "comm"_a = "p2p", "a2a_size"_a = py::none(),
-           "stages"_a = py::none(), "num_heads"_a = 1, "num_kv_heads"_a = py::none(),
-           "max_tiles"_a = kMaxTiles)
-      .def(py::init(strictly<"layout_q", "layout_k", "mask", "num_heads", "num_kv_heads",
-                             "partition", "comm", "tables", "complete">(
-               [](const PackedLayout& layout_q, const PackedLayout& layout_k, const Mask& mask,
-                  int num_heads, int num_kv_heads, const std::string& partition,
-                  const std::string& comm, const py::dict& tables, bool complete) {
-                 return plan_from_tables({layout_q, layout_k, mask, num_heads, num_kv_heads},
-                                         partition, comm, tables, complete);
-               })),
-           "layout_q"_a, "layout_k"_a, py::kw_only(), "mask"_a, "num_heads"_a, "num_kv_heads"_a,
-           "partition"_a, "comm"_a, "tables"_a, "complete"_a = true)
-      .def_property_readonly("layout_q", [](const Plan& p) { return p.problem.layout_q; })
+void bind_fields(PlanClass& plan) {
+  plan.def_property_readonly("layout_q", [](const Plan& p) { return p.problem.layout_q; })
       .def_property_readonly("layout_k", [](const Plan& p) { return p.problem.layout_k; })
       .def_property_readonly("mask", [](const Plan& p) { return p.problem.mask; })
       .def_property_readonly("num_heads", [](const Plan& p) { return p.problem.num_heads; })
@@ -309,8 +200,11 @@ void bind_plan(py::module_& m) {
       .def_readonly("partition", &Plan::partition)
       .def_readonly("comm", &Plan::comm)
       .def_property_readonly("cp_size", &Plan::cp_size)
-      .def_property_readonly("num_steps", &Plan::num_steps)
-      .def("shards_q",
+      .def_property_readonly("num_steps", &Plan::num_steps);
+}
+
+void bind_steps(PlanClass& plan) {
+  plan.def("shards_q",
            strictly<"rank">([](const Plan& p, int rank) { return home_shard(p, rank, "q"); }),
            "rank"_a, "The segments of q that a rank owns, in row order.")
       .def("shards_k",
@@ -323,31 +217,23 @@ void bind_plan(py::module_& m) {
              for (int i = 0; i < p->num_steps(); ++i) steps.push_back({p, rank, i, keys});
              return steps;
            }),
-           "rank"_a, "What a rank does, step by step.")
-      .def("row_indices", strictly<"rank", "side">(&row_indices), "rank"_a, py::kw_only(),
+           "rank"_a, "What a rank does, step by step.");
+}
+
+void bind_rows(PlanClass& plan) {
+  plan.def("_row_indices", strictly<"rank", "side">(&row_indices), "rank"_a, py::kw_only(),
            "side"_a = "q", "[rows of the rank] int32: the global row of each of its rows.")
-      .def("position_ids", strictly<"rank", "side">(&position_ids), "rank"_a, py::kw_only(),
+      .def("_position_ids", strictly<"rank", "side">(&position_ids), "rank"_a, py::kw_only(),
            "side"_a = "q",
            "[rows of the rank] int32: the position of each of its rows in its sequence.")
-      .def("shard", strictly<"x", "rank", "side">(&shard_rows), "x"_a, "rank"_a, py::kw_only(),
+      .def("_shard", strictly<"x", "rank", "side">(&shard_rows), "x"_a, "rank"_a, py::kw_only(),
            "side"_a = "q", "The rows of x that a rank owns, in its order.")
-      .def("unshard", strictly<"parts", "side">(&unshard_rows), "parts"_a, py::kw_only(),
-           "side"_a = "q", "The global array from every rank's part; the inverse of shard.")
-      .def(
-          "verify", [](const Plan& p) { return without_gil([&] { return verify_all(p); }); },
-          "Proves the plan and its schedules.")
-      .def("exchange", strictly<"step", "operand", "buffers">(&exchange), "step"_a, "operand"_a,
-           "buffers"_a, "Moves every rank's buffer as before a step.")
-      .def("exchange_transposed", strictly<"step", "operand", "buffers">(&exchange_transposed),
-           "step"_a, "operand"_a, "buffers"_a, "The transpose of exchange.")
-      .def("tables", &tables_of, "The plan as int32 tables: {name: (columns, cells)}.")
-      .def(py::self == py::self);
-  bind_cost(m, plan);
-  bind_schedule(m, plan);
-  bind_runs(plan);
-  bind_part(plan);
-  bind_estimate(m);
+      .def("_unshard", strictly<"parts", "side">(&unshard_rows), "parts"_a, py::kw_only(),
+           "side"_a = "q", "The global array from every rank's part; the inverse of shard.");
+}
 
+// What is known by name.
+void bind_names(py::module_& m) {
   const auto names = [](const auto& table) {
     py::list all;
     for (const auto& entry : table) all.append(entry.name);
@@ -364,6 +250,26 @@ void bind_plan(py::module_& m) {
   m.attr("PARTITION_TABLE") = partition_table();
   m.attr("COMMS") = names(transports());
   m.attr("COMM_TABLE") = comm_table();
+}
+
+}  // namespace
+
+void bind_plan(py::module_& m) {
+  PlanClass plan(m, "Plan", "See ringside.Plan.");
+  bind_construction(plan);
+  bind_tables(plan);
+  bind_fields(plan);
+  bind_steps(plan);
+  bind_rows(plan);
+  plan.def(
+          "verify", [](const Plan& p) { return without_gil([&] { return verify_all(p); }); },
+          "Proves the plan and its schedules.")
+      .def(py::self == py::self);
+  bind_cost(m, plan);
+  bind_schedule(m, plan);
+  bind_runs(plan);
+  bind_estimate(m);
+  bind_names(m);
 }
 
 }  // namespace ringside::bindings

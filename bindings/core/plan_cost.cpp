@@ -99,6 +99,34 @@ py::array_t<int64_t> of_backward(const py::object& self) {
   return per_step(self, self.cast<const CostOfPasses&>().backward_pass.*kField);
 }
 
+void bind_counts_of_steps(py::class_<CostOfPasses>& cost) {
+  const auto field = [&](const char* name, auto get, const char* doc) {
+    cost.def_property_readonly(name, get, doc);
+  };
+  field("pairs", &of_plan<&PlanCost::pairs>,
+        "Visible (query, key) pairs, summed over the query heads computed there.");
+  field("blocks", &of_plan<&PlanCost::blocks>,
+        "Blocks of query rows by key rows (block_size) that hold a visible pair, summed over the "
+        "query heads: what a kernel computes. They are cut from the first row of each segment; a "
+        "segment's end, or that of its tokens, ends a block.");
+  field("partial_blocks", &of_plan<&PlanCost::partial_blocks>,
+        "Of blocks: those that hold a hidden pair, too, where a kernel compares positions.");
+  field("visits", &of_plan<&PlanCost::visits>,
+        "Query blocks that meet any key block in the step, summed over the query heads: what a "
+        "kernel loads and stores.");
+  field("tiles", &of_plan<&PlanCost::tiles>, "Tiles, the same for every head.");
+  field("rows_needed", &of_plan<&PlanCost::rows_needed>,
+        "Resident K/V rows that are at home on other ranks and that some tile of the step sees.");
+  field("bytes_sent", &of_plan<&PlanCost::bytes_sent>,
+        "Bytes of q, k and v sent to other ranks before the step.");
+  field("bytes_received", &of_plan<&PlanCost::bytes_received>,
+        "Bytes of q, k and v received from other ranks before the step.");
+  field("messages", &of_plan<&PlanCost::messages>,
+        "Messages received from other ranks before the step, q apart from k and v.");
+  field("rows_q", &of_plan<&PlanCost::rows_q>, "Rows of the resident query buffer.");
+  field("rows_kv", &of_plan<&PlanCost::rows_kv>, "Rows of the resident K/V buffer.");
+}
+
 void bind_bytes_of_backward(py::class_<CostOfPasses>& cost) {
   cost.def_property_readonly(
           "backward_bytes_sent", &of_backward<&PassCost::bytes_sent>,
@@ -141,6 +169,19 @@ void bind_bytes_of_passes(py::class_<CostOfPasses>& cost) {
   bind_bytes_of_backward(cost);
 }
 
+void bind_ratios(py::class_<CostOfPasses>& cost) {
+  cost.def_property_readonly("imbalance", &CostOfPasses::imbalance,
+                             "max / mean over the ranks of their pairs; 1 is perfect.")
+      .def_property_readonly("fill", &CostOfPasses::fill,
+                             "Pairs over the area of all blocks; 1 is perfect.")
+      .def_property_readonly(
+          "fill_per_step", &fill_per_step,
+          "float64: pairs over the area of the blocks there; 1 where nothing is computed.")
+      .def_property_readonly(
+          "block_size", [](const CostOfPasses& c) { return Rows(c.block_size.q, c.block_size.k); },
+          "(query rows, key rows) of a block.");
+}
+
 }  // namespace
 
 ElementSizes sizes_from(int head_dim, std::optional<int> head_dim_v, int bytes_per_element) {
@@ -157,44 +198,11 @@ The backward pass computes the same tiles as the forward pass: pairs, blocks and
 )doc");
   cost.def(py::init<const CostOfPasses&>(), "counts"_a, "A copy of the counts of a plan.");
   cost.def("__repr__", &told);
-  const auto field = [&](const char* name, auto get, const char* doc) {
-    cost.def_property_readonly(name, get, doc);
-  };
-  field("pairs", &of_plan<&PlanCost::pairs>,
-        "Visible (query, key) pairs, summed over the query heads computed there.");
-  field("blocks", &of_plan<&PlanCost::blocks>,
-        "Blocks of query rows by key rows (block_size) that hold a visible pair, summed over the "
-        "query heads: what a kernel computes. They are cut from the first row of each segment; a "
-        "segment's end, or that of its tokens, ends a block.");
-  field("partial_blocks", &of_plan<&PlanCost::partial_blocks>,
-        "Of blocks: those that hold a hidden pair, too, where a kernel compares positions.");
-  field("visits", &of_plan<&PlanCost::visits>,
-        "Query blocks that meet any key block in the step, summed over the query heads: what a "
-        "kernel loads and stores.");
-  field("tiles", &of_plan<&PlanCost::tiles>, "Tiles, the same for every head.");
-  field("rows_needed", &of_plan<&PlanCost::rows_needed>,
-        "Resident K/V rows that are at home on other ranks and that some tile of the step sees.");
-  field("bytes_sent", &of_plan<&PlanCost::bytes_sent>,
-        "Bytes of q, k and v sent to other ranks before the step.");
-  field("bytes_received", &of_plan<&PlanCost::bytes_received>,
-        "Bytes of q, k and v received from other ranks before the step.");
-  field("messages", &of_plan<&PlanCost::messages>,
-        "Messages received from other ranks before the step, q apart from k and v.");
-  field("rows_q", &of_plan<&PlanCost::rows_q>, "Rows of the resident query buffer.");
-  field("rows_kv", &of_plan<&PlanCost::rows_kv>, "Rows of the resident K/V buffer.");
+  bind_counts_of_steps(cost);
   bind_bytes_of_passes(cost);
-  cost.def_property_readonly("imbalance", &CostOfPasses::imbalance,
-                             "max / mean over the ranks of their pairs; 1 is perfect.")
-      .def_property_readonly("fill", &CostOfPasses::fill,
-                             "Pairs over the area of all blocks; 1 is perfect.")
-      .def_property_readonly(
-          "fill_per_step", &fill_per_step,
-          "float64: pairs over the area of the blocks there; 1 where nothing is computed.")
-      .def_property_readonly(
-          "block_size", [](const CostOfPasses& c) { return Rows(c.block_size.q, c.block_size.k); },
-          "(query rows, key rows) of a block.");
+  bind_ratios(cost);
   plan.def(
-      "cost",
+      "_cost",
       strictly<"head_dim", "head_dim_v", "bytes_per_element", "block_size", "keep_kv">(&cost_of),
       py::kw_only(), "head_dim"_a = 128, "head_dim_v"_a = py::none(), "bytes_per_element"_a = 2,
       "block_size"_a = Rows(128, 128), "keep_kv"_a = false,

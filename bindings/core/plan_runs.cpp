@@ -1,4 +1,4 @@
-// Running a plan from Python.
+// Running a plan from Python, all of it or one of its exchanges.
 #include <optional>
 #include <utility>
 
@@ -7,7 +7,9 @@
 #include "bindings/core/interruptible.h"
 #include "bindings/core/options.h"
 #include "bindings/core/plan_views.h"
+#include "reference/execute/carry.h"
 #include "reference/execute/execute.h"
+#include "reference/plan/residency.h"
 #include "reference/support/errors.h"
 
 namespace ringside::bindings {
@@ -79,16 +81,69 @@ py::tuple run_attention_backward(const Plan& plan, const py::object& dout, const
                         to_array(std::move(g.dv)), to_array(std::move(g.dsink), {sinks}));
 }
 
+// --- exchanges ---
+
+PerRank buffers_from(const Plan& plan, const py::sequence& arrays, int step, Operand operand) {
+  require(static_cast<int>(py::len(arrays)) == plan.cp_size(), "got ", py::len(arrays),
+          " buffers; expected one for each of the ", plan.cp_size(), " ranks");
+  const py::list held(arrays);
+  PerRank buffers;
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const Buffer& buffer = resident_before(plan, rank, step, operand);
+    const DoubleArray x = numbers(held[rank], concat("buffers[", rank, "]").c_str());
+    require(x.ndim() == 3 && x.shape(0) == plan.rows(buffer) && x.shape(1) == buffer.heads.size() &&
+                x.shape(2) >= 1,
+            "buffer ", rank, " has shape ", shape_of(x), "; expected [", plan.rows(buffer), ", ",
+            buffer.heads.size(), ", dim]");
+    Tensor& tensor = buffers.emplace_back(plan.rows(buffer), buffer.heads.size(),
+                                          static_cast<int>(x.shape(2)), 0.0);
+    std::copy(x.data(), x.data() + x.size(), tensor.data.begin());
+    require(tensor.dim == buffers[0].dim, "buffer ", rank, " has ", tensor.dim,
+            " dimensions and buffer 0 has ", buffers[0].dim);
+  }
+  return buffers;
+}
+
+void check_step(const Plan& plan, int step) {
+  require(0 <= step && step < plan.num_steps(), "step=", step, "; expected 0 to ",
+          plan.num_steps() - 1);
+}
+
+py::list to_list(PerRank&& tensors) {
+  py::list arrays;
+  for (Tensor& tensor : tensors) arrays.append(to_array(std::move(tensor)));
+  return arrays;
+}
+
+py::list exchange(const Plan& plan, int step, const std::string& operand,
+                  const py::sequence& buffers) {
+  check_step(plan, step);
+  const Operand what = operand_from(operand);
+  return to_list(carry(plan, step, what, buffers_from(plan, buffers, step, what)));
+}
+
+py::list exchange_transposed(const Plan& plan, int step, const std::string& operand,
+                             const py::sequence& buffers) {
+  check_step(plan, step);
+  const Operand what = operand_from(operand);
+  return to_list(carry_back(plan, step, what, buffers_from(plan, buffers, step + 1, what)));
+}
+
 }  // namespace
 
 void bind_runs(PlanClass& plan) {
-  plan.def("attention", strictly<"q", "k", "v", "options", "backend">(&run_attention), "q"_a, "k"_a,
-           "v"_a, "options"_a, "backend"_a, "(out, lse, max_logit); see ringside.Plan.attention.")
-      .def("attention_backward",
+  plan.def("_attention", strictly<"q", "k", "v", "options", "backend">(&run_attention), "q"_a,
+           "k"_a, "v"_a, "options"_a, "backend"_a,
+           "(out, lse, max_logit); see ringside.Plan.attention.")
+      .def("_attention_backward",
            strictly<"dout", "q", "k", "v", "out", "lse", "options", "backend">(
                &run_attention_backward),
            "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "options"_a, "backend"_a,
-           "(dq, dk, dv, dsink); see ringside.Plan.attention_backward.");
+           "(dq, dk, dv, dsink); see ringside.Plan.attention_backward.")
+      .def("_exchange", strictly<"step", "operand", "buffers">(&exchange), "step"_a, "operand"_a,
+           "buffers"_a, "Moves every rank's buffer as before a step.")
+      .def("_exchange_transposed", strictly<"step", "operand", "buffers">(&exchange_transposed),
+           "step"_a, "operand"_a, "buffers"_a, "The transpose of exchange.");
 }
 
 }  // namespace ringside::bindings

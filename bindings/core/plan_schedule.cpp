@@ -67,9 +67,7 @@ std::string repr(const OperationView& view) {
   return text + ")";
 }
 
-}  // namespace
-
-void bind_schedule(py::module_& m, PlanClass& plan) {
+void bind_operation(py::module_& m) {
   py::class_<OperationView>(m, "Operation", R"doc(
 One thing that a rank does in a pass; see Plan.schedule.
 
@@ -98,6 +96,12 @@ Operations of one stream run in order; an operation also waits for those of the 
           "What an exchange receives, likewise.")
       .def_property_readonly("buffers", &buffers_of, "What any other operation reads and writes.")
       .def("__repr__", &repr);
+}
+
+}  // namespace
+
+void bind_schedule(py::module_& m, PlanClass& plan) {
+  bind_operation(m);
   plan.def("schedule", strictly<"rank", "backward", "keep_kv">(&schedule_of), "rank"_a,
            py::kw_only(), "backward"_a = false, "keep_kv"_a = false, R"doc(
 What a rank does in a pass, beside the other ranks: a list of Operation.

@@ -41,10 +41,10 @@ struct StepView {  // a step, kept alive by its plan
 };
 
 using PlanClass = pybind11::class_<Plan, std::shared_ptr<Plan>>;
+void bind_tables(PlanClass& plan);
 void bind_cost(pybind11::module_& m, PlanClass& plan);
 void bind_schedule(pybind11::module_& m, PlanClass& plan);
 void bind_runs(PlanClass& plan);
-void bind_part(PlanClass& plan);
 void bind_estimate(pybind11::module_& m);
 
 // What the arguments of a plan say; refused where they say nothing that can be.

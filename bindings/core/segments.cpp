@@ -62,9 +62,13 @@ std::optional<int> owner_of(const StepView& s) {
   return owners.size() == 1 ? std::optional(owners[0]) : std::nullopt;
 }
 
-}  // namespace
+py::array_t<int32_t> positions_of(const Segment& s) {
+  std::vector<int32_t> positions;
+  for (int i = 0; i < s.len; ++i) positions.push_back(s.position(i));
+  return to_array(positions);
+}
 
-void bind_segments(py::module_& m) {
+void bind_segment(py::module_& m) {
   py::class_<Segment>(m, "Segment", R"doc(
 A run of tokens of one sequence in consecutive rows: row row+i holds position pos + i*stride.
 
@@ -90,14 +94,8 @@ Args:
       .def_readonly("len", &Segment::len)
       .def_readonly("stride", &Segment::stride)
       .def_readonly("row", &Segment::row)
-      .def_property_readonly(
-          "positions",
-          [](const Segment& s) {
-            std::vector<int32_t> positions;
-            for (int i = 0; i < s.len; ++i) positions.push_back(s.position(i));
-            return to_array(positions);
-          },
-          "[len] int32: the position of each row in its sequence.")
+      .def_property_readonly("positions", &positions_of,
+                             "[len] int32: the position of each row in its sequence.")
       .def(py::self == py::self)
       .def("__reduce__",
            [](const py::object& self) {
@@ -105,7 +103,9 @@ Args:
              return constructor_call(self, s.seq, s.pos, s.len, s.stride, s.row);
            })
       .def("__repr__", [](const Segment& s) { return repr(s); });
+}
 
+void bind_tile(py::module_& m) {
   py::class_<Tile>(m, "Tile", R"doc(
 Queries of one segment against keys of another, both of one sequence; rows index the resident buffers.
 )doc")
@@ -114,7 +114,9 @@ Queries of one segment against keys of another, both of one sequence; rows index
       .def(py::self == py::self)
       .def("__repr__",
            [](const Tile& t) { return "Tile(q=" + repr(t.q) + ", k=" + repr(t.k) + ")"; });
+}
 
+void bind_message(py::module_& m) {
   py::class_<Message>(m, "Message", R"doc(
 A block of rows x heads that travels between a rank and a peer (which may be the rank itself).
 
@@ -129,21 +131,12 @@ on in another rank's. operand is "q" or "kv"; K and V travel together.
       .def_property_readonly("heads", [](const Message& x) { return as_pair(x.heads); })
       .def(py::self == py::self)
       .def("__repr__", [](const Message& x) { return repr(x); });
+}
 
-  py::class_<StepView>(m, "Step", R"doc(
-One step of one rank: exchange buffers, then compute tiles on what is resident.
+using StepClass = py::class_<StepView>;
 
->>> import ringside as rs
->>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=4)
->>> [step.owner for step in plan.steps(1)]
-[1, 0, 3, 2]
-)doc")
-      .def_property_readonly(
-          "exchange", [](const StepView& s) { return name(s.step().before.kind); },
-          "\"none\", \"ring_shift\", \"all_gather\" or \"all_to_all\".")
-      .def_property_readonly("sends", [](const StepView& s) { return s.step().before.sends; })
-      .def_property_readonly("receives", [](const StepView& s) { return s.step().before.receives; })
-      .def_property_readonly(
+void bind_resident(StepClass& step) {
+  step.def_property_readonly(
           "q", [](const StepView& s) { return s.plan->shard(s.step().q); },
           "The segments of the resident query buffer, in row order.")
       .def_property_readonly(
@@ -163,15 +156,35 @@ One step of one rank: exchange buffers, then compute tiles on what is resident.
           [](const StepView& s) -> py::typing::Tuple<int, py::ellipsis> {
             return py::tuple(py::cast(s.keys->owners(s.step().kv)));
           },
-          "The ranks that own the resident keys and values, rising.")
-      .def_property_readonly("tiles", [](const StepView& s) { return s.plan->tiles(s.step()); })
+          "The ranks that own the resident keys and values, rising.");
+}
+
+void bind_step(py::module_& m) {
+  StepClass step(m, "Step", R"doc(
+One step of one rank: exchange buffers, then compute tiles on what is resident.
+
+>>> import ringside as rs
+>>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=4)
+>>> [step.owner for step in plan.steps(1)]
+[1, 0, 3, 2]
+)doc");
+  step.def_property_readonly(
+          "exchange", [](const StepView& s) { return name(s.step().before.kind); },
+          "\"none\", \"ring_shift\", \"all_gather\" or \"all_to_all\".")
+      .def_property_readonly("sends", [](const StepView& s) { return s.step().before.sends; })
+      .def_property_readonly("receives",
+                             [](const StepView& s) { return s.step().before.receives; });
+  bind_resident(step);
+  step.def_property_readonly("tiles", [](const StepView& s) { return s.plan->tiles(s.step()); })
       .def("__repr__", [](const StepView& s) {
         return concat("<Step exchange=\"", name(s.step().before.kind),
                       "\", q rows=", s.plan->rows(s.step().q),
                       ", kv rows=", s.plan->rows(s.step().kv), ", heads=", repr(s.step().q.heads),
                       ", tiles=", s.plan->tiles(s.step()).size(), ">");
       });
+}
 
+void bind_proof(py::module_& m) {
   py::class_<PlanProof>(m, "PlanProof", "What verify() checked.")
       .def_readonly("rows", &PlanProof::rows, "Rows of q and of k, each owned once.")
       .def_readonly("messages", &PlanProof::messages, "Messages, each sent and received.")
@@ -183,6 +196,16 @@ One step of one rank: exchange buffers, then compute tiles on what is resident.
         return concat("PlanProof(rows=", p.rows, ", messages=", p.messages, ", tiles=", p.tiles,
                       ", pairs=", p.pairs, ", operations=", p.operations, ")");
       });
+}
+
+}  // namespace
+
+void bind_segments(py::module_& m) {
+  bind_segment(m);
+  bind_tile(m);
+  bind_message(m);
+  bind_step(m);
+  bind_proof(m);
 }
 
 }  // namespace ringside::bindings

@@ -1,5 +1,5 @@
 // backend="cuda": device pointers in, launches out. Which library owns the memory is Python's
-// affair (ringside/_cuda.py); what is checked here is shapes and types.
+// affair (ringside/_arrays/programs.py); what is checked here is shapes and types.
 //
 // A module of its own, ringside._cuda_core, which only builds with CUDA have: importing ringside
 // loads nothing of CUDA's. Plans and exceptions are those of ringside._core.

@@ -1,5 +1,5 @@
 // ringside.thd on device arrays, ringside._cuda_core.thd. Shapes and types are checked here; values
-// lie on the device and are not: see ringside/_thd_cuda.py.
+// lie on the device and are not: see ringside/thd/_on_device.py.
 #include <algorithm>
 #include <cstdlib>
 
@@ -57,18 +57,18 @@ void require_own_rows(const DeviceArray& x, int64_t elements, const char* name) 
           " long; expected rows that do not overlap. Pass a copy");
 }
 
-struct Span {  // of addresses
+struct AddressRange {  // [begin, end)
   uintptr_t begin, end;
 };
 
-Span memory_of(const DeviceArray& x, int64_t elements, int64_t bytes) {
+AddressRange memory_of(const DeviceArray& x, int64_t elements, int64_t bytes) {
   if (x.shape[0] == 0 || elements == 0) return {x.data, x.data};
   const int64_t last = (x.shape[0] - 1) * pitch_of(x, elements);
   const int64_t low = std::min(last, int64_t{0}), high = std::max(last, int64_t{0}) + elements;
   return {x.data + low * bytes, x.data + high * bytes};
 }
 
-void require_apart(const Span& a, const Span& b, const char* names) {
+void require_apart(const AddressRange& a, const AddressRange& b, const char* names) {
   const bool empty = a.begin == a.end || b.begin == b.end;
   require(empty || a.end <= b.begin || b.end <= a.begin, names,
           " share memory; expected two arrays. Pass a copy of one");

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ringside._arrays import cuda as _cuda
+from ringside._arrays import programs as _programs
 from ringside._attention.options import Options
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.numbers import plan_of
@@ -27,7 +27,7 @@ def forward(
     """
     if _on_host(plan, q):
         return plan.attention(q, k, v, options=options)
-    out, lse = _cuda.attention(plan, q, k, v, options)
+    out, lse = _programs.attention(plan, q, k, v, options)
     return out, lse
 
 
@@ -38,7 +38,7 @@ def backward(
     if _on_host(plan, arrays["q"]):
         dq, dk, dv, *dsink = plan.attention_backward(**arrays, options=options)
         return dq, dk, dv, dsink[0] if dsink else None
-    return _cuda.attention_backward(plan, arrays, options, deterministic=deterministic)
+    return _programs.attention_backward(plan, arrays, options, deterministic=deterministic)
 
 
 def _on_host(plan: Plan | DevicePlan, q: Tensor) -> bool:

@@ -51,7 +51,7 @@ struct DeviceCase {
   Problem problem;
   Plan plan;
   std::optional<Capacity> capacity;  // the program learns its lengths on the device only
-  testing::Case c;
+  testing::RandomCase c;
   bool deterministic;
 
   DeviceCase(Random& random, const TypeInfo& type, Numbers numbers)
@@ -230,7 +230,7 @@ class DeviceRun {  // of one case on the device
     return c.options.sinks.empty() ? nullptr : static_cast<float*>(sinks_.data());
   }
 
-  const testing::Case& c;
+  const testing::RandomCase& c;
   const Plan& plan_;
   TypeInfo type_;
   bool deterministic_;

@@ -6,11 +6,11 @@ import pytest
 import ringside as rs
 from ringside import cli
 from ringside._bench.gpu import cases, fa3, run
-from ringside._bench.gpu.cases import Case
+from ringside._bench.gpu.cases import Workload
 from typer.testing import CliRunner
 
-LONG = Case("16k x2", "causal", 16, 16, (128, 128))
-SHORT = Case("1k x32", "causal", 16, 16, (128, 128))
+LONG = Workload("16k x2", "causal", 16, 16, (128, 128))
+SHORT = Workload("1k x32", "causal", 16, 16, (128, 128))
 
 
 def test_cases_are_packs_of_32k_tokens():
@@ -42,7 +42,7 @@ def test_sides_take_turns_and_medians_count(monkeypatch):
     monkeypatch.setattr(fa3, "gpu_milliseconds", gpu)
     monkeypatch.setattr(fa3, "wall_milliseconds", lambda call, sync: 7.0)
     sides = [
-        fa3.Side(lambda i=i: f"forward {i}", lambda i=i: f"back {i}", lambda: "", id, out)
+        fa3.Passes(lambda i=i: f"forward {i}", lambda i=i: f"back {i}", lambda: "", id, out)
         for i, out in enumerate(("", "FlashAttnFwd"))
     ]
     first, second = fa3.timed(sides)

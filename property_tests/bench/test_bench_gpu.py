@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from independent import visible_pairs
 from ringside._bench.gpu import cases
 from ringside._bench.gpu import clock as _bench_gpu_clock
-from ringside._bench.gpu.cases import Case, Goal, Times
+from ringside._bench.gpu.cases import Goal, Times, Workload
 from ringside._bench.gpu.clock import Call, counted_sums
 
-CAUSAL = Case("16k x2", "causal", 16, 16, (128, 128))
-WINDOW = Case("16k x2", "window 1,024", 16, 16, (128, 128))
+CAUSAL = Workload("16k x2", "causal", 16, 16, (128, 128))
+WINDOW = Workload("16k x2", "window 1,024", 16, 16, (128, 128))
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_mask_comes_after_the_causal_one_that_it_is_measured_against(quick):
 
 def test_visible_pairs_are_those_of_brute_force(small_packs):
     for pack, mask in small_packs:
-        case = Case(pack, mask, 4, 2, (8, 8))
+        case = Workload(pack, mask, 4, 2, (8, 8))
         layout = rs.PackedLayout.from_lengths(case.lengths)
         assert cases.pairs(case) == 4 * visible_pairs(case.mask, layout, layout)
         for length in case.lengths:
@@ -77,7 +77,7 @@ def test_large_cases_have_the_pairs_of_closed_forms():
     of_window = (window + 1) * (n - window) + window * (window + 1) // 2
     assert cases.pairs(CAUSAL) == 2 * 16 * n * (n + 1) // 2
     assert cases.pairs(WINDOW) == 2 * 16 * of_window
-    chunks = Case("16k x2", "chunk 8,192", 16, 16, (128, 128))
+    chunks = Workload("16k x2", "chunk 8,192", 16, 16, (128, 128))
     assert cases.pairs(chunks) == 4 * 16 * chunk * (chunk + 1) // 2
     assert CAUSAL.flops(backward=False) == cases.pairs(CAUSAL) * 512
     assert CAUSAL.flops(backward=True) == cases.pairs(CAUSAL) * 1280

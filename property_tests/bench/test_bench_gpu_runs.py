@@ -15,12 +15,12 @@ from ringside import cli
 from ringside._arrays import cuda as _cuda
 from ringside._bench.gpu import cases
 from ringside._bench.gpu import run as _bench_gpu
-from ringside._bench.gpu.cases import Case, Line, Times, WrongResult
+from ringside._bench.gpu.cases import Line, Times, Workload, WrongResult
 from ringside.cli import report as _report
 from typer.testing import CliRunner
 
-CAUSAL = Case("16k x2", "causal", 16, 16, (128, 128))
-WINDOW = Case("16k x2", "window 1,024", 16, 16, (128, 128))
+CAUSAL = Workload("16k x2", "causal", 16, 16, (128, 128))
+WINDOW = Workload("16k x2", "window 1,024", 16, 16, (128, 128))
 
 
 class Played:

@@ -4,7 +4,7 @@ import itertools
 
 import ringside as rs
 from ringside._bench.gpu import timelines
-from ringside._bench.gpu.timelines import Span, events_of
+from ringside._bench.gpu.timelines import Activity, events_of
 from ringside._plan.timing import Owners
 
 FORWARD = "void ringside::hopper::forward_kernel<128>(Params)"
@@ -16,15 +16,15 @@ COPY, NCCL = "Memcpy PtoP (Device -> Device)", "ncclDevKernel_SendRecv(...)"
 PLAN = rs.plan(rs.PackedLayout([0, 64]), cp_size=2)
 # Forward of two steps, backward of two, copies under the tiles, two of them side by side.
 PROFILE = [
-    *(Span(FILL, 0, 2), Span(FORWARD, 2, 9), Span(COPY, 3, 6), Span(NCCL, 5, 9)),
+    *(Activity(FILL, 0, 2), Activity(FORWARD, 2, 9), Activity(COPY, 3, 6), Activity(NCCL, 5, 9)),
     *(
-        Span(DROPPED, 9, 10),
-        Span(FORWARD, 10, 18),
-        Span(FILL, 18, 19),
-        Span(BACKWARD, 20, 30),
-        Span(QUERIES, 30, 34),
+        Activity(DROPPED, 9, 10),
+        Activity(FORWARD, 10, 18),
+        Activity(FILL, 18, 19),
+        Activity(BACKWARD, 20, 30),
+        Activity(QUERIES, 30, 34),
     ),
-    *(Span(COPY, 22, 40), Span(BACKWARD, 34, 44), Span(QUERIES, 44, 48)),
+    *(Activity(COPY, 22, 40), Activity(BACKWARD, 34, 44), Activity(QUERIES, 44, 48)),
 ]
 
 
@@ -54,7 +54,7 @@ class PlayedGroup:
 
 def test_ranks_come_together_in_one_form(monkeypatch, tmp_path):
     monkeypatch.setattr(timelines, "profiled", lambda run: run())
-    late = [Span(s.name, s.begin + 7, s.end + 7) for s in PROFILE]
+    late = [Activity(s.name, s.begin + 7, s.end + 7) for s in PROFILE]
     timeline = timelines.measured(PLAN, PlayedGroup(), lambda: late)
     assert (timeline.source, timeline.num_ranks) == ("measured on GPUs", 2)
     assert min(e.begin_us for e in timeline.events) == 0 and timeline.total_us == 149

@@ -7,7 +7,7 @@ from assertions import noted
 from device_plans import takes
 from hypothesis import HealthCheck, given, settings
 from played_cuda import play
-from ringside._arrays import cuda as _cuda
+from ringside._arrays import programs as _programs
 from ringside.testing import Case, strategies
 
 CASES = noted(strategies.cases(options=strategies.options))
@@ -16,7 +16,7 @@ CASES = noted(strategies.cases(options=strategies.options))
 @pytest.fixture
 def played(monkeypatch):
     yield play(monkeypatch)
-    _cuda._plain_options.cache_clear()
+    _programs._plain_options.cache_clear()
 
 
 def device_plan(case):

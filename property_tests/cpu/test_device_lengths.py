@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import ringside as rs
 from ringside._arrays import cuda as _cuda
-from ringside._plan.device_lengths import DeviceLengths
+from ringside._arrays.device_lengths import DeviceLengths
 
 
 class Array:

@@ -14,7 +14,7 @@ import ringside as rs
 from assertions import assert_same_bits, noted
 from hypothesis import given
 from hypothesis import strategies as st
-from ringside._arrays.cuda import baked
+from ringside._arrays.programs import baked
 from ringside._attention.options import OptionKeywords, to_core
 from ringside.testing import Case, strategies
 

@@ -11,7 +11,7 @@ import ringside as rs
 from cuda_cases import needs_gpu
 from ringside._bench.gpu import cases
 from ringside._bench.gpu import run as _bench_gpu
-from ringside._bench.gpu.cases import Case, WrongResult
+from ringside._bench.gpu.cases import Workload, WrongResult
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -29,8 +29,8 @@ def problem(request, monkeypatch):
     monkeypatch.setattr(cases, "MASKS", cases.MASKS | masks)
     monkeypatch.setattr(_bench_gpu_problem, "CHUNK", 70)
     mask, dtype = request.param
-    case = Case("small", mask, 4, 2, (24, 16), dtype)
-    made = _bench_gpu_problem.Problem(case, device="cpu")
+    case = Workload("small", mask, 4, 2, (24, 16), dtype)
+    made = _bench_gpu_problem.SampledOperands(case, device="cpu")
     q, k, v = (x.detach().double().numpy() for x in made.leaves)
     layout, dout = rs.PackedLayout.from_lengths(case.lengths), made.dout.double().numpy()
     out, lse = rs.attention(q, k, v, layout, mask=case.mask)

@@ -9,7 +9,7 @@ from device_plans import COMMS, PARTITIONS, takes
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from mask_of_each_kind import MASKS
-from ringside._arrays import cuda as _cuda
+from ringside._arrays import programs as _programs
 from ringside.testing import Case, strategies
 
 pytestmark = needs_gpu
@@ -78,9 +78,11 @@ def same_as_the_plan(case, dtype, room, *, deterministic=False, **more):
     longer = [with_more_rows(x, room) for x in (q, k, v, dout)]
     ours = device_plan(case, room, **more)
     with canaries():
-        our_out, our_lse = _cuda.attention(ours, *longer[:3], rs.Options(**options), poison=True)
+        our_out, our_lse = _programs.attention(
+            ours, *longer[:3], rs.Options(**options), poison=True
+        )
         named = dict(zip(("q", "k", "v", "dout"), longer, strict=True))
-        our_grads = _cuda.attention_backward(
+        our_grads = _programs.attention_backward(
             ours,
             named | {"out": our_out, "lse": our_lse},
             rs.Options(**options),

@@ -23,6 +23,7 @@ import pytest
 import ringside as rs
 from assertions import assert_within, error_of
 from ringside._arrays import cuda as _cuda
+from ringside._arrays import programs as _programs
 from ringside.testing import Arrays, Case, Results, locate
 from ringside.testing.dtypes import round_to
 from rounding import NAMES, limits
@@ -111,7 +112,7 @@ class OnGpu:
         """(out, lse) from q, k, v."""
         q, k, v = (to_device(x, self.dtype) for x in arrays)
         with canaries():
-            results = _cuda.attention(plan, q, k, v, self.options, poison=True)
+            results = _programs.attention(plan, q, k, v, self.options, poison=True)
         return tuple(to_host(x) for x in results)
 
     def backward(self, plan: rs.Plan, *arrays: np.ndarray, **_: Any) -> tuple[np.ndarray, ...]:
@@ -120,7 +121,7 @@ class OnGpu:
         given = {n: to_device(x, self.dtype) for n, x in zip(names, arrays, strict=False)}
         given["lse"] = to_device(arrays[5])
         with canaries():
-            results = _cuda.attention_backward(
+            results = _programs.attention_backward(
                 plan, given, self.options, deterministic=self.deterministic, poison=True
             )
         return tuple(to_host(x) for x in results if x is not None)

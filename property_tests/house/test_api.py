@@ -3,6 +3,7 @@
 import copy
 import enum
 import inspect
+import pickle
 import subprocess
 import sys
 import types
@@ -140,3 +141,26 @@ def test_who_makes_plans_rightly_is_not_warned():
         pass
 
     assert Mine(case.layout_q, cp_size=2) == case.plan()
+
+
+def methods_in_python(kind):
+    """(name, function) of what a class has of its own, in public."""
+    return [
+        pytest.param(name, value, id=name)
+        for name, value in vars(kind).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    ]
+
+
+@pytest.mark.parametrize(("name", "method"), methods_in_python(rs.Plan))
+def test_methods_from_files_of_their_own_look_like_those_of_the_class(name, method):
+    assert pickle.loads(pickle.dumps(method)) is method
+    assert inspect.unwrap(method).__qualname__ == f"Plan.{name}"
+    assert str(inspect.signature(method)).startswith(("(self,", "(self)"))
+    with pytest.raises(TypeError, match=rf"^Plan\.{name}\(\) (got|missing)"):
+        method(rs.plan(rs.PackedLayout([0, 5]), cp_size=2), unheard_of=1)
+
+
+def test_plans_have_methods_of_many_files():
+    names = {name.id for name in methods_in_python(rs.Plan)}
+    assert {"attention", "attention_rank", "shard", "draw", "who", "show", "to_json"} <= names

@@ -47,7 +47,7 @@ def test_an_include_points_down_the_table(path, include, offends):
     ("text", "offends"),
     [
         ("from ringside import _core", False),
-        ("from ringside._arrays.cuda import Call", False),
+        ("from ringside._arrays.programs import Call", False),
         ("from ringside.cli.commands import main", True),
         ("from ringside.cli import commands", True),
         ("def late():\n    import ringside.torch", True),

@@ -394,8 +394,8 @@ MUTANTS = [
     Mutant(
         "JSON swaps the two sides of the window",
         "bindings/ringside/_plan/json_format.py",
-        "list(plan.mask.window_size)",
-        "list(plan.mask.window_size)[::-1]",
+        "list(self.mask.window_size)",
+        "list(self.mask.window_size)[::-1]",
     ),
     Mutant(
         "an infinite scale is accepted",

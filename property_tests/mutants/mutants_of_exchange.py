@@ -170,7 +170,7 @@ MUTANTS_OF_EXCHANGE = [
     ),
     Mutant(
         "keys that were kept of another call are taken",
-        "bindings/ringside/_plan/kept.py",
+        "bindings/ringside/_ranks/kept.py",
         "if theirs != mine:",
         "if theirs is None:",
     ),

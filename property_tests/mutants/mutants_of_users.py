@@ -12,7 +12,20 @@ KINDS = "bindings/ringside/_arguments/kinds.py"
 POSITIONS = "bindings/ringside/_arguments/flash_positional.py"
 OPERATOR = "bindings/ringside/_torch_operator.py"
 STAND_IN = "bindings/ringside/testing/stand_ins/flash_attn.py"
+PLAN = "bindings/ringside/_plan/plan.py"
 MUTANTS_OF_USERS = [
+    Mutant(
+        "a method from a file of its own says that it is a function",
+        PLAN,
+        'f"{cls.__qualname__}.{name}"',
+        "name",
+    ),
+    Mutant(
+        "below what answers in kind, the method says that it is a function",
+        PLAN,
+        'method = getattr(method, "__wrapped__", None)',
+        "break",
+    ),
     Mutant(
         "several columns without a header are one list",
         TEXT,

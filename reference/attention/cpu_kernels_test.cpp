@@ -12,9 +12,9 @@
 namespace ringside {
 namespace {
 
-using testing::Case;
 using testing::expect_error;
 using testing::Random;
+using testing::RandomCase;
 
 // Levels differ in the order of sums and in fused roundings, of at most some hundred terms.
 void expect_near(const std::vector<double>& want, const std::vector<double>& got,
@@ -37,7 +37,7 @@ std::vector<CpuLevel> runnable() {
 TEST(CpuLevels, AgreeOnTheDefinition) {
   Random random(91);
   for (int i = 0; i < 100; ++i) {
-    const Case c(random, testing::random_problem(random));
+    const RandomCase c(random, testing::random_problem(random));
     const CpuKernels& baseline = *cpu_levels()[0].kernels;
     const auto want = baseline.definition(c.definition(), c.arrays());
     const auto g =
@@ -64,7 +64,7 @@ struct OfTile {
 };
 
 // One sequence of one head, whole, as one tile; delta is any number, the same at every level.
-OfTile compute_tile(const CpuKernels& kernels, const Case& c) {
+OfTile compute_tile(const CpuKernels& kernels, const RandomCase& c) {
   const auto in = [](const Tensor& x) { return In{x.data.data(), x.dim, x.dim}; };
   const auto out = [](Tensor& x) { return Out{x.data.data(), x.dim, x.dim}; };
   const int rows_q = c.q.rows, rows_k = c.k.rows;
@@ -86,7 +86,7 @@ TEST(CpuLevels, AgreeOnTiles) {
     const int len_q = random.integer(1, 150), len_k = random.integer(1, 300);
     const Problem problem{PackedLayout({0, len_q}, {0, len_q}),
                           PackedLayout({0, len_k}, {0, len_k}), testing::random_mask(random), 1, 1};
-    const Case c(random, problem);
+    const RandomCase c(random, problem);
     const OfTile want = compute_tile(*cpu_levels()[0].kernels, c);
     for (const CpuLevel& level : runnable()) {
       SCOPED_TRACE(level.name);

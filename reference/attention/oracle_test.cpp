@@ -13,8 +13,8 @@ namespace {
 
 using oracle::Arrays;
 using oracle::Attention;
-using testing::Case;
 using testing::Random;
+using testing::RandomCase;
 using Numbers = std::vector<double>;
 
 const double kLn2 = std::log(2.0);
@@ -129,7 +129,7 @@ TEST(Oracle, OfNoSequenceIsNothing) {
 }
 
 // out and lse of one query row by a plain loop: no matrices, no running maximum.
-void plain_row(const Case& c, int seq, int q, int head, Tensor& out, Tensor& lse) {
+void plain_row(const RandomCase& c, int seq, int q, int head, Tensor& out, Tensor& lse) {
   const Problem& p = c.problem;
   const int row = p.layout_q.row_begin(seq) + q, kv_head = head * p.num_kv_heads / p.num_heads;
   std::vector<long double> sums(c.v.dim + 1);
@@ -161,7 +161,7 @@ void plain_row(const Case& c, int seq, int q, int head, Tensor& out, Tensor& lse
 TEST(Oracle, AgreesWithAPlainLoop) {
   Random random(59);
   for (int i = 0; i < 150; ++i) {
-    const Case c(random, testing::random_problem(random));
+    const RandomCase c(random, testing::random_problem(random));
     const Problem& p = c.problem;
     Tensor out(p.layout_q.num_rows(), p.num_heads, c.v.dim, 0.0);
     Tensor lse(p.num_heads, p.layout_q.num_rows(), 1, kNegInf);
@@ -191,7 +191,7 @@ void expect_padding_zero(const PackedLayout& layout, int row_size, const Numbers
 TEST(Oracle, PaddingIsNeverReadAndStaysExactlyZero) {
   Random random(61);
   for (int i = 0; i < 100; ++i) {
-    const Case c(random, testing::random_problem(random));  // NaN in all padding
+    const RandomCase c(random, testing::random_problem(random));  // NaN in all padding
     const Problem& p = c.problem;
     const auto result = oracle::forward(c.definition(), c.arrays());
     const auto g = oracle::backward(c.definition(), c.arrays(), c.dout.data.data(), result);
@@ -212,7 +212,7 @@ TEST_P(OracleGradients, AreFiniteDifferences) {
     Problem problem{PackedLayout({0, 4, 4, 7}, {0, 5, 5, 8}), PackedLayout({0, 6, 8, 10}),
                     GetParam(), 4, 2};
     if (i % 2 == 1) problem.layout_k = problem.layout_q;
-    Case c(random, problem);
+    RandomCase c(random, problem);
     const auto result = oracle::forward(c.definition(), c.arrays());
     const auto g = oracle::backward(c.definition(), c.arrays(), c.dout.data.data(), result);
     const auto objective = [&] {

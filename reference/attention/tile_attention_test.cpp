@@ -12,8 +12,8 @@
 namespace ringside {
 namespace {
 
-using testing::Case;
 using testing::Random;
+using testing::RandomCase;
 
 // One sequence of one head whose positions lie in the rows in order; `padding` rows behind.
 Problem one_sequence(int len_q, int len_k, const Mask& mask, int padding = 0) {
@@ -29,7 +29,7 @@ struct Computed {  // what some tiles compute
   double max_logit = kNegInf;
 };
 
-Computed compute(const Case& c, const std::vector<TileTask>& tasks) {
+Computed compute(const RandomCase& c, const std::vector<TileTask>& tasks) {
   Computed r{Tensor(c.q.rows, 1, c.v.dim, 0.0), Tensor(c.q.rows, 1, 1, kNegInf),
              Tensor(c.q.rows, 1, c.q.dim, 0.0), Tensor(c.k.rows, 1, c.k.dim, 0.0),
              Tensor(c.v.rows, 1, c.v.dim, 0.0), kNegInf};
@@ -56,7 +56,7 @@ void expect_equal(const std::vector<double>& want, const Tensor& got, const char
   }
 }
 
-void expect_definition(const Case& c, const Computed& got) {
+void expect_definition(const RandomCase& c, const Computed& got) {
   const auto want = oracle::forward(c.definition(), c.arrays());
   const auto g = oracle::backward(c.definition(), c.arrays(), c.dout.data.data(), want);
   expect_equal(want.out, got.out, "out");
@@ -68,10 +68,10 @@ void expect_definition(const Case& c, const Computed& got) {
 }
 
 // Sinks enter at the final merge, not in a tile.
-Case tile_case(Random& random, const Problem& problem) {
+RandomCase tile_case(Random& random, const Problem& problem) {
   AttentionOptions options = testing::random_options(random, problem);
   options.sinks.clear();
-  return Case(random, problem, options);
+  return RandomCase(random, problem, options);
 }
 
 Segment all_rows(const PackedLayout& layout) { return {0, 0, 1, 0, layout.padded_len(0)}; }
@@ -92,7 +92,7 @@ TEST_P(BlockSizes, AgreeWithTheDefinition) {
   Random random(73);
   for (const int len_k : {1, 63, 64, 65, 127, 128, 129, 300})
     for (const Mask& mask : masks()) {
-      const Case c =
+      const RandomCase c =
           tile_case(random, one_sequence(GetParam(), len_k, mask, 5));  // NaN in all padding
       const Tile tile{all_rows(c.problem.layout_q), all_rows(c.problem.layout_k)};
       expect_definition(c, compute(c, {{c.problem, tile, {0, tile.q.len}, c.options, 0}}));
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Queries, BlockSizes, ::testing::Values(1, 63, 64, 65, 1
 
 TEST(TileAttention, WithoutAMaskOneRowIsASoftmax) {
   Random random(79);
-  const Case c(random, one_sequence(1, 2, Mask::full()), {0.3, 0, {}, {}, {}});
+  const RandomCase c(random, one_sequence(1, 2, Mask::full()), {0.3, 0, {}, {}, {}});
   const Tile tile{all_rows(c.problem.layout_q), all_rows(c.problem.layout_k)};
   const Computed got = compute(c, {{c.problem, tile, {0, 1}, c.options, 0}});
   double score[2] = {0, 0};
@@ -127,8 +127,9 @@ std::vector<Segment> cut_up(Random& random, const Segment& whole) {
 TEST(TileAttention, CutsMergeToTheWhole) {
   Random random(83);
   for (int i = 0; i < 60; ++i) {
-    const Case c = tile_case(random, one_sequence(random.integer(0, 150), random.integer(0, 150),
-                                                  random.choice(masks()), random.integer(0, 3)));
+    const RandomCase c =
+        tile_case(random, one_sequence(random.integer(0, 150), random.integer(0, 150),
+                                       random.choice(masks()), random.integer(0, 3)));
     std::vector<Tile> tiles;
     for (const Segment& q : cut_up(random, all_rows(c.problem.layout_q)))
       for (const Segment& k : cut_up(random, all_rows(c.problem.layout_k))) tiles.push_back({q, k});
@@ -150,8 +151,8 @@ TEST(TileAttention, StridedSegmentsMergeToTheWhole) {
   Random random(89);
   for (const int stride : {1, 2, 3, 7})
     for (const Mask& mask : masks()) {
-      const Case c = tile_case(random, one_sequence(90, 140, mask));
-      Case dealt = c;
+      const RandomCase c = tile_case(random, one_sequence(90, 140, mask));
+      RandomCase dealt = c;
       const auto deal = [&](const Tensor& from, Tensor& to) {
         std::vector<Segment> segments;
         for (int first = 0, row = 0; first < stride && first < from.rows; ++first) {
@@ -191,7 +192,7 @@ TEST(TileAttention, StridedSegmentsMergeToTheWhole) {
 
 TEST(TileAttention, ReadsOnlyTheKeysThatSomeRowSees) {
   Random random(97);
-  Case c(random, one_sequence(200, 200, Mask::sliding_window(4, 0)));
+  RandomCase c(random, one_sequence(200, 200, Mask::sliding_window(4, 0)));
   const Computed whole =
       compute(c, {{c.problem, {{0, 0, 1, 0, 200}, {0, 0, 1, 0, 200}}, {0, 200}, c.options, 0}});
   for (int row = 0; row < 200; ++row)
@@ -209,7 +210,7 @@ TEST(TileAttention, ReadsOnlyTheKeysThatSomeRowSees) {
 
 TEST(TileAttention, RowsThatSeeNothingStayExactlyEmpty) {
   Random random(101);
-  const Case c = tile_case(random, one_sequence(100, 30, Mask::causal(Align::bottom_right)));
+  const RandomCase c = tile_case(random, one_sequence(100, 30, Mask::causal(Align::bottom_right)));
   const Tile tile{all_rows(c.problem.layout_q), all_rows(c.problem.layout_k)};
   const Computed got = compute(c, {{c.problem, tile, {0, 100}, c.options, 0}});
   for (int row = 0; row < 70; ++row) {
@@ -221,7 +222,7 @@ TEST(TileAttention, RowsThatSeeNothingStayExactlyEmpty) {
 
 TEST(TileAttention, HugeScoresNeitherOverflowNorUnderflow) {  // one key takes all
   Random random(103);
-  Case c = tile_case(random, one_sequence(1, 200, Mask::full()));
+  RandomCase c = tile_case(random, one_sequence(1, 200, Mask::full()));
   c.options.softcap = 0;
   for (double& x : c.q.data) x *= 1e150;
   const Tile tile{all_rows(c.problem.layout_q), all_rows(c.problem.layout_k)};

@@ -13,8 +13,8 @@
 namespace ringside {
 namespace {
 
-using testing::Case;
 using testing::Random;
+using testing::RandomCase;
 
 void expect_equal(const std::vector<double>& want, const Tensor& got, const char* what) {
   ASSERT_EQ(want.size(), got.data.size());
@@ -23,7 +23,7 @@ void expect_equal(const std::vector<double>& want, const Tensor& got, const char
         << what << "[" << i << "]";
 }
 
-void expect_definition(const Plan& plan, const Case& c) {
+void expect_definition(const Plan& plan, const RandomCase& c) {
   ASSERT_NO_THROW(verify(plan));
   const auto want = oracle::forward(c.definition(), c.arrays());
   const auto got = attention(plan, c.inputs());
@@ -67,7 +67,7 @@ TEST(Executor, LetsQueriesTravelInsteadOfKeys) {
     const Problem problem = testing::random_problem(random);
     const auto& partition = testing::random_partition(random);
     const Placement placement = place(problem, partition.name, random.integer(1, 5));
-    expect_definition(ring_of_queries(problem, placement), Case(random, problem));
+    expect_definition(ring_of_queries(problem, placement), RandomCase(random, problem));
     if (HasFatalFailure()) return;
   }
 }
@@ -88,7 +88,7 @@ TEST(Executor, TakesRowsInAnyOrderFromAnyOwner) {  // single rows dealt at rando
     };
     const Placement placement{deal(problem.layout_q), deal(problem.layout_k)};
     const Transport comm{random.choice<std::string>({"p2p", "all_gather", "a2a"})};
-    expect_definition(build_plan(problem, placement, comm), Case(random, problem));
+    expect_definition(build_plan(problem, placement, comm), RandomCase(random, problem));
     if (HasFatalFailure()) return;
   }
 }
@@ -103,7 +103,7 @@ Plan small_ring() {
 TEST(Executor, ShowsPoisonWhereAMessageIsMissing) {
   Random random(113);
   Plan plan = small_ring();
-  const Case c(random, plan.problem);
+  const RandomCase c(random, plan.problem);
   plan.steps_of_rank[0][1].before.sends.clear();
   plan.steps_of_rank[1][1].before.receives.clear();
   const auto got = attention(plan, c.inputs());
@@ -117,7 +117,7 @@ TEST(Executor, ShowsPoisonWhereAMessageIsMissing) {
 TEST(Executor, BackwardUsesTheMergedResult) {  // another out and lse give other gradients
   Random random(127);
   const Plan plan = small_ring();
-  const Case c(random, plan.problem);
+  const RandomCase c(random, plan.problem);
   auto saved = attention(plan, c.inputs());
   const auto g = attention_backward(plan, c.inputs(), c.dout, saved);
   for (double& lse : saved.lse.data) lse += std::log(2.0);  // as if there were as many keys again
@@ -131,7 +131,7 @@ TEST(Executor, PaddingStaysExactlyZeroWhateverLiesThere) {
   for (int i = 0; i < 60; ++i) {
     const Problem problem = testing::random_problem(random);
     const Plan plan = testing::random_plan(random, problem);
-    const Case c(random, problem);  // NaN in all padding
+    const RandomCase c(random, problem);  // NaN in all padding
     const auto got = attention(plan, c.inputs());
     const auto g = attention_backward(plan, c.inputs(), c.dout, got);
     const auto expect_zero = [](const PackedLayout& layout, const Tensor& x, double zero) {
@@ -155,7 +155,7 @@ TEST(Executor, LargeStepsRunOnAllCores) {
   const Problem problem{layout, layout, Mask::causal(), 2, 1};
   for (const Transport& comm : {Transport{"p2p"}, Transport{"a2a"}})
     expect_definition(build_plan(problem, place(problem, "zigzag", 2), comm),
-                      Case(random, problem));
+                      RandomCase(random, problem));
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 namespace ringside {
 namespace {
 
-using testing::Case;
 using testing::Random;
+using testing::RandomCase;
 
 // lse is [heads, rows] in the definition and [rows, heads] in a tensor.
 std::vector<double> heads_first(const Tensor& lse) {
@@ -45,7 +45,7 @@ TEST_P(EveryPlan, IsProvedAndAgreesWithTheDefinition) {
     SCOPED_TRACE("case " + std::to_string(i) + ": " + plan.partition + " over " + plan.comm +
                  ", cp_size " + std::to_string(plan.cp_size()));
     ASSERT_NO_THROW(verify(plan));
-    const Case c(random, problem);
+    const RandomCase c(random, problem);
     const auto want = oracle::forward(c.definition(), c.arrays());
     const auto got = attention(plan, c.inputs());
     expect_equal(want.out, got.out.data, "out");

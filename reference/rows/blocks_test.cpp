@@ -15,7 +15,7 @@ namespace {
 
 using testing::Random;
 
-struct Case {
+struct BlockedTile {
   SequenceMask mask;
   Segment q, k;
   BlockSize size;
@@ -40,7 +40,7 @@ struct Case {
   }
 };
 
-BlockCounts counted_pair_by_pair(const Case& c) {
+BlockCounts counted_pair_by_pair(const BlockedTile& c) {
   BlockCounts counts;
   for (int row = 0; row < c.rows_q(); row += c.size.q) {
     const int64_t before = counts.blocks;
@@ -57,22 +57,22 @@ BlockCounts counted_pair_by_pair(const Case& c) {
   return counts;
 }
 
-void expect_counts(const Case& c) {
+void expect_counts(const BlockedTile& c) {
   const BlockCounts got = count_blocks(c.mask, c.q, c.k, c.size), want = counted_pair_by_pair(c);
   EXPECT_EQ(got.blocks, want.blocks) << c.text();
   EXPECT_EQ(got.partial_blocks, want.partial_blocks) << c.text();
   EXPECT_EQ(got.visits, want.visits) << c.text();
 }
 
-Case random_case(Random& random) {
+BlockedTile random_case(Random& random) {
   const auto segment = [&] {
     return Segment{0, random.integer(0, 12), random.choice<int>({1, 1, 1, 2, 3, 6, 7}), 5,
                    random.integer(1, 40)};
   };
-  Case c{{testing::random_mask(random), random.integer(0, 70), random.integer(0, 70)},
-         segment(),
-         segment(),
-         {random.integer(1, 9), random.integer(1, 9)}};
+  BlockedTile c{{testing::random_mask(random), random.integer(0, 70), random.integer(0, 70)},
+                segment(),
+                segment(),
+                {random.integer(1, 9), random.integer(1, 9)}};
   if (random.coin()) c.k.stride = c.q.stride;  // as partitions have it
   return c;
 }
@@ -81,7 +81,7 @@ TEST(Blocks, AreThoseThatHoldAVisiblePair) {
   Random random(83);
   for (int i = 0; i < 40'000 && !::testing::Test::HasFailure(); ++i) {
     if (i % 100 == 0) random.begin_case();
-    const Case c = random_case(random);
+    const BlockedTile c = random_case(random);
     expect_counts(c);
   }
 }
@@ -95,10 +95,10 @@ TEST(Blocks, OfEverySmallMaskAndSegment) {
             for (const int pos_q : {0, 5})
               for (const int pos_k : {0, 1, 5, 8})
                 for (const int len_q : {0, 9, 13}) {
-                  const Case c{{{left, right, chunk, align}, len_q, 12},
-                               {0, pos_q, stride, 0, 9},
-                               {0, pos_k, stride, 0, 7},
-                               {3, 2}};
+                  const BlockedTile c{{{left, right, chunk, align}, len_q, 12},
+                                      {0, pos_q, stride, 0, 9},
+                                      {0, pos_k, stride, 0, 7},
+                                      {3, 2}};
                   expect_counts(c);
                 }
 }
@@ -107,7 +107,7 @@ TEST(Blocks, RunsOfSeenRowsHoldTheKeysThatSomeQuerySees) {
   Random random(89);
   for (int n = 0; n < 20'000; ++n) {
     if (n % 100 == 0) random.begin_case();
-    const Case c = random_case(random);
+    const BlockedTile c = random_case(random);
     std::vector<bool> seen(c.k.len), want(c.k.len);
     for_each_seen_run(c.mask, c.q, c.k, [&](Interval run) {
       for (int j = run.begin; j < run.end; ++j) seen[j] = true;
@@ -123,7 +123,7 @@ TEST(Pairs, OfSegmentsAreThoseThatTheMaskAllows) {
   Random random(97);
   for (int n = 0; n < 20'000; ++n) {
     if (n % 100 == 0) random.begin_case();
-    const Case c = random_case(random);
+    const BlockedTile c = random_case(random);
     int64_t want = 0;
     for (int i = 0; i < c.rows_q(); ++i)
       for (int j = 0; j < c.rows_k(); ++j) want += c.sees(i, j);

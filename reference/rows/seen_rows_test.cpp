@@ -15,7 +15,7 @@ namespace {
 
 using testing::Random;
 
-struct Case {
+struct MaskedTile {
   SequenceMask lengths;
   Segment q, k;
   Interval rows_q, rows_k;  // of the segments: valid tokens, possibly none
@@ -41,12 +41,12 @@ Segment random_segment(Random& random) {
           random.integer(1, 24)};
 }
 
-Case random_case(Random& random) {
-  Case c{{testing::random_mask(random), random.integer(0, 40), random.integer(0, 40)},
-         random_segment(random),
-         random_segment(random),
-         {},
-         {}};
+MaskedTile random_case(Random& random) {
+  MaskedTile c{{testing::random_mask(random), random.integer(0, 40), random.integer(0, 40)},
+               random_segment(random),
+               random_segment(random),
+               {},
+               {}};
   const auto part = [&](int valid) {
     const int begin = random.integer(0, valid);
     return Interval{begin, random.integer(begin, valid)};
@@ -81,7 +81,7 @@ void for_every_small_case(Visit visit) {
         for (const Segment& q : small_segments())
           for (const Segment& k : small_segments()) {
             const int of_q = q.rows_below(len_q), of_k = k.rows_below(len_k);
-            visit(Case{{mask, len_q, len_k}, q, k, {of_q / 3, of_q}, {0, (of_k + 1) / 2}});
+            visit(MaskedTile{{mask, len_q, len_k}, q, k, {of_q / 3, of_q}, {0, (of_k + 1) / 2}});
             if (::testing::Test::HasFatalFailure()) return;
           }
 }
@@ -98,7 +98,7 @@ struct Sight {
   void add(bool sees) { some |= sees, all &= sees; }
 };
 
-void expect_keys_seen(const Case& c) {
+void expect_keys_seen(const MaskedTile& c) {
   if (c.rows_q.size() == 0) return;
   const SeenKeys seen = c.seen();
   for (int j = 0; j < c.k.len; ++j) {
@@ -109,7 +109,7 @@ void expect_keys_seen(const Case& c) {
   }
 }
 
-void expect_queries_seeing(const Case& c) {
+void expect_queries_seeing(const MaskedTile& c) {
   if (c.rows_k.size() == 0) return;
   const SeeingQueries seeing = c.seeing();
   for (int i = 0; i < c.q.len; ++i) {
@@ -125,7 +125,7 @@ TEST(SeenRows, QueriesCoverWhatSeesAndNameWhatSeesAll) {
   for_random_cases(2, expect_queries_seeing);
 }
 TEST(SeenRows, AreRightInEverySmallCase) {
-  for_every_small_case([](const Case& c) {
+  for_every_small_case([](const MaskedTile& c) {
     expect_keys_seen(c);
     expect_queries_seeing(c);
   });
@@ -133,7 +133,7 @@ TEST(SeenRows, AreRightInEverySmallCase) {
 
 // The first row of `rows` for which a predicate on what a query row sees, once true, stays true.
 template <typename Predicate>
-int first_row(const Case& c, Interval rows, Predicate predicate) {
+int first_row(const MaskedTile& c, Interval rows, Predicate predicate) {
   int lo = rows.begin, hi = rows.end;
   while (lo < hi) {
     const int mid = lo + (hi - lo) / 2;
@@ -149,7 +149,7 @@ int first_row(const Case& c, Interval rows, Predicate predicate) {
 
 // The rows of k from the first to the last that some row of rows_q sees, by bisection over
 // Mask::visible alone: from key to the first row that may see it, to what that one sees.
-Interval searched_keys(const Case& c) {
+Interval searched_keys(const MaskedTile& c) {
   const auto visible = [&](int i) {
     return c.lengths.mask.visible(c.q.position(i), c.lengths.len_q, c.lengths.len_k);
   };
@@ -174,7 +174,7 @@ Interval searched_keys(const Case& c) {
 
 // The rows of q from the first to the last that see some row of rows_k. A row sees one of them if
 // it sees beyond the last key row that lies before its own interval.
-Interval searched_queries(const Case& c) {
+Interval searched_queries(const MaskedTile& c) {
   const auto sees_one = [&](int i) {
     const Interval rows = c.lengths.visible_rows(c.k, c.q.position(i));
     return rows.begin < c.rows_k.end && c.rows_k.begin < rows.end && rows.size() > 0;
@@ -188,7 +188,7 @@ Interval searched_queries(const Case& c) {
   return rows;
 }
 
-void expect_found(const Case& c, Interval searched, Interval exact, Interval closed) {
+void expect_found(const MaskedTile& c, Interval searched, Interval exact, Interval closed) {
   if (searched.size() == 0) {
     ASSERT_EQ(exact.size(), 0) << c.text();
   } else {
@@ -200,7 +200,7 @@ void expect_found(const Case& c, Interval searched, Interval exact, Interval clo
   }
 }
 
-void expect_as_searched(const Case& c) {
+void expect_as_searched(const MaskedTile& c) {
   if (c.rows_q.size() > 0)
     expect_found(c, searched_keys(c), keys_seen(c.lengths, c.k, c.q, c.rows_q.begin, c.rows_q.end),
                  c.seen().some);
@@ -225,7 +225,7 @@ Interval hull(int n, Needed needed) {
 }
 
 TEST(SeenRows, ASearchFindsTheFirstAndTheLastThatSee) {
-  for_random_cases(4, [](const Case& c) {
+  for_random_cases(4, [](const MaskedTile& c) {
     const auto is_seen = [&](int j) {
       for (int i = c.rows_q.begin; i < c.rows_q.end; ++i)
         if (c.sees(i, j)) return true;

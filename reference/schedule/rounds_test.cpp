@@ -137,7 +137,7 @@ class Processes {
 TEST(Rounds, ProcessesThatHostAnyRanksComputeWhatAllRanksDo) {
   Random random(67);
   for (int i = 0; i < 30; ++i) {
-    const testing::Case c(random, testing::random_problem(random));
+    const testing::RandomCase c(random, testing::random_problem(random));
     const Plan plan = testing::random_plan(random, c.problem);
     AttentionOptions options = c.options;
     options.sinks.clear();  // merged by whoever walks a schedule, not by an operation

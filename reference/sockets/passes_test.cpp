@@ -26,12 +26,12 @@ struct RankResult {
   }
 };
 
-struct Problem {
-  testing::Case c;
+struct ShardedCase {
+  testing::RandomCase c;
   Plan plan;
   PerRank q, k, v, dout;
 
-  explicit Problem(Random& random)
+  explicit ShardedCase(Random& random)
       : c(random, testing::random_problem(random)), plan(testing::random_plan(random, c.problem)) {
     const auto q_shards = home_shards(plan, Operand::q), k_shards = home_shards(plan, Operand::kv);
     q = shard(plan.problem.layout_q, q_shards, c.q);
@@ -68,16 +68,16 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 TEST(SocketRanks, GiveTheBitsOfVirtualRanksHoweverTheyAreHosted) {
   Random random(67);
   for (int i = 0; i < 40; ++i) {
-    const Problem problem(random);
-    const int cp_size = problem.plan.cp_size();
+    const ShardedCase sharded(random);
+    const int cp_size = sharded.plan.cp_size();
     std::vector<RankResult> want(cp_size), got(cp_size);
     VirtualRanks ranks(cp_size);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < cp_size; ++rank)
-      threads.emplace_back([&, rank] { want[rank] = problem.run(rank, ranks.of_rank(rank)); });
+      threads.emplace_back([&, rank] { want[rank] = sharded.run(rank, ranks.of_rank(rank)); });
     for (std::thread& thread : threads) thread.join();
     Processes processes(random_hosts(random, cp_size));
-    processes.run([&](int rank, Communicator& mine) { got[rank] = problem.run(rank, mine); });
+    processes.run([&](int rank, Communicator& mine) { got[rank] = sharded.run(rank, mine); });
     for (int rank = 0; rank < cp_size; ++rank)
       for (size_t x = 0; x < want[rank].all().size(); ++x)
         ASSERT_TRUE(same_bits(*want[rank].all()[x], *got[rank].all()[x])) << rank << " " << x;

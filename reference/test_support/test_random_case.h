@@ -124,13 +124,13 @@ inline AttentionOptions random_options(Random& random, const Problem& problem) {
   return options;
 }
 
-struct Case {
+struct RandomCase {
   Problem problem;
   AttentionOptions options;
   Tensor q, k, v, dout;
 
-  Case(Random& random, const Problem& p) : Case(random, p, random_options(random, p)) {}
-  Case(Random& random, const Problem& p, const AttentionOptions& o) : problem(p), options(o) {
+  RandomCase(Random& random, const Problem& p) : RandomCase(random, p, random_options(random, p)) {}
+  RandomCase(Random& random, const Problem& p, const AttentionOptions& o) : problem(p), options(o) {
     const int dim_qk = random.integer(1, 9), dim_v = random.integer(1, 9);
     q = random_tensor(random, p.layout_q, p.num_heads, dim_qk);
     k = random_tensor(random, p.layout_k, p.num_kv_heads, dim_qk);

@@ -1,11 +1,11 @@
-"""A call on a device by either kind of plan: formats and kinds of arrays, around cuda.py."""
+"""A call on a device by either kind of plan: formats and kinds of arrays, around programs.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ringside._arrays import cuda as _cuda
 from ringside._arrays import kinds as _kinds
+from ringside._arrays import programs as _programs
 from ringside._arrays.source import Source
 from ringside._attention.definition import gradients, results
 from ringside._attention.formats import QkvFormat, batch_and_seqlen, lse_to_thd, to_thd
@@ -36,7 +36,7 @@ def attention(
     kind, named, options = _kinds.all_imported(named, options)
     batch = _batch_of(named["q"], qkv_format) if batch is None else batch
     thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
-    found = _cuda.attention(plan, *thd, options, return_max_logit=return_max_logit)
+    found = _programs.attention(plan, *thd, options, return_max_logit=return_max_logit)
     out, lse, *more = (kind.exported(x) for x in found)
     return results((out, lse, *more), qkv_format, batch)
 
@@ -56,7 +56,7 @@ def attention_backward(
     lse = named.pop("lse")
     thd = {name: to_thd(x, name, qkv_format) for name, x in named.items()}
     thd["lse"] = lse_to_thd(lse, qkv_format)
-    found = _cuda.attention_backward(plan, thd, options, deterministic=deterministic)
+    found = _programs.attention_backward(plan, thd, options, deterministic=deterministic)
     return gradients(tuple(kind.exported(x) for x in found if x is not None), qkv_format, batch)
 
 

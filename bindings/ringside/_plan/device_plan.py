@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, overload
 from ringside import _core
 from ringside._arrays import calls as _calls
 from ringside._arrays import cuda as _cuda
+from ringside._arrays.device_lengths import DeviceLengths, layouts_of
 from ringside._attention.formats import QkvFormat, check_format
 from ringside._attention.options import (
     OptionKeywords,
@@ -16,7 +17,6 @@ from ringside._attention.options import (
     takes_options,
 )
 from ringside._core import arguments
-from ringside._plan.device_lengths import DeviceLengths, layouts_of
 from ringside._plan.names import Comm, PartitionName
 from ringside._plan.numbers import number
 

@@ -11,13 +11,32 @@ from ringside._words import mask_words
 MOST = 3  # things of a kind that are told; the others are counted
 
 
-def differences(plan: _core.Plan, other: _core.Plan) -> list[str]:
-    """See Plan.diff."""
-    found = list(_of_problem(plan, other))
-    if plan.cp_size != other.cp_size:
-        return [*found, f"cp_size is {plan.cp_size}; the other's is {other.cp_size}"]
-    for rank in range(plan.cp_size):
-        found += _of_rank(plan, other, rank)
+def diff(self: _core.Plan, other: _core.Plan) -> list[str]:
+    """What this plan does that another does not, or the other way round, a line each.
+
+    Layouts, mask, heads and names first; then, where both have as many ranks, what each rank
+    owns, receives, sends, holds and computes in each step: the first three of a kind, and how
+    many more there are. No line, no difference.
+
+    >>> import ringside as rs
+    >>> layout = rs.PackedLayout([0, 4])
+    >>> zigzag = rs.plan(layout, cp_size=2)
+    >>> for line in zigzag.diff(rs.plan(layout, cp_size=2, comm="all_gather"))[:2]:
+    ...     print(line)
+    comm is p2p; the other's is all_gather
+    rank 0 has 2 steps; the other's has 1
+    >>> len(zigzag.diff(rs.plan(layout, cp_size=2, partition="contiguous"))) > 3
+    True
+    >>> zigzag.diff(rs.plan(layout, cp_size=2))
+    []
+    """
+    if not isinstance(other, _core.Plan):
+        raise TypeError(f"other is a {type(other).__name__}; expected a Plan")
+    found = list(_of_problem(self, other))
+    if self.cp_size != other.cp_size:
+        return [*found, f"cp_size is {self.cp_size}; the other's is {other.cp_size}"]
+    for rank in range(self.cp_size):
+        found += _of_rank(self, other, rank)
     return found
 
 

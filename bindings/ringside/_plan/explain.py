@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ringside import _core
+from ringside._core import arguments
 from ringside._words import count, mask_words
 
+if TYPE_CHECKING:
+    from ringside._plan.plan import Plan
+
 EVEN, FULL = 1.05, 0.6  # an imbalance and a fill of which nothing need be said
-FEW = (
-    4  # up to so many ranks and steps are told one by one, and of more than twice so many the ends
-)
+# Up to so many ranks and steps are told one by one, and of more than twice so many the ends.
+FEW = 4
 
 
-def explain(plan: _core.Plan, *, short: bool = False) -> str:
-    """See Plan.explain."""
-    if short:
-        return " ".join(_reasons(plan, plan.cost()))
-    return "\n".join(_lines(plan))
+def explain(self: Plan, *, short: bool = False) -> str:
+    """The plan in words: what it does and why it costs what it does, then each rank's steps.
+
+    Args:
+        short: the sentences alone, without the numbers of each rank.
+
+    >>> import ringside as rs
+    >>> plan = rs.plan(rs.PackedLayout([0, 4]), cp_size=2)
+    >>> print(plan.explain().splitlines()[0])
+    zigzag over p2p, 2 ranks: 1 sequence, 4 tokens in 4 rows
+    >>> plan.explain(short=True).split(".")[1]
+    ' p2p: K/V travel round a ring'
+    """
+    if arguments.boolean(short, "short"):
+        return " ".join(_reasons(self, self.cost()))
+    return "\n".join(_lines(self))
 
 
-def _reasons(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
+def _reasons(plan: Plan, cost: _core.PlanCost) -> Iterator[str]:
     """What the plan does, and what its numbers come from, in sentences."""
     owns = _core.PARTITION_TABLE.get(plan.partition, {}).get("summary", "segments of your own")
     moves = _core.COMM_TABLE.get(plan.comm, {}).get("summary", "messages of your own")
@@ -48,7 +63,7 @@ def _reasons(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
         )
 
 
-def _lines(plan: _core.Plan) -> Iterator[str]:
+def _lines(plan: Plan) -> Iterator[str]:
     layout, cost = plan.layout_q, plan.cost()
     yield (
         f"{plan.partition} over {plan.comm}, {plan.cp_size} ranks: "
@@ -80,7 +95,7 @@ def _fill_words(cost: _core.PlanCost) -> str:
     return f"{cost.fill:.1%} of what a kernel computes in {blocks} is visible pairs"
 
 
-def _hint(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
+def _hint(plan: Plan, cost: _core.PlanCost) -> Iterator[str]:
     causal = plan.mask.window_size[1] != -1 or plan.mask.chunk_size
     balanced = [name for name, rule in _core.PARTITION_TABLE.items() if rule["balances_causal"]]
     if cost.imbalance > 1.25 and plan.partition not in balanced and causal:
@@ -89,7 +104,7 @@ def _hint(plan: _core.Plan, cost: _core.PlanCost) -> Iterator[str]:
         yield f"hint: rank {busiest} works most; partition={' or '.join(names)} spreads the work"
 
 
-def _fetched(plan: _core.Plan) -> Iterator[str]:
+def _fetched(plan: Plan) -> Iterator[str]:
     if plan.comm != "fetch" or plan.cp_size == 1:
         return
     steps = [(rank, step) for rank in range(plan.cp_size) for step in plan.steps(rank)]
@@ -114,7 +129,7 @@ def _span(numbers: object) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _rank(plan: _core.Plan, rank: int, cost: _core.PlanCost) -> Iterator[str]:
+def _rank(plan: Plan, rank: int, cost: _core.PlanCost) -> Iterator[str]:
     layout, segments = plan.layout_q, plan.shards_q(rank)
     rows = sum(segment.len for segment in segments)
     tokens = sum(_valid(segment, int(layout.lengths[segment.seq])) for segment in segments)
@@ -168,7 +183,7 @@ def _peers(messages: list[_core.Message]) -> str:
     return f"{len(peers)} ranks"
 
 
-def _computed(plan: _core.Plan, step: _core.Step, pairs: int) -> str:
+def _computed(plan: Plan, step: _core.Step, pairs: int) -> str:
     if not step.tiles:
         return "nothing to compute"
     begin, end = step.heads

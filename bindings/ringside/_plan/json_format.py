@@ -20,26 +20,32 @@ FIELDS = (
 )
 
 
-def to_json(plan: _core.Plan) -> str:
-    """Everything a plan is; see Plan.to_json."""
+def to_json(self: _core.Plan) -> str:
+    """The whole plan as JSON: layouts, mask, and its tables with named columns.
+
+    >>> import ringside as rs
+    >>> plan = rs.plan(rs.PackedLayout([0, 4]), cp_size=2)
+    >>> rs.Plan.from_json(plan.to_json()) == plan
+    True
+    """
     return json.dumps(
         {
             "format": FORMAT,
             "version": VERSION,
-            "partition": plan.partition,
-            "comm": plan.comm,
-            "num_heads": plan.num_heads,
-            "num_kv_heads": plan.num_kv_heads,
+            "partition": self.partition,
+            "comm": self.comm,
+            "num_heads": self.num_heads,
+            "num_kv_heads": self.num_kv_heads,
             "mask": {
-                "window_size": list(plan.mask.window_size),
-                "chunk_size": plan.mask.chunk_size,
-                "align": plan.mask.align,
+                "window_size": list(self.mask.window_size),
+                "chunk_size": self.mask.chunk_size,
+                "align": self.mask.align,
             },
-            "layout_q": _layout_to_dict(plan.layout_q),
-            "layout_k": _layout_to_dict(plan.layout_k),
+            "layout_q": _layout_to_dict(self.layout_q),
+            "layout_k": _layout_to_dict(self.layout_k),
             "tables": {
                 name: {"columns": columns, "rows": cells.tolist()}
-                for name, (columns, cells) in plan.tables().items()
+                for name, (columns, cells) in self.tables().items()
             },
         }
     )

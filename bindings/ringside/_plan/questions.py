@@ -86,35 +86,69 @@ class Part(NamedTuple):
     share: float
 
 
-def who(plan: Plan, row: int, key: int) -> Who:
-    """See Plan.who."""
-    row = _row(plan.layout_q, row, "row")
-    key = _row(plan.layout_k, key, "key")
-    asked, wanted = _document(plan.layout_q, row), _document(plan.layout_k, key)
-    why = _why_not(plan, asked, wanted)
-    places = () if why else tuple(_places(plan, asked, wanted))
+def who(self: Plan, row: int, key: int) -> Who:
+    """Who computes a pair, when and from which rows; or why nobody does.
+
+    Args:
+        row: of the pack's queries, 0 to num_rows_q - 1.
+        key: row of the pack's keys.
+
+    Raises:
+        InvalidArgument: no such row.
+
+    >>> import ringside as rs
+    >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)
+    >>> print(plan.who(5, 1))
+    Row 5 with key 1: rank 1 in step 1, tile 0, from rows 3 and 1.
+    >>> print(plan.who(1, 5))
+    Nobody computes row 1 with key 5: position 1 of document 0 sees keys 0 to 1, not 5.
+    """
+    row = _row(self.layout_q, row, "row")
+    key = _row(self.layout_k, key, "key")
+    asked, wanted = _document(self.layout_q, row), _document(self.layout_k, key)
+    why = _why_not(self, asked, wanted)
+    places = () if why else tuple(_places(self, asked, wanted))
     return Who(row, key, why, places)
 
 
-def story(plan: Plan, row: int, q: Any, k: Any, head: int) -> list[Part]:
-    """See Plan.story."""
-    row = _row(plan.layout_q, row, "row")
+def story(self: Plan, row: int, q: Any = None, k: Any = None, *, head: int = 0) -> list[Part]:
+    """How the answer of a row comes together, step by step.
+
+    Args:
+        row: of the pack's queries.
+        q: [rows, num_heads, dim] of the pack; default: all keys weigh alike.
+        k: [rows, num_kv_heads, dim] likewise; scores are q . k / sqrt(dim).
+        head: query head.
+
+    Returns:
+        What each step adds: who, whose keys, how many, their lse and share. Nothing for padding
+        and for a row that sees nothing.
+
+    Raises:
+        InvalidArgument: no such row or head, arrays of other shapes, or one of the two.
+
+    >>> import ringside as rs
+    >>> plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)
+    >>> [(part.step, part.owners, part.keys, round(part.share, 3)) for part in plan.story(7)]
+    [(0, (0,), 4, 0.5), (1, (1,), 4, 0.5)]
+    """
+    row = _row(self.layout_q, row, "row")
     head = arguments.integer(head, "head")
-    if not 0 <= head < plan.num_heads:
+    if not 0 <= head < self.num_heads:
         raise InvalidArgument(
-            f"head {head}; expected 0 to {plan.num_heads - 1}, the query heads of the plan"
+            f"head {head}; expected 0 to {self.num_heads - 1}, the query heads of the plan"
         )
     if (q is None) != (k is None):
         raise InvalidArgument("one of q and k; expected both or neither. Pass both")
-    seq, position = _document(plan.layout_q, row)
+    seq, position = _document(self.layout_q, row)
     if position is None:
         return []
-    scores = _scores(plan, row, q, k, head)
-    owner = _owners(plan)
+    scores = _scores(self, row, q, k, head)
+    owner = _owners(self)
     parts = []
-    for rank in range(plan.cp_size):
-        for number, step in enumerate(plan.steps(rank)):
-            seen = _keys_of(plan, step, seq, position, head)
+    for rank in range(self.cp_size):
+        for number, step in enumerate(self.steps(rank)):
+            seen = _keys_of(self, step, seq, position, head)
             if len(seen):
                 parts.append((number, rank, seen))
     parts.sort(key=lambda part: part[0])

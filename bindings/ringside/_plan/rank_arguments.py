@@ -67,12 +67,12 @@ def _lies_there(x: Any) -> bool:
 
 
 def arrays_of(
-    x: Any, name: str, group: Group, taken: Callable[[Any, str], Any] | None = None
+    x: Any, name: str, group: Group, convert: Callable[[Any, str], Any] | None = None
 ) -> list[Any]:
-    """One array a hosted rank, as NumPy has them, or as `taken` makes them."""
-    taken = taken or _on_host
+    """One array a hosted rank, as NumPy has them, or as `convert` makes them."""
+    convert = convert or _on_host
     if len(group.ranks) == 1:
-        return [taken(x, name)]
+        return [convert(x, name)]
     parts = len(x) if isinstance(x, Sequence) or getattr(x, "shape", ()) else -1
     if isinstance(x, str | bytes) or parts != len(group.ranks):
         got = f"is a {type(x).__name__}" + (f" of {parts}" if parts >= 0 else "")
@@ -80,7 +80,7 @@ def arrays_of(
             f"{name} {got}; expected a list of {len(group.ranks)} arrays, one for each rank that "
             f"this process hosts: {list(group.ranks)}"
         )
-    return [taken(part, f"{name}[{i}]") for i, part in enumerate(x)]
+    return [convert(part, f"{name}[{i}]") for i, part in enumerate(x)]
 
 
 def _on_host(x: Any, name: str) -> Any:

@@ -5,8 +5,8 @@ These are methods of Plan; they stand here because they are a concept of their o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,23 +22,29 @@ from ringside._attention.options import (
     to_core,
 )
 from ringside._core import Unsupported, arguments
-from ringside._group.failure import named as named_ranks
 from ringside._group.group import Group
-from ringside._plan.kept import KeptKv, require_kept
 from ringside._plan.rank_arguments import (
     agreed_of,
-    agreed_on_devices,
-    arrays_of,
     dtype_of,
-    dtypes_of,
     fingerprint_of,
     group_of,
-    on_device,
     positive,
     require_size,
 )
+from ringside._plan.rank_runs import (
+    Gather,
+    Ready,
+    Runs,
+    Where,
+    largest_of,
+    nothing,
+    own,
+    run,
+    set_up_ahead,
+)
 from ringside._ranks.calls import ProgramAsked, RanksCall
 from ringside._ranks.choice import check_exchange
+from ringside._ranks.kept import KeptKv
 
 if TYPE_CHECKING:
     from ringside._plan.plan import Plan
@@ -92,37 +98,21 @@ def prepare(
     to_core(options).require_heads(self.num_heads)
     check_exchange(exchange)
     keeps = arguments.boolean(keep_kv, "keep_kv")
-    ready = Ready({"plan": fingerprint_of(self)}, lambda links, gather: None)
+    ready = Ready({"plan": fingerprint_of(self)}, nothing)
     error: Exception | None = None
     try:
         if device is None:
-            ready = ready._replace(
-                what=agreed_of(self, [dtype_of(dtype, "dtype")] * 3, dims, options, keeps)
-            )
+            dtypes = [dtype_of(dtype, "dtype")] * 3
+            ready = Ready(agreed_of(self, dtypes, dims, options, keeps), nothing)
         else:
             number = arguments.int32(device, "device")
-            asked = ProgramAsked(self, group, number, *_asked(dtype, dims), options, keeps)
-            ready = _ready_on(asked, exchange)
+            dtypes = [str(dtype).removeprefix("torch.")] * 3
+            asked = ProgramAsked(self, group, number, dtypes, dims, options, keeps)
+            ready = set_up_ahead(asked, exchange)
         require_size(self, group)
     except (ValueError, TypeError, Unsupported) as found:
         error = found
     group._prepare(ready.what, error, ready.set_up)
-
-
-def _asked(dtype: npt.DTypeLike, dims: list[int]) -> tuple[list[str], list[int]]:
-    return [str(dtype).removeprefix("torch.")] * 3, dims
-
-
-def _ready_on(asked: ProgramAsked, exchange: str) -> Ready:
-    """To set up calls on a device."""
-    on_device("cuda", exchange, {})
-    asked.require_device(exchange)
-
-    def set_up() -> None:
-        asked.program(fingerprint_of(asked.plan), exchange)
-
-    what = agreed_on_devices(asked.plan, asked, exchange)
-    return Ready(what, lambda links, gather: None, set_up)
 
 
 @answers_in_kind("q_r", STATISTIC)
@@ -193,22 +183,22 @@ def attention_rank(
     def found(out: Any, lse: Any, logits: Any, kept: list[Any], made_for: dict[str, str]) -> Any:
         asked_for = [] if logits is None else [logits]
         asked_for += [KeptKv(kept, made_for)] if keeps else []
-        return _own(group, out), _own(group, lse), *asked_for
+        return own(group, out), own(group, lse), *asked_for
 
-    def launch(call: RanksCall, program: Any, links: Any, made_for: dict[str, str]) -> Any:
+    def on_device(call: RanksCall, program: Any, links: Any, made_for: dict[str, str]) -> Any:
         logits = call.max_logit() if asked else None
         out, lse, kept = call.forward(program, links, logits)
         return found(out, lse, logits, kept, made_for)
 
-    def run(
+    def on_host(
         call: _core.RankCall, links: _core.SocketRanks, gather: Gather, made_for: dict[str, str]
     ) -> Any:
         out, lse, logits, kept = call.attention(links)
         told = [x for _, x in gather([x.tolist() for x in logits])] if asked else []
-        largest = _largest([np.array(x) for x in told]) if asked else None
+        largest = largest_of([np.array(x) for x in told]) if asked else None
         return found(out, lse, largest, kept, made_for)
 
-    return _run(self, group, named, options, where, f"forward {asked}", Runs(run, launch))
+    return run(self, group, named, options, where, f"forward {asked}", Runs(on_host, on_device))
 
 
 @answers_in_kind("q_r", "k_r", "v_r", STATISTIC)
@@ -274,120 +264,16 @@ def attention_backward_rank(
     where = Where(backend, exchange, kept_kv is not None, kept_kv)
     kept = [] if kept_kv is None else list(getattr(kept_kv, "arrays", ()))
 
-    def launch(
+    def on_device(
         call: RanksCall, program: Any, links: Any, made_for: dict[str, str]
     ) -> tuple[Any, ...]:
-        return tuple(_own(group, x) for x in call.backward(program, links, exact, kept))
+        return tuple(own(group, x) for x in call.backward(program, links, exact, kept))
 
-    def run(
+    def on_host(
         call: _core.RankCall, links: _core.SocketRanks, gather: Gather, made_for: dict[str, str]
     ) -> tuple[Any, ...]:
         *gradients, dsink = call.attention_backward(links, kept)
         found = gradients if options.sink is None else [*gradients, dsink]
-        return tuple(_own(group, x) for x in found)
+        return tuple(own(group, x) for x in found)
 
-    return _run(self, group, named, options, where, "backward", Runs(run, launch))
-
-
-Gather = Callable[[Any], list[Any]]
-
-
-class Where(NamedTuple):
-    """Where a call is asked to run."""
-
-    backend: str | None
-    exchange: str
-    keeps: bool = False  # keys and values
-    kept: Any = None  # of the forward pass
-
-
-class Runs(NamedTuple):
-    """How to run a call, on the host and on a device; last, what it is made for."""
-
-    host: Callable[[_core.RankCall, _core.SocketRanks, Gather, dict[str, str]], Any]
-    device: Callable[[RanksCall, Any, Any, dict[str, str]], Any]
-
-
-def _run(
-    plan: Plan,
-    group: Group,
-    named: dict[str, Any],
-    options: Options,
-    where: Where,
-    form: str,
-    runs: Runs,
-) -> Any:
-    """Checks, agrees, runs. The others hear of what is wrong here before the first call."""
-    group_of(group)._require_usable()
-    fingerprint = fingerprint_of(plan)
-    try:
-        exchange = on_device(where.backend, where.exchange, named)
-        require_size(plan, group)
-        if exchange is None:
-            ready = _on_host(plan, group, named, options, where, runs)
-        else:
-            where = where._replace(exchange=exchange)
-            ready = _on_device(plan, group, named, options, where, runs)
-    except (ValueError, TypeError, Unsupported) as error:
-        if group._has_agreed_on(fingerprint):
-            raise
-        group._prepare({"plan": fingerprint}, error)  # which raises it
-        raise
-    return group._call(ready.what, form, ready.run, ready.set_up)
-
-
-class Ready(NamedTuple):
-    """What a group is to agree on and to do: see Group._call."""
-
-    what: dict[str, Any]
-    run: Callable[[_core.SocketRanks, Gather], Any]
-    set_up: Callable[[], None] = lambda: None
-
-
-def _on_host(
-    plan: Plan, group: Group, named: dict[str, Any], options: Options, where: Where, runs: Runs
-) -> Ready:
-    arrays = {name: arrays_of(x, name, group) for name, x in named.items()}
-    core = to_core(options, plan._dropout_origin)
-    call = _core.RankCall(plan, list(group.ranks), list(arrays.values()), core, where.keeps)
-    dims = [call.head_dim_qk, call.head_dim_v]
-    made_for = {
-        "ranks": named_ranks(group.ranks),
-        "plan": f"({fingerprint_of(plan)})",
-        "arrays": "on the host",
-        "head_dims": "/".join(map(str, dims)),
-    }
-    if where.kept is not None:
-        require_kept(where.kept, made_for)
-    what = agreed_of(plan, dtypes_of(arrays), dims, options, where.keeps)
-    return Ready(what, lambda links, gather: runs.host(call, links, gather, made_for))
-
-
-def _on_device(
-    plan: Plan, group: Group, named: dict[str, Any], options: Options, where: Where, runs: Runs
-) -> Ready:
-    arrays = {name: arrays_of(x, name, group, lambda x, _: x) for name, x in named.items()}
-    call = RanksCall(plan, group, arrays, options, where.keeps)
-    made_for = {"ranks": named_ranks(group.ranks), "plan": f"({fingerprint_of(plan)})"}
-    made_for |= call.asked.made_for()
-    if where.kept is not None:
-        require_kept(where.kept, made_for)
-    what = agreed_on_devices(plan, call.asked, where.exchange)
-    call.asked.require_device(where.exchange)
-
-    def program() -> tuple[Any, Any]:
-        return call.asked.program(fingerprint_of(plan), where.exchange)
-
-    def set_up() -> None:
-        program()
-
-    return Ready(what, lambda *_: runs.device(call, *program(), made_for), set_up)
-
-
-def _own(group: Group, found: list[Any]) -> Any:
-    return found[0] if len(group.ranks) == 1 else found
-
-
-def _largest(logits: list[Any]) -> Any:
-    """Over all ranks; NaN stays. Each is [ranks of a process, num_heads]."""
-    return np.maximum.reduce(np.concatenate(logits))
+    return run(self, group, named, options, where, "backward", Runs(on_host, on_device))

@@ -17,9 +17,33 @@ if TYPE_CHECKING:
     from ringside._plan.plan import Plan
 
 
-def show(plan: Plan, compare: Plan | None) -> Page:
-    """See Plan.show."""
-    plans = [plan] if compare is None else [plan, compare]
+def show(self: Plan, *, compare: Plan | None = None) -> Page:
+    """An interactive page: mask, ranks, what they hold, work and traffic, step by step.
+
+    A notebook shows it; save() writes one file that needs nothing else. The plan is verified
+    first; one that is refused opens at its fault. Of plans of more than 100,000 tiles it holds
+    all counts, and the tiles of one document.
+
+    Args:
+        compare: another plan, beside this one in the same step.
+
+    Returns:
+        The page.
+
+    >>> import ringside as rs
+    >>> layout = rs.PackedLayout([0, 8, 20])
+    >>> ring = rs.plan(layout, cp_size=2)
+    >>> page = ring.show(compare=rs.plan(layout, cp_size=2, comm="all_gather"))
+    >>> len(page.html) < 100_000
+    True
+    """
+    from ringside._plan.plan import Plan
+
+    if compare is not None and not isinstance(compare, Plan):
+        raise TypeError(
+            f"compare is a {type(compare).__name__}; expected a Plan, or None for one alone"
+        )
+    plans = [self] if compare is None else [self, compare]
     return Page([data_of(_of_plan(each)) for each in plans])
 
 

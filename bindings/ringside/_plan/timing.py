@@ -81,28 +81,59 @@ def timed(
 
 
 def timeline(
-    plan: Plan, model: Any, direction: str, head_dim: Any, head_dim_v: Any, dtype: Any
+    self: Plan,
+    model: Any = "h200",
+    *,
+    direction: Literal["forward", "backward"] = "forward",
+    head_dim: int = 128,
+    head_dim_v: int | None = None,
+    dtype: str = "bfloat16",
 ) -> Timeline:
-    """See Plan.timeline."""
+    """When each rank would work, exchange and wait in one pass, by a model of a machine.
+
+    The operands of a step leave when they have arrived at the sender, both links are free and
+    the receiver has room, which it has for one step ahead. Tiles begin when their operands are
+    there and the tiles before have ended. Gradients leave behind the tiles they come from.
+
+    Args:
+        model: a TimeModel, the name of a preset, a path, or a dict as of its JSON. "measured"
+            runs the plan on this machine's processor instead, in float64 on random arrays, all
+            ranks in this process, a thread each; merges, copies and sums count as work.
+        direction: of the pass.
+        head_dim: of q and k.
+        head_dim_v: of v; default head_dim.
+        dtype: of q, k, v and out.
+
+    Raises:
+        ValueError: no such model, direction or dtype.
+        Unsupported: a model that lacks the dtype, the head size or the exchange.
+
+    >>> import ringside as rs
+    >>> plan = rs.plan(rs.PackedLayout([0, 65536]), cp_size=4, num_heads=16)
+    >>> timeline = plan.timeline("h200")
+    >>> [(e.kind, e.step, e.owners) for e in timeline.events if e.rank == 1][:3]
+    [('work', 0, (1,)), ('exchange', 1, (0,)), ('work', 1, (0,))]
+    >>> timeline.total_us < plan.timeline("h200", direction="backward").total_us
+    True
+    """
     if arguments.text(direction, "direction") not in ("forward", "backward"):
         raise _core.InvalidArgument(
             f"direction={direction!r} is unknown; expected forward or backward"
         )
-    shape = shape_of(plan.comm, group_of(plan), head_dim, head_dim_v, dtype)
+    shape = shape_of(self.comm, group_of(self), head_dim, head_dim_v, dtype)
     if isinstance(model, str) and model == MEASURED:
         dims = shape.head_dim, shape.head_dim_v
-        return measured.measured(plan, direction, *dims, Owners(plan))
+        return measured.measured(self, direction, *dims, Owners(self))
     found = as_model(model)
     kernel = found.kernel(shape.head_dim, shape.dtype, shape.head_dim_v)
-    cost = _core.Plan.cost(
-        plan,
+    cost = self._cost(
         head_dim=shape.head_dim,
         head_dim_v=shape.head_dim_v,
         bytes_per_element=ITEMSIZE[shape.dtype],
         block_size=kernel.block_size,
     )
     made = timeline_of(cost, found, shape, "forward" if direction == "forward" else "backward")
-    return made._with_owners(Owners(plan))
+    return made._with_owners(Owners(self))
 
 
 def shape_of(comm: str, group: int, head_dim: Any, head_dim_v: Any, dtype: Any) -> Shape:

@@ -1,1 +1,1 @@
-"""The device half of a group: what its processes do on their GPUs, and how these exchange."""
+"""What ranks of a group compute with: calls on their GPUs, how these exchange, keys they keep."""

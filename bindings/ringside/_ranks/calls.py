@@ -7,6 +7,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from ringside._arrays import cuda as _cuda
+from ringside._arrays.programs import baked
 from ringside._attention.options import Options, to_core
 from ringside._core import InvalidArgument
 from ringside._ranks.auto import auto_of
@@ -51,7 +52,7 @@ class ProgramAsked:
     def key(self, fingerprint: str) -> str:
         """Alike in all processes: it also marks the messages of the program's calls."""
         made_for = [fingerprint, self.dtypes, self.head_dims, self.keep_kv, self.poison]
-        return hashlib.sha256(repr([*made_for, _cuda.baked(self.options)]).encode()).hexdigest()
+        return hashlib.sha256(repr([*made_for, baked(self.options)]).encode()).hexdigest()
 
     def made_for(self) -> dict[str, str]:
         """What decides, beside the plan, how the rows lie that it keeps."""
@@ -59,7 +60,7 @@ class ProgramAsked:
             "arrays": f"on device {self.device}",
             "dtypes": "/".join(self.dtypes),
             "head_dims": "/".join(map(str, self.head_dims)),
-            "options": str(_cuda.baked(self.options)),
+            "options": str(baked(self.options)),
         }
 
     def require_device(self, exchange: str) -> None:

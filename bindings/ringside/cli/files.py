@@ -6,7 +6,14 @@ import csv
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from ringside import _extras
+
+with _extras.extra("cli", "the ringside command"):
+    import typer
+
+JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the results there.")]
 
 
 def make_room_for(path: Path) -> Path:

@@ -19,7 +19,7 @@ from ringside.testing._problems import (
     TENSORS,
     Geometry,
     NamedMask,
-    Problem,
+    SolvedProblem,
     a2a_size,
     cross_layout,
     make_problem,
@@ -196,7 +196,7 @@ class Verification:
             a2a_size=a2a_size(comm, cp_size),
         )
 
-    def _compare(self, row: Row, problem: Problem) -> Comparison:
+    def _compare(self, row: Row, problem: SolvedProblem) -> Comparison:
         return compare(self._plan((row.partition, row.comm), problem.geometry), problem)
 
     def _new_row(self, partition: str, comm: str) -> Row:

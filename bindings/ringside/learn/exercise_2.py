@@ -19,7 +19,7 @@ def visible(q, len_q, len_k, window_size, chunk_size, align):
 '''
 
 
-class Case(NamedTuple):
+class MaskedQuery(NamedTuple):
     """A query of a document under a mask."""
 
     mask: Mask
@@ -29,7 +29,7 @@ class Case(NamedTuple):
 
 
 @st.composite
-def cases(draw: Any) -> Case:
+def cases(draw: Any) -> MaskedQuery:
     """Windows, chunks and both, of documents with as many keys as queries, fewer or more."""
     len_q = draw(st.integers(1, 12))
     mask = draw(
@@ -38,10 +38,10 @@ def cases(draw: Any) -> Case:
         )
     )
     len_k = draw(st.one_of(st.just(len_q), st.integers(0, 12)))
-    return Case(mask, draw(st.integers(0, len_q - 1)), len_q, len_k)
+    return MaskedQuery(mask, draw(st.integers(0, len_q - 1)), len_q, len_k)
 
 
-def ask(visible: Answer, case: Case) -> tuple[int, int]:
+def ask(visible: Answer, case: MaskedQuery) -> tuple[int, int]:
     """The two ends that it returns."""
     mask = case.mask
     said = visible(case.q, case.len_q, case.len_k, mask.window_size, mask.chunk_size, mask.align)
@@ -52,7 +52,7 @@ def ask(visible: Answer, case: Case) -> tuple[int, int]:
     return int(ends[0]), int(ends[1])
 
 
-def fault(case: Case, got: tuple[int, int]) -> str:
+def fault(case: MaskedQuery, got: tuple[int, int]) -> str:
     """Keys that Mask.allows sees otherwise; all empty intervals are one."""
     lengths = (case.len_q, case.len_k)
     allowed = [k for k in range(case.len_k) if case.mask.allows(case.q, k, *lengths)]
@@ -63,7 +63,7 @@ def fault(case: Case, got: tuple[int, int]) -> str:
     return f"got [{begin}, {end}) of {case.len_k} keys; expected {wanted}"
 
 
-def told_of(case: Case) -> str:
+def told_of(case: MaskedQuery) -> str:
     """The call."""
     mask = case.mask
     return (
@@ -72,7 +72,7 @@ def told_of(case: Case) -> str:
     )
 
 
-def drawn(case: Case, got: tuple[int, int] | None) -> Figure:
+def drawn(case: MaskedQuery, got: tuple[int, int] | None) -> Figure:
     """The mask, its query, and the interval of the answer, as far as there is room for it."""
     if got is not None:
         begin, end = np.clip(got, -4, case.len_k + 4)
@@ -82,7 +82,7 @@ def drawn(case: Case, got: tuple[int, int] | None) -> Figure:
 
 EXERCISE = Exercise(
     stub=STUB,
-    plain=Case(Mask.causal(), 2, 4, 4),
+    plain=MaskedQuery(Mask.causal(), 2, 4, 4),
     cases=cases,
     ask=ask,
     fault=fault,

@@ -28,7 +28,7 @@ TRACES = ("man_pages", "c_headers", "python_stdlib", "perl_manual")
 COMM: Comm = "all_gather"
 
 
-class Case(NamedTuple):
+class PackToShare(NamedTuple):
     """Documents to pack and to share: few and small ones, or TOKENS of them."""
 
     told: str
@@ -54,27 +54,27 @@ class Shared(NamedTuple):
     ideal: float
 
 
-def _small(documents: list[int], pad_to: int, cp_size: int) -> Case:
+def _small(documents: list[int], pad_to: int, cp_size: int) -> PackToShare:
     told = f"from_lengths({documents}, pad_to_multiple_of={pad_to}) at cp_size={cp_size}"
-    return Case(told, tuple(documents), pad_to, cp_size)
+    return PackToShare(told, tuple(documents), pad_to, cp_size)
 
 
-def _repeated(documents: list[int]) -> Case:
+def _repeated(documents: list[int]) -> PackToShare:
     """TOKENS tokens of these documents, over and over."""
     times = -(-TOKENS // sum(documents))
     packed = lengths.pack(documents * times, TOKENS).tolist()
     told = f"{TOKENS:,} tokens of documents {documents}, again and again, at cp_size={RANKS}"
-    return Case(told, tuple(packed), 1, RANKS)
+    return PackToShare(told, tuple(packed), 1, RANKS)
 
 
-def _real(trace: str, share: int) -> Case:
+def _real(trace: str, share: int) -> PackToShare:
     """TOKENS tokens of a trace, from some document on."""
     documents = lengths.load(trace)
     last = len(documents) - int(np.searchsorted(np.cumsum(documents[::-1]), TOKENS)) - 1
     first = last * share // 16
     packed = lengths.pack(documents[first:], TOKENS).tolist()
     told = f"{TOKENS:,} tokens of {trace} from document {first} on, at cp_size={RANKS}"
-    return Case(told, tuple(packed), 1, RANKS)
+    return PackToShare(told, tuple(packed), 1, RANKS)
 
 
 def cases() -> Any:
@@ -90,7 +90,7 @@ def cases() -> Any:
     return small, real, some.map(_repeated)
 
 
-def ask(partition: Answer, case: Case) -> Shared:
+def ask(partition: Answer, case: PackToShare) -> Shared:
     """Proves the partition of a small pack, and counts that of a large one."""
     layout = case.layout
     given = partition(layout, case.cp_size)
@@ -118,7 +118,7 @@ def _owners(layout: PackedLayout, shards: Any) -> Any:
     return owners
 
 
-def fault(case: Case, got: Shared) -> str:
+def fault(case: PackToShare, got: Shared) -> str:
     """A rank that computes more than LIMIT of its share."""
     most = int(got.blocks.max())
     if not case.is_large or most <= LIMIT * got.ideal:
@@ -129,7 +129,7 @@ def fault(case: Case, got: Shared) -> str:
     )
 
 
-def drawn(case: Case, got: Any) -> Figure:
+def drawn(case: PackToShare, got: Any) -> Figure:
     """The blocks of each rank; of a partition that is refused, how many own each row."""
     if isinstance(got, Shared):
         return figure_of_blocks(got.blocks, got.ideal, LIMIT)

@@ -21,7 +21,7 @@ def owner(rank, step, cp_size):
 MAX_RANKS = 12
 
 
-class Case(NamedTuple):
+class RankAtStep(NamedTuple):
     """A place in the table of a ring."""
 
     rank: int
@@ -30,10 +30,10 @@ class Case(NamedTuple):
 
 
 @st.composite
-def cases(draw: Any) -> Case:
+def cases(draw: Any) -> RankAtStep:
     """Every rank and step of rings of 1 to MAX_RANKS ranks."""
     cp_size = draw(st.integers(1, MAX_RANKS))
-    return Case(draw(st.integers(0, cp_size - 1)), draw(st.integers(0, cp_size - 1)), cp_size)
+    return RankAtStep(draw(st.integers(0, cp_size - 1)), draw(st.integers(0, cp_size - 1)), cp_size)
 
 
 @functools.cache
@@ -45,7 +45,7 @@ def table_of(cp_size: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(owner for (owner,) in steps) for steps in owners_of_keys(ring))
 
 
-def ask(owner: Answer, case: Case) -> int:
+def ask(owner: Answer, case: RankAtStep) -> int:
     """The rank that it names."""
     said = owner(case.rank, case.step, case.cp_size)
     number = array_of(said, "iu", "a rank, an integer")
@@ -54,13 +54,13 @@ def ask(owner: Answer, case: Case) -> int:
     return int(number)
 
 
-def fault(case: Case, got: int) -> str:
+def fault(case: RankAtStep, got: int) -> str:
     """Another rank than the plan's."""
     expected = table_of(case.cp_size)[case.rank][case.step]
     return "" if got == expected else f"got rank {got}; expected rank {expected}, as in the plan"
 
 
-def drawn(case: Case, got: int | None) -> Figure:
+def drawn(case: RankAtStep, got: int | None) -> Figure:
     """The table of the plan, with the place in it and what the answer says of it."""
     words = f"rank {case.rank}, step {case.step}: got {'nothing' if got is None else got}"
     return figure_of_owners_by_step(
@@ -70,7 +70,7 @@ def drawn(case: Case, got: int | None) -> Figure:
 
 EXERCISE = Exercise(
     stub=STUB,
-    plain=Case(2, 1, 4),
+    plain=RankAtStep(2, 1, 4),
     cases=cases,
     ask=ask,
     fault=fault,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ringside import _core
 from ringside._rows import place, valid_rows
 from ringside.testing._judging import first, relative_errors, worst
-from ringside.testing._problems import TENSORS, Array, Geometry, Problem, results
+from ringside.testing._problems import TENSORS, Array, Geometry, SolvedProblem, results
 
 if TYPE_CHECKING:
     from ringside._plan.plan import Plan
@@ -35,7 +35,7 @@ class Comparison:
     disagreement: str = ""
 
 
-def compare(plan: Plan, problem: Problem) -> Comparison:
+def compare(plan: Plan, problem: SolvedProblem) -> Comparison:
     """Proves the plan, runs it forward and backward, and holds each result against the definition.
 
     Padding must be exactly 0 and its lse -inf; so must be out, dq and lse where a row sees nothing.
@@ -60,14 +60,14 @@ def compare(plan: Plan, problem: Problem) -> Comparison:
     return comparison
 
 
-def _run(plan: Plan, problem: Problem) -> dict[str, Array]:
+def _run(plan: Plan, problem: SolvedProblem) -> dict[str, Array]:
     plan.verify()
     out, lse = plan.attention(problem.q, problem.k, problem.v)
     operands = (problem.dout, problem.q, problem.k, problem.v)
     return results(out, lse, plan.attention_backward(*operands, out, lse))
 
 
-def _padding(problem: Problem, tensor: str) -> npt.NDArray[np.bool_]:
+def _padding(problem: SolvedProblem, tensor: str) -> npt.NDArray[np.bool_]:
     """[rows, 1] bool: rows without a token."""
     return ~valid_rows(problem.geometry.layout_of(tensor))[:, None]
 

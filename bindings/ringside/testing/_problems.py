@@ -126,7 +126,7 @@ class Geometry:
 
 
 @dataclass(frozen=True)
-class Problem:
+class SolvedProblem:
     """Operands, and `want`: the results by name, rows first, as the definition gives them."""
 
     geometry: Geometry
@@ -137,7 +137,7 @@ class Problem:
     want: dict[str, Array]
 
 
-def make_problem(geometry: Geometry, rng: np.random.Generator) -> Problem:
+def make_problem(geometry: Geometry, rng: np.random.Generator) -> SolvedProblem:
     """Draws the operands and computes the definition once, forward and backward."""
     g = geometry
 
@@ -148,7 +148,7 @@ def make_problem(geometry: Geometry, rng: np.random.Generator) -> Problem:
     layouts = (g.layout_q, g.layout_k)
     out, lse = attention(q, k, v, *layouts, mask=g.mask)
     grads = attention_backward(dout, q, k, v, out, lse, *layouts, mask=g.mask)
-    return Problem(g, q, k, v, dout, results(out, lse, grads))
+    return SolvedProblem(g, q, k, v, dout, results(out, lse, grads))
 
 
 def results(out: Array, lse: Array, grads: tuple[Array, Array, Array]) -> dict[str, Array]:

@@ -19,7 +19,7 @@ from ringside.testing._problems import Geometry, make_problem
 
 
 @dataclass(frozen=True)
-class Case:
+class NumberedCase:
     """A problem and how to plan it; the seed and number draw it again."""
 
     seed: int
@@ -38,7 +38,7 @@ class Case:
         return f"rs.plan({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
 
-def cases(seed: int, numbers: range) -> Iterator[Case]:
+def cases(seed: int, numbers: range) -> Iterator[NumberedCase]:
     """The cases of these numbers; every partition and transport takes its turn.
 
     >>> case = next(cases(seed=0, numbers=range(7, 8)))
@@ -47,7 +47,7 @@ def cases(seed: int, numbers: range) -> Iterator[Case]:
     """
     for number in numbers:
         rng = np.random.default_rng([seed, number])
-        yield Case(seed, number, random_geometry(rng), _random_plan(rng, number))
+        yield NumberedCase(seed, number, random_geometry(rng), _random_plan(rng, number))
 
 
 def random_geometry(rng: np.random.Generator) -> Geometry:

@@ -28,7 +28,7 @@ def to_host(x: Any) -> Any:
     return x.get() if hasattr(x, "get") else np.asarray(x.cpu())
 
 
-class Place:
+class DeviceContext:
     """Where the arrays of one call lie, and the stream on which it runs."""
 
     def __init__(self, like: Any):

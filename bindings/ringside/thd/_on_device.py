@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ringside import _core
 from ringside._arrays.layout import DeviceLayout
 from ringside._core import arguments
-from ringside.thd._device import Place
+from ringside.thd._device import DeviceContext
 
 # --- rows
 
@@ -21,33 +21,33 @@ from ringside.thd._device import Place
 def reorder(x: Any, cu_seqlens_padded: Any, cp_size: int, *, to_ranks: bool) -> Any:
     """One array, or a list or tuple of them in one launch."""
     arrays = list(x) if isinstance(x, list | tuple) else [x]
-    place = Place(arrays[0])
-    offsets = place.describe("cu_seqlens_padded", cu_seqlens_padded)
-    given = [place.describe("x", a) for a in arrays]
-    results = [place.empty_like(a) for a in arrays]
+    context = DeviceContext(arrays[0])
+    offsets = context.describe("cu_seqlens_padded", cu_seqlens_padded)
+    given = [context.describe("x", a) for a in arrays]
+    results = [context.empty_like(a) for a in arrays]
     batch = max(int(cu_seqlens_padded.shape[0]) - 1, 0) if cu_seqlens_padded.ndim else 0
-    table = place.integers(place.core.table_size(cp_size, batch))
-    place.core.reorder(
+    table = context.integers(context.core.table_size(cp_size, batch))
+    context.core.reorder(
         given,
-        [place.describe("the result", r) for r in results],
+        [context.describe("the result", r) for r in results],
         offsets,
         cp_size,
         to_ranks,
-        place.address(table),
-        place.handle,
+        context.address(table),
+        context.handle,
     )
     return type(x)(results) if isinstance(x, list | tuple) else results[0]
 
 
 def copy_valid_tokens(out: Any, step_out: Any, cu_seqlens_padded: Any, cu_seqlens: Any) -> None:
     """As ringside.thd.copy_valid_tokens."""
-    place = Place(out)
-    place.core.copy_valid_tokens(
-        place.describe("out", out),
-        place.describe("step_out", step_out),
-        place.describe("cu_seqlens_padded", cu_seqlens_padded),
-        place.describe("cu_seqlens", cu_seqlens),
-        place.handle,
+    context = DeviceContext(out)
+    context.core.copy_valid_tokens(
+        context.describe("out", out),
+        context.describe("step_out", step_out),
+        context.describe("cu_seqlens_padded", cu_seqlens_padded),
+        context.describe("cu_seqlens", cu_seqlens),
+        context.handle,
     )
 
 
@@ -62,10 +62,10 @@ def add_rows(accumulator: Any, x: Any, segments: Any) -> None:
 
 
 def _by_segments(name: str, out: Any, x: Any, segments: Any) -> None:
-    place = Place(out)
-    given = [place.describe(n, a) for n, a in (("out", out), ("x", x), ("segments", segments))]
-    table = place.integers(int(segments.shape[0]) + 1 if segments.ndim else 1, "int64")
-    getattr(place.core, name)(*given, place.address(table), place.handle)
+    context = DeviceContext(out)
+    given = [context.describe(n, a) for n, a in (("out", out), ("x", x), ("segments", segments))]
+    table = context.integers(int(segments.shape[0]) + 1 if segments.ndim else 1, "int64")
+    getattr(context.core, name)(*given, context.address(table), context.handle)
 
 
 class DeviceIndices(NamedTuple):
@@ -85,17 +85,17 @@ def partition_indices(
 ) -> DeviceIndices:
     """As ringside.thd.partition_indices."""
     layout = DeviceLayout(cu_seqlens_padded, None, _known(num_rows))
-    place = Place(cu_seqlens_padded)
+    context = DeviceContext(cu_seqlens_padded)
     room = _capacity(capacity, _most_local_rows(layout, cp_size))
-    found = DeviceIndices(place.integers(room), place.integers(1))
-    workspace = place.workspace()
-    place.core.indices(
-        place.describe("cu_seqlens_padded", cu_seqlens_padded),
+    found = DeviceIndices(context.integers(room), context.integers(1))
+    workspace = context.workspace()
+    context.core.indices(
+        context.describe("cu_seqlens_padded", cu_seqlens_padded),
         layout.num_rows,
-        place.core.CpRank(cp_size, rank),
-        [place.describe("the result", a) for a in found],
-        place.address(workspace),
-        place.handle,
+        context.core.CpRank(cp_size, rank),
+        [context.describe("the result", a) for a in found],
+        context.address(workspace),
+        context.handle,
     )
     return found
 
@@ -121,19 +121,21 @@ def pieces(
     layout: DeviceLayout, chunk_size: int, cp_rank: tuple[int, int] | None, capacity: int | None
 ) -> DevicePieces:
     """Of a rank's rows, or of all."""
-    place = Place(layout.cu_seqlens)
-    cp = None if cp_rank is None else place.core.CpRank(*cp_rank)
+    context = DeviceContext(layout.cu_seqlens)
+    cp = None if cp_rank is None else context.core.CpRank(*cp_rank)
     rows = layout.num_rows if cp_rank is None else _most_local_rows(layout, cp_rank[0])
-    room = _capacity(capacity, place.core.most_pieces(layout.batch, rows, chunk_size))
-    found = DevicePieces(place.integers(room + 1), place.integers(room + 1), place.integers(1))
-    workspace = place.workspace()
-    place.core.pieces(
-        _describe(place, layout),
+    room = _capacity(capacity, context.core.most_pieces(layout.batch, rows, chunk_size))
+    found = DevicePieces(
+        context.integers(room + 1), context.integers(room + 1), context.integers(1)
+    )
+    workspace = context.workspace()
+    context.core.pieces(
+        _describe(context, layout),
         chunk_size,
         cp,
-        [place.describe("the result", a) for a in found],
-        place.address(workspace),
-        place.handle,
+        [context.describe("the result", a) for a in found],
+        context.address(workspace),
+        context.handle,
     )
     return found
 
@@ -142,17 +144,17 @@ def pairs(
     side: str, layout: DeviceLayout, chunk_size: int, cp_rank: tuple[int, int], kv_rank: int
 ) -> list[Any]:
     """The four arrays of PiecePairs, for side "below" or "above"."""
-    place = Place(layout.cu_seqlens)
-    found = [place.integers(layout.batch + 1) for _ in range(4)]
-    workspace = place.workspace()
-    getattr(place.core, f"pairs_{side}_diagonal")(
-        _describe(place, layout),
+    context = DeviceContext(layout.cu_seqlens)
+    found = [context.integers(layout.batch + 1) for _ in range(4)]
+    workspace = context.workspace()
+    getattr(context.core, f"pairs_{side}_diagonal")(
+        _describe(context, layout),
         chunk_size,
-        place.core.CpRank(*cp_rank),
+        context.core.CpRank(*cp_rank),
         kv_rank,
-        [place.describe("the result", a) for a in found],
-        place.address(workspace),
-        place.handle,
+        [context.describe("the result", a) for a in found],
+        context.address(workspace),
+        context.handle,
     )
     return found
 
@@ -180,12 +182,12 @@ def all_gather_steps(
     capacity: int | None,
 ) -> list[dict[str, Any]]:
     """The fields of both StepMetadata."""
-    place = Place(layout.cu_seqlens)
-    layouts = _layouts(place, layout, layout_k)
-    step = place.core.Step.all_gather(layouts, mask, place.core.CpRank(*cp_rank))
+    context = DeviceContext(layout.cu_seqlens)
+    layouts = _layouts(context, layout, layout_k)
+    step = context.core.Step.all_gather(layouts, mask, context.core.CpRank(*cp_rank))
     chunk = -(-layout.longest // (2 * cp_rank[0]))
     longest = {"max_seqlen_q": chunk, "max_seqlen_kv": (layout_k or layout).longest}
-    steps = _write_steps(place, step, 2, layout, cp_rank[0], capacity)
+    steps = _write_steps(context, step, 2, layout, cp_rank[0], capacity)
     names = ("first_half", "second_half")
     return [
         {"section": name, "kv_rank": None, **arrays, **longest}
@@ -202,39 +204,44 @@ def p2p_step(
     capacity: int | None,
 ) -> dict[str, Any]:
     """The fields of StepMetadata."""
-    place = Place(layout.cu_seqlens)
-    layouts = _layouts(place, layout, layout_k)
-    of_ring = place.core.Step.p2p(layouts, mask, place.core.CpRank(*cp_rank), step)
-    (arrays,) = _write_steps(place, of_ring, 1, layout, cp_rank[0], capacity)
+    context = DeviceContext(layout.cu_seqlens)
+    layouts = _layouts(context, layout, layout_k)
+    of_ring = context.core.Step.p2p(layouts, mask, context.core.CpRank(*cp_rank), step)
+    (arrays,) = _write_steps(context, of_ring, 1, layout, cp_rank[0], capacity)
     both = [2 * -(-x.longest // (2 * cp_rank[0])) for x in (layout, layout_k or layout)]
     longest = {"max_seqlen_q": both[0], "max_seqlen_kv": both[1]}
     return {"section": of_ring.section, "kv_rank": of_ring.kv_rank, **arrays, **longest}
 
 
-def _layouts(place: Place, layout: DeviceLayout, layout_k: DeviceLayout | None) -> Any:
-    q = _describe(place, layout)
+def _layouts(context: DeviceContext, layout: DeviceLayout, layout_k: DeviceLayout | None) -> Any:
+    q = _describe(context, layout)
     if layout_k is None:
-        return place.core.Layouts(q, q, True)
+        return context.core.Layouts(q, q, True)
     if not isinstance(layout_k, DeviceLayout):
         raise TypeError("layout_k is not a DeviceLayout, but layout is; expected two of a kind")
-    return place.core.Layouts(q, _describe(place, layout_k, " of layout_k"), False)
+    return context.core.Layouts(q, _describe(context, layout_k, " of layout_k"), False)
 
 
 def _write_steps(
-    place: Place, step: Any, count: int, layout: DeviceLayout, cp_size: int, capacity: int | None
+    context: DeviceContext,
+    step: Any,
+    count: int,
+    layout: DeviceLayout,
+    cp_size: int,
+    capacity: int | None,
 ) -> Sequence[dict[str, Any]]:
     room = _capacity(capacity, step.most_entries(_most_local_rows(layout, cp_size)))
     steps = [
-        {name: place.integers(room + longer) for name, longer in ARRAYS_OF_STEP}
-        | {"count": place.integers(1)}
+        {name: context.integers(room + longer) for name, longer in ARRAYS_OF_STEP}
+        | {"count": context.integers(1)}
         for _ in range(count)
     ]
-    workspace = place.workspace()
-    place.core.steps(
+    workspace = context.workspace()
+    context.core.steps(
         step,
-        [[place.describe("the result", a) for a in arrays.values()] for arrays in steps],
-        place.address(workspace),
-        place.handle,
+        [[context.describe("the result", a) for a in arrays.values()] for arrays in steps],
+        context.address(workspace),
+        context.handle,
     )
     return steps
 
@@ -266,10 +273,10 @@ def _most_local_rows(layout: DeviceLayout, cp_size: int) -> int:
 # --- layouts
 
 
-def _describe(place: Place, layout: DeviceLayout, whose: str = "") -> Any:
-    return place.core.Layout(
-        place.describe(f"cu_seqlens{whose}", layout.cu_seqlens),
-        place.describe(f"cu_seqlens_padded{whose}", layout.cu_seqlens_padded),
+def _describe(context: DeviceContext, layout: DeviceLayout, whose: str = "") -> Any:
+    return context.core.Layout(
+        context.describe(f"cu_seqlens{whose}", layout.cu_seqlens),
+        context.describe(f"cu_seqlens_padded{whose}", layout.cu_seqlens_padded),
         layout.num_rows,
     )
 

@@ -58,13 +58,13 @@ void expect_same(const StepMetadata& got, const StepMetadata& want, int n) {
   ASSERT_EQ(got.window_right, want.window_right) << "case " << n;
 }
 
-struct Case {
+struct StepInputs {
   PackedLayout q, k;
   bool equal;
   Mask mask;
   int cp_size, rank;
 
-  explicit Case(Random& random)
+  explicit StepInputs(Random& random)
       : q(testing::random_layout(random, random.integer(0, 3))),
         k(random.coin() ? q : testing::random_layout(random, q.batch())),
         equal(q == k),
@@ -85,7 +85,7 @@ struct Case {
 TEST(StepTask, IsTheReferencesAllGather) {
   Random random(1);
   for (int n = 0; n < 100'000; ++n) {
-    const Case c(random);
+    const StepInputs c(random);
     const auto want = all_gather_step_metadata({c.q, c.k, c.mask}, {c.cp_size, c.rank});
     for (int step = 0; step < 2; ++step) {
       expect_same(written(c.gathered<false>(), step), want[step], n);
@@ -98,7 +98,7 @@ TEST(StepTask, IsTheReferencesAllGather) {
 TEST(StepTask, IsTheReferencesRing) {
   Random random(2);
   for (int n = 0; n < 100'000; ++n) {
-    const Case c(random);
+    const StepInputs c(random);
     const int step = random.integer(0, c.cp_size - 1);
     const auto want = p2p_step_metadata({c.q, c.k, c.mask}, {c.cp_size, c.rank}, step);
     const bool upper = want.section == std::string_view("upper");
@@ -111,7 +111,7 @@ TEST(StepTask, IsTheReferencesRing) {
 TEST(PairTask, IsTheReferencesPairs) {
   Random random(3);
   for (int n = 0; n < 100'000; ++n) {
-    const Case c(random);
+    const StepInputs c(random);
     const int chunk_size = random.integer(1, 30), kv_rank = random.integer(0, c.cp_size - 1);
     if (kv_rank == c.rank) continue;
     const CpRank cp{c.cp_size, c.rank};
@@ -129,7 +129,7 @@ TEST(PairTask, IsTheReferencesPairs) {
 TEST(PieceTask, IsTheReferencesPieces) {
   Random random(4);
   for (int n = 0; n < 100'000; ++n) {
-    const Case c(random);
+    const StepInputs c(random);
     const int chunk_size = random.integer(1, 30);
     const bool all = random.coin();
     const PieceTask task{view(c.q), chunk_size, c.cp_size, all ? kAllRanks : c.rank};
@@ -154,7 +154,7 @@ TEST(PieceTask, IsTheReferencesPieces) {
 TEST(IndexTask, IsTheReferencesIndices) {
   Random random(5);
   for (int n = 0; n < 100'000; ++n) {
-    const Case c(random);
+    const StepInputs c(random);
     const IndexTask task{view(c.q.cu_seqlens_padded()), c.q.num_rows(), c.cp_size, c.rank};
     std::vector<int32_t> got;
     for (int s = 0; s < task.batch(); ++s)
@@ -187,7 +187,7 @@ struct Meaningless {
 TEST(Tasks, OfMeaninglessOffsetsEnd) {
   Random random(6);
   for (int n = 0; n < 100'000; ++n) {
-    const Case c(random);
+    const StepInputs c(random);
     const int batch = random.integer(1, 4), rows = 40;
     const Meaningless valid(random, batch + 1), padded(random, batch + 1);
     const DeviceLayout layout{valid.view(), padded.view(), rows};

@@ -13,6 +13,7 @@ import ringside as rs
 from ringside import _core
 from ringside._arrays import cuda as _cuda
 from ringside._arrays import layout
+from ringside._arrays import programs as _programs
 
 NUMBERS = ("softmax_scale", "softcap", "dropout_p", "dropout_seed")
 
@@ -73,14 +74,14 @@ class Program:
 
     def forward(self, arrays, *, options, workspace, stream):
         assert stream == 7
-        found = _core.Plan.attention(self.source, *arrays[:3], self.core(options), "reference")
+        found = self.source._attention(*arrays[:3], self.core(options), "reference")
         for mine, theirs in zip(arrays[3:], found, strict=False):
             mine[...] = theirs
 
     def backward(self, arrays, *, dsink, options, deterministic, workspace, stream):
         assert isinstance(deterministic, bool)
         core = self.core(options)
-        found = _core.Plan.attention_backward(self.source, *arrays[:6], core, "reference")
+        found = self.source._attention_backward(*arrays[:6], core, "reference")
         for mine, theirs in zip((*arrays[6:], dsink), found, strict=True):
             if mine is not None:
                 mine[...] = theirs
@@ -104,9 +105,9 @@ def play(monkeypatch):
         "cuda_core": lambda: core,
         "library_of": lambda x: library,
         "pointer": lambda x: x,
-        "to_core": to_core,
     }.items():
         monkeypatch.setattr(_cuda, name, played)
-    _cuda._plain_options.cache_clear()
+    monkeypatch.setattr(_programs, "to_core", to_core)
+    _programs._plain_options.cache_clear()
     monkeypatch.setattr(layout, "on_device", lambda x: True)
     return Program

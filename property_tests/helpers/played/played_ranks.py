@@ -12,7 +12,6 @@ import types
 
 import numpy as np
 import played_cuda
-from ringside import _core
 from ringside._arrays import cuda as _cuda
 from ringside._ranks import nccl
 
@@ -151,7 +150,7 @@ class Program:
                 x[3][...] = self.mark
             return
         q, k, v = (self.whole(arrays, i, side) for i, side in enumerate("qkk"))
-        out, lse, logits = _core.Plan.attention(self.plan, q, k, v, options, "reference")
+        out, lse, logits = self.plan._attention(q, k, v, options, "reference")
         for rank, x in zip(self.ranks, arrays, strict=True):
             x[3][...] = self.plan.shard(out, rank)
             x[4][...] = lse[:, self.plan.row_indices(rank)]

@@ -19,7 +19,7 @@ using testing::Random;
 struct Local {  // home rows of every rank
   PerRank q, k, v, dout, out, lse;
 
-  Local(const Plan& plan, const testing::Case& c, const AttentionOutput& saved) {
+  Local(const Plan& plan, const testing::RandomCase& c, const AttentionOutput& saved) {
     const auto q_shards = home_shards(plan, Operand::q), k_shards = home_shards(plan, Operand::kv);
     const PackedLayout &layout_q = plan.problem.layout_q, &layout_k = plan.problem.layout_k;
     q = shard(layout_q, q_shards, c.q);
@@ -73,7 +73,7 @@ void expect_gradients(const Plan& plan, const AttentionGradients& want, const Pe
 TEST(RunSchedule, OnThreadsEqualsAllRanksInStep) {
   Random random(53);
   for (int i = 0; i < 60; ++i) {
-    const testing::Case c(random, testing::random_problem(random));
+    const testing::RandomCase c(random, testing::random_problem(random));
     const Plan plan = testing::random_plan(random, c.problem);
     const AttentionOutput want = attention(plan, c.inputs());
     const Local local(plan, c, want);
@@ -109,7 +109,8 @@ TEST(RunSchedule, OnThreadsEqualsAllRanksInStep) {
 }
 
 std::vector<RankRun> runs_of(const Plan& plan, const std::vector<Schedule>& schedules,
-                             const testing::Case& c, const Local& local, const PerRank& delta) {
+                             const testing::RandomCase& c, const Local& local,
+                             const PerRank& delta) {
   std::vector<RankRun> runs;
   for (int rank = 0; rank < plan.cp_size(); ++rank) {
     std::vector<TensorView> queries{local.q[rank]};
@@ -136,7 +137,7 @@ std::vector<std::vector<Tensor>> results(const std::vector<Schedule>& schedules,
 TEST(RunSchedule, AnyOrderThatStreamsAndWaitsAllowGivesTheSameBits) {
   Random random(59);
   for (int i = 0; i < 40; ++i) {
-    const testing::Case c(random, testing::random_problem(random));
+    const testing::RandomCase c(random, testing::random_problem(random));
     const Plan plan = testing::random_plan(random, c.problem);
     const Local local(plan, c, attention(plan, c.inputs()));
     PerRank delta;  // any numbers: what is compared is the order
@@ -172,7 +173,8 @@ struct Passes {  // of all ranks
   std::vector<RankGradients> gradients;
 };
 
-Passes both_passes(const Plan& plan, const testing::Case& c, const Local& local, KeepKv keep) {
+Passes both_passes(const Plan& plan, const testing::RandomCase& c, const Local& local,
+                   KeepKv keep) {
   const auto forward = make_schedules(plan, Pass::forward, keep);
   const auto backward = make_schedules(plan, Pass::backward, keep);
   VirtualRanks ranks(plan.cp_size());
@@ -191,7 +193,7 @@ TEST(RunSchedule, KeptKeysGiveTheSameBitsAsThoseFetchedAnew) {
   Random random(67);
   size_t kept = 0;
   for (int i = 0; i < 60; ++i) {
-    const testing::Case c(random, testing::random_problem(random));
+    const testing::RandomCase c(random, testing::random_problem(random));
     const Plan plan = testing::random_plan(random, c.problem);
     const Local local(plan, c, attention(plan, c.inputs()));
     const Passes want = both_passes(plan, c, local, KeepKv::no);

@@ -86,10 +86,10 @@ MASKS = {
 
 
 @dataclass(frozen=True)
-class Case:
+class Workload:
     """Attention over one pack; names of PACKS and MASKS.
 
-    >>> case = Case("16k x2", "causal", 64, 8, (192, 128))
+    >>> case = Workload("16k x2", "causal", 64, 8, (192, 128))
     >>> print(case)
     d192/128 h64/8 16k x2 causal
     """
@@ -141,47 +141,47 @@ class Case:
 
 
 @functools.cache
-def pairs(case: Case) -> int:
+def pairs(case: Workload) -> int:
     """Visible (query, key) pairs of all heads."""
     return int(case.plan().cost().pairs.sum())
 
 
-def attention_cases(quick: bool) -> Iterator[Case]:
+def attention_cases(quick: bool) -> Iterator[Workload]:
     """Those beside FlashAttention 2; causal ones come before the masks measured against them."""
     if quick:
-        yield Case("long tail 32k", "causal", 16, 16, (128, 128))
+        yield Workload("long tail 32k", "causal", 16, 16, (128, 128))
         for mask in ("causal", "window 1,024"):
-            yield Case("16k x2", mask, 16, 16, (128, 128))
+            yield Workload("16k x2", mask, 16, 16, (128, 128))
         return
     for heads, dim in ((16, 128), (32, 64)):
         for pack in ("long tail 32k", "2k x16", "16k x2"):
             for mask in ("causal", "full"):
-                yield Case(pack, mask, heads, heads, (dim, dim))
+                yield Workload(pack, mask, heads, heads, (dim, dim))
         for mask in ("window 1,024", "chunk 8,192"):
-            yield Case("16k x2", mask, heads, heads, (dim, dim))
+            yield Workload("16k x2", mask, heads, heads, (dim, dim))
     yield from small_cases()
     for heads, kv_heads, dims in ((16, 16, (192, 128)), (8, 8, (256, 256)), (64, 8, (128, 128))):
-        yield Case("long tail 32k", "causal", heads, kv_heads, dims)
-    yield Case("2k x16", "causal", 16, 16, (128, 128), "float32")
+        yield Workload("long tail 32k", "causal", heads, kv_heads, dims)
+    yield Workload("2k x16", "causal", 16, 16, (128, 128), "float32")
 
 
-def small_cases() -> Iterator[Case]:
+def small_cases() -> Iterator[Workload]:
     """A small call, and short documents."""
     for pack, heads in zip(SMALL, (4, 16), strict=True):
-        yield Case(pack, "causal", heads, heads, (128, 128))
+        yield Workload(pack, "causal", heads, heads, (128, 128))
 
 
-def length_cases() -> Iterator[tuple[Case, int]]:
+def length_cases() -> Iterator[tuple[Workload, int]]:
     """Those run by a plan that learns its lengths on the device, and for how many it has room."""
     for pack in ("64k in 4,096", "64k in 65,536"):
-        case = Case(pack, "causal", 16, 16, (128, 128))
+        case = Workload(pack, "causal", 16, 16, (128, 128))
         yield case, len(case.lengths)
     for room in (4_096, 65_536):
         yield PLAN_CASE, room
 
 
-PLAN_CASE = Case("4k x16", "causal", 16, 16, (128, 128))
-SYNC_CASE = Case("2k x16", "causal", 16, 4, (64, 64))
+PLAN_CASE = Workload("4k x16", "causal", 16, 16, (128, 128))
+SYNC_CASE = Workload("2k x16", "causal", 16, 4, (64, 64))
 
 
 def plan_groups(quick: bool) -> list[tuple[int, str, tuple[str, ...]]]:
@@ -280,7 +280,7 @@ class Times:
 
 
 def attention_line(
-    case: Case,
+    case: Workload,
     work: str,
     family: str,
     ours: Times,

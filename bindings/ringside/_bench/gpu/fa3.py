@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringside import _core
 from ringside._bench.gpu import cases
-from ringside._bench.gpu.cases import Case, Goal, Line
+from ringside._bench.gpu.cases import Goal, Line, Workload
 
 if TYPE_CHECKING:
-    from ringside._bench.gpu.problem import Problem
+    from ringside._bench.gpu.problem import SampledOperands
 
 SECTION = "fa3"
 NEEDED = ("flash_attn3_jax", "einops", "jax")
@@ -31,14 +31,14 @@ FORWARD_KERNEL = "FlashAttnFwd"
 LONG = ("16k x2", "32k x1")  # sequences, not packs: as fast; packs: faster by a twentieth
 
 
-def the_cases() -> list[Case]:
+def the_cases() -> list[Workload]:
     """Head dimension 128, packs of 32k tokens."""
     causal = [*LONG, "2k x16", "1k x32", "256 x128"]
     causal += ["ragged, mean 1k", "ragged, mean 256", "long tail 32k"]
-    made = [Case(pack, "causal", 16, 16, (128, 128)) for pack in causal]
-    made.insert(1, Case("16k x2", "full", 16, 16, (128, 128)))
-    made.append(Case("long tail 32k", "causal", 64, 8, (128, 128)))
-    made.append(Case("32k x1", "window 1,024", 16, 16, (128, 128)))
+    made = [Workload(pack, "causal", 16, 16, (128, 128)) for pack in causal]
+    made.insert(1, Workload("16k x2", "full", 16, 16, (128, 128)))
+    made.append(Workload("long tail 32k", "causal", 64, 8, (128, 128)))
+    made.append(Workload("32k x1", "window 1,024", 16, 16, (128, 128)))
     return made
 
 
@@ -62,7 +62,7 @@ class Timed:
     step_wall: float  # forward and backward
 
 
-class Side(NamedTuple):
+class Passes(NamedTuple):
     """What can be run of an implementation; sync waits for what a call returns."""
 
     forward: Callable[[], Any]
@@ -72,7 +72,7 @@ class Side(NamedTuple):
     left_out: str = ""  # kernels of `backward` that are none of its
 
 
-def line_of(case: Case, work: str, family: str, ours: Timed, theirs: Timed) -> Line:
+def line_of(case: Workload, work: str, family: str, ours: Timed, theirs: Timed) -> Line:
     """GPU time and wall clock of a pass beside FlashAttention 3's; wall of backward: of a step."""
     backward = work == "backward"
     flops = case.flops(backward) / 1e9
@@ -93,10 +93,10 @@ def line_of(case: Case, work: str, family: str, ours: Timed, theirs: Timed) -> L
     return Line(SECTION, str(case), work, family, numbers, (goal,))
 
 
-def run(case: Case) -> Iterator[Line | str]:
+def run(case: Workload) -> Iterator[Line | str]:
     """Lines of a case, both implementations checked against float64 first."""
     runners = importlib.import_module("ringside._bench.gpu.runners")
-    problem = importlib.import_module("ringside._bench.gpu.problem").Problem(case)
+    problem = importlib.import_module("ringside._bench.gpu.problem").SampledOperands(case)
     ours = runners.Ours(problem, len(case.lengths))
     peer = FlashAttention3(problem)
     try:
@@ -109,12 +109,12 @@ def run(case: Case) -> Iterator[Line | str]:
     except cases.WrongResult as error:
         yield f"{case}: no FlashAttention 3, its {error}"
         return
-    mine, theirs = timed([side_of(ours), peer.side()])
+    mine, theirs = timed([passes_of(ours), peer.passes()])
     for work in ("forward", "backward"):
         yield line_of(case, work, ours.family, mine, theirs)
 
 
-def side_of(ours: Any) -> Side:
+def passes_of(ours: Any) -> Passes:
     """Ours: a plan that exists, its backward not deterministic, as theirs is not."""
     import torch
 
@@ -128,13 +128,13 @@ def side_of(ours: Any) -> Side:
             return forward()
 
     backward = functools.partial(ours.backward, "backward")
-    return Side(inference, backward, step, lambda _: torch.cuda.synchronize())
+    return Passes(inference, backward, step, lambda _: torch.cuda.synchronize())
 
 
 class FlashAttention3:
     """flash_mha_varlen of flash_attn3_jax on a problem's tensors."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SampledOperands) -> None:
         import jax
         import jax.numpy as jnp
         from flash_attn3_jax import flash_mha_varlen
@@ -176,22 +176,24 @@ class FlashAttention3:
         found = self.jax.block_until_ready(self.both())
         return dict(zip(("out", "dq", "dk", "dv"), map(torch.from_dlpack, found), strict=True))
 
-    def side(self) -> Side:
+    def passes(self) -> Passes:
         """To be timed."""
         wait = self.jax.block_until_ready
-        return Side(self.forward, self.both, self.both, wait, FORWARD_KERNEL)
+        return Passes(self.forward, self.both, self.both, wait, FORWARD_KERNEL)
 
 
-def timed(sides: list[Side]) -> list[Timed]:
+def timed(implementations: list[Passes]) -> list[Timed]:
     """Of each; they take turns."""
-    gpu: list[dict[str, list[float]]] = [{"forward": [], "backward": []} for _ in sides]
-    wall: list[dict[str, list[float]]] = [{"forward": [], "step": []} for _ in sides]
+    gpu: list[dict[str, list[float]]] = [{"forward": [], "backward": []} for _ in implementations]
+    wall: list[dict[str, list[float]]] = [{"forward": [], "step": []} for _ in implementations]
     for _ in range(REPEATS):
-        for of_gpu, of_wall, side in zip(gpu, wall, sides, strict=True):
-            of_gpu["forward"].append(gpu_milliseconds(side.forward, side.sync))
-            of_gpu["backward"].append(gpu_milliseconds(side.backward, side.sync, side.left_out))
-            of_wall["forward"].append(wall_milliseconds(side.forward, side.sync))
-            of_wall["step"].append(wall_milliseconds(side.step, side.sync))
+        for of_gpu, of_wall, passes in zip(gpu, wall, implementations, strict=True):
+            of_gpu["forward"].append(gpu_milliseconds(passes.forward, passes.sync))
+            of_gpu["backward"].append(
+                gpu_milliseconds(passes.backward, passes.sync, passes.left_out)
+            )
+            of_wall["forward"].append(wall_milliseconds(passes.forward, passes.sync))
+            of_wall["step"].append(wall_milliseconds(passes.step, passes.sync))
     return [
         Timed(
             *(statistics.median(of_gpu[name]) for name in ("forward", "backward")),

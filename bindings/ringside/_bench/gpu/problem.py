@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ringside._bench.gpu.cases import Case, WrongResult
+from ringside._bench.gpu.cases import Workload, WrongResult
 
 Tensors = dict[str, torch.Tensor]
 
@@ -37,10 +37,10 @@ class Sample:
     noise: Tensors  # [rows, heads]: roots of sums of squares
 
 
-class Problem:
+class SampledOperands:
     """Random normal q, k, v, dout of a case, and the samples."""
 
-    def __init__(self, case: Case, device: str = "cuda") -> None:
+    def __init__(self, case: Workload, device: str = "cuda") -> None:
         self.case = case
         rows, (dim_qk, dim_v) = sum(case.lengths), case.dims
         generator = torch.Generator(device).manual_seed(0)

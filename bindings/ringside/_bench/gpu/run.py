@@ -21,11 +21,11 @@ from ringside import _core
 from ringside._arrays import cuda as _cuda
 from ringside._bench import cpu as _bench
 from ringside._bench.gpu import cases, fa3
-from ringside._bench.gpu.cases import SECTIONS, Case, Line, Times, WrongResult
+from ringside._bench.gpu.cases import SECTIONS, Line, Times, Workload, WrongResult
 from ringside._bench.gpu.clock import Clock
 
 if TYPE_CHECKING:
-    from ringside._bench.gpu.problem import Problem
+    from ringside._bench.gpu.problem import SampledOperands
     from ringside._bench.gpu.runners import Runner
 
 REPEATS, QUICK_REPEATS = 15, 5
@@ -139,8 +139,8 @@ def _require_gpu() -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _problem(case: Case) -> Problem:
-    return importlib.import_module("ringside._bench.gpu.problem").Problem(case)
+def _problem(case: Workload) -> SampledOperands:
+    return importlib.import_module("ringside._bench.gpu.problem").SampledOperands(case)
 
 
 def _fault_of(runner: Runner) -> str:
@@ -174,7 +174,7 @@ class Attention:
         self.ran: set[str] = set()
 
     def run(
-        self, case: Case, family: str | None, *, room: int | None = None
+        self, case: Workload, family: str | None, *, room: int | None = None
     ) -> Iterator[Line | str]:
         """Our lines, and a note where FlashAttention 2 cannot do it.
 
@@ -192,7 +192,7 @@ class Attention:
                     line, section="lengths", numbers={"sequences": room, **line.numbers}
                 )
 
-    def _lines(self, case: Case, family: str | None, room: int | None) -> Iterator[Line | str]:
+    def _lines(self, case: Workload, family: str | None, room: int | None) -> Iterator[Line | str]:
         from ringside._bench.gpu.runners import FlashAttention2, Ours
 
         problem = _problem(case)
@@ -231,7 +231,7 @@ class Attention:
             if name not in self.ran:
                 yield f"kernels of {name}: no case ran them"
 
-    def _causal(self, case: Case, work: str, family: str, times: Times) -> Times | None:
+    def _causal(self, case: Workload, work: str, family: str, times: Times) -> Times | None:
         """Times with the causal mask, for windows and chunks."""
         key = (dataclasses.replace(case, mask_name="causal"), work, family)
         if case.mask_name == "causal":
@@ -282,10 +282,10 @@ def lengths() -> Iterator[Line | str]:
 
 def syncs(comm: str) -> Iterator[Line | str]:
     """Whether forward and backward of a plan wait for nothing on the host."""
-    from ringside._bench.gpu.problem import Problem
+    from ringside._bench.gpu.problem import SampledOperands
     from ringside._bench.gpu.runners import Ours
 
-    ours = Ours(Problem(cases.SYNC_CASE), cases.SYNC_CASE.plan(4, "zigzag", comm))
+    ours = Ours(SampledOperands(cases.SYNC_CASE), cases.SYNC_CASE.plan(4, "zigzag", comm))
     fault = _fault_of(ours)
     try:
         fault = fault or _sync_of(ours)

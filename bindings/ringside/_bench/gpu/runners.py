@@ -13,7 +13,7 @@ import torch
 
 from ringside._arrays import cuda as _cuda
 from ringside._bench.gpu.clock import Call, is_flash_attention, is_our_attention
-from ringside._bench.gpu.problem import Problem, Tensors
+from ringside._bench.gpu.problem import SampledOperands, Tensors
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
 from ringside.torch import varlen_attention
@@ -38,7 +38,7 @@ class Runner:
     counts: Callable[[str], bool]
     forwards: dict[str, Callable[[], torch.Tensor]]
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SampledOperands) -> None:
         self.problem = problem
 
     def start(self) -> None:
@@ -82,7 +82,9 @@ class Ours(Runner):
 
     counts = staticmethod(is_our_attention)
 
-    def __init__(self, problem: Problem, plan: Plan | int, family: str | None = None) -> None:
+    def __init__(
+        self, problem: SampledOperands, plan: Plan | int, family: str | None = None
+    ) -> None:
         super().__init__(problem)
         self.plan: Any = device_plan(problem, plan) if isinstance(plan, int) else plan
         self.wanted = family
@@ -121,7 +123,7 @@ class Ours(Runner):
         del blocks  # torch's allocator hands these blocks out again
 
 
-def device_plan(problem: Problem, room: int) -> DevicePlan:
+def device_plan(problem: SampledOperands, room: int) -> DevicePlan:
     """With room for so many sequences, and the problem's lengths."""
     case = problem.case
     plan = DevicePlan(
@@ -144,7 +146,7 @@ class FlashAttention2(Runner):
 
     counts = staticmethod(is_flash_attention)
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SampledOperands) -> None:
         super().__init__(problem)
         case = problem.case
         try:

@@ -17,7 +17,7 @@ SOURCE = "measured on GPUs"
 BOTH = "forward and backward"
 
 
-class Span(NamedTuple):
+class Activity(NamedTuple):
     """A kernel or a copy, microseconds."""
 
     name: str
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 
 def events_of(
-    spans: Iterable[Span], rank: int, steps: Sequence[int], owners: Owners
+    activities: Iterable[Activity], rank: int, steps: Sequence[int], owners: Owners
 ) -> list[Event]:
     """What a rank did in one call of both passes.
 
@@ -34,19 +34,19 @@ def events_of(
     Exchanges that run beside each other are one event: a track has to nest.
 
     Args:
-        spans: of the rank's GPU, in any order.
+        activities: of the rank's GPU, in any order.
         rank: whose.
         steps: of the plan, in which the rank has tiles, rising.
         owners: of Plan.timeline.
     """
-    ordered = sorted(spans, key=lambda span: span.begin)
+    ordered = sorted(activities, key=lambda activity: activity.begin)
     left = [*steps, *reversed(steps)]
     now, found = (left[0] if left else 0), []
-    for span in ordered:
-        if _begins_a_step(span.name) and left:
+    for activity in ordered:
+        if _begins_a_step(activity.name) and left:
             now = left.pop(0)
-        kind: Kind = "exchange" if is_exchange(span.name) else "work"
-        found.append(Event(rank, now, kind, span.begin, span.end, owners(rank, now)))
+        kind: Kind = "exchange" if is_exchange(activity.name) else "work"
+        found.append(Event(rank, now, kind, activity.begin, activity.end, owners(rank, now)))
     return [*_joined(found, "work"), *_joined(found, "exchange")]
 
 
@@ -72,17 +72,19 @@ def _joined(events: Iterable[Event], kind: Kind) -> list[Event]:
 
 def measured(plan: rs.Plan, group: rs.Group, run: Callable[[], Any]) -> Timeline:
     """Of a call of both passes by every rank; each GPU's clock begins with its first kernel."""
-    spans = profiled(run)
-    start = min((span.begin for span in spans), default=0.0)
-    own = [Span(name, begin - start, end - start) for name, begin, end in spans]
+    activities = profiled(run)
+    start = min((activity.begin for activity in activities), default=0.0)
+    own = [Activity(name, begin - start, end - start) for name, begin, end in activities]
     owners, events = Owners(plan), []
-    for (rank,), told in group._tell_all([tuple(span) for span in own]):  # one rank a process
+    for (rank,), told in group._tell_all(
+        [tuple(activity) for activity in own]
+    ):  # one rank a process
         steps = [i for i, step in enumerate(plan.steps(rank)) if step.tiles]
-        events += events_of([Span(*span) for span in told], rank, steps, owners)
+        events += events_of([Activity(*activity) for activity in told], rank, steps, owners)
     return of_events(events, plan.cp_size, BOTH, SOURCE, owners)
 
 
-def profiled(run: Callable[[], Any]) -> list[Span]:
+def profiled(run: Callable[[], Any]) -> list[Activity]:
     """Everything on the device, of the second of two calls."""
     import torch
 
@@ -93,4 +95,4 @@ def profiled(run: Callable[[], Any]) -> list[Span]:
         torch.cuda.synchronize()
     on_device = torch.autograd.DeviceType.CUDA
     events = [e for e in profile.events() if e.device_type == on_device]
-    return [Span(e.name, e.time_range.start, e.time_range.end) for e in events]
+    return [Activity(e.name, e.time_range.start, e.time_range.end) for e in events]

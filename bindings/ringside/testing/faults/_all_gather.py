@@ -27,7 +27,7 @@ from ringside.testing.faults._varlen import (
 )
 
 
-class Place(NamedTuple):
+class ChunkCall(NamedTuple):
     """One sequence's chunk, of which a call is made."""
 
     q: Chunks
@@ -54,64 +54,64 @@ class Place(NamedTuple):
 Window = tuple[int | None, int | None]
 
 
-def visible_by_key_chunks(place: Place) -> int:
+def visible_by_key_chunks(call: ChunkCall) -> int:
     """How many keys a call may see: up to the end of the KEYS' chunk, and right more."""
-    if place.right is None:
-        return place.k.length
-    return min(place.k.length, (place.chunk + 1) * place.k.size + place.right)
+    if call.right is None:
+        return call.k.length
+    return min(call.k.length, (call.chunk + 1) * call.k.size + call.right)
 
 
-def visible_by_queries(place: Place) -> int:
+def visible_by_queries(call: ChunkCall) -> int:
     """Up to the position of the chunk's last query, and right more."""
-    if place.right is None:
-        return place.k.length
-    return min(place.k.length, place.start + place.len_q + place.right)
+    if call.right is None:
+        return call.k.length
+    return min(call.k.length, call.start + call.len_q + call.right)
 
 
-def window_of_longest(place: Place, len_k: int) -> Window:
+def window_of_longest(call: ChunkCall, len_k: int) -> Window:
     """One window for all: what undoes the shift of the diagonal in a sequence of max_seqlen."""
     del len_k
-    if place.right is None:
-        return place.left, None
-    end = (place.chunk + 1) * place.longest // (2 * place.q.cp_size)
-    shift = min(place.longest, end + place.right) - end
-    return None if place.left is None else place.left + shift, place.right - shift
+    if call.right is None:
+        return call.left, None
+    end = (call.chunk + 1) * call.longest // (2 * call.q.cp_size)
+    shift = min(call.longest, end + call.right) - end
+    return None if call.left is None else call.left + shift, call.right - shift
 
 
-def window_of_each(place: Place, len_k: int) -> Window:
+def window_of_each(call: ChunkCall, len_k: int) -> Window:
     """A window per sequence: what undoes the shift of its own diagonal."""
-    shift = len_k - place.len_q - place.start
-    left = None if place.left is None else place.left + shift
-    return left, None if place.right is None else place.right - shift
+    shift = len_k - call.len_q - call.start
+    left = None if call.left is None else call.left + shift
+    return left, None if call.right is None else call.right - shift
 
 
-def bottom_right(place: Place) -> str:
+def bottom_right(call: ChunkCall) -> str:
     """What the windows above assume."""
     return "bottom_right"
 
 
-def top_left_unless_causal(place: Place) -> str:
+def top_left_unless_causal(call: ChunkCall) -> str:
     """What a wrapper defaults to when nobody passes bottom_right_diagonal."""
-    return "bottom_right" if place.right == 0 else "top_left"
+    return "bottom_right" if call.right == 0 else "top_left"
 
 
-def rows_of_chunk(places: list[Place]) -> list[int]:
+def rows_of_chunk(calls: list[ChunkCall]) -> list[int]:
     """Where each sequence's chunk begins in a rank's rows: prefix sums with offsets."""
-    return [place.q.local_begin + place.half * place.q.size for place in places]
+    return [call.q.local_begin + call.half * call.q.size for call in calls]
 
 
-def rows_by_prefix_sums(places: list[Place]) -> list[int]:
+def rows_by_prefix_sums(calls: list[ChunkCall]) -> list[int]:
     """Where a kernel without offsets looks: the chunks' lengths, added up from row 0."""
-    return [0, *np.cumsum([place.len_q for place in places]).tolist()][: len(places)]
+    return [0, *np.cumsum([call.len_q for call in calls]).tolist()][: len(calls)]
 
 
 class Rules(NamedTuple):
     """The arithmetic of the metadata."""
 
-    visible: Callable[[Place], int] = visible_by_queries
-    window: Callable[[Place, int], Window] = window_of_each
-    align: Callable[[Place], str] = bottom_right
-    rows: Callable[[list[Place]], list[int]] = rows_of_chunk
+    visible: Callable[[ChunkCall], int] = visible_by_queries
+    window: Callable[[ChunkCall, int], Window] = window_of_each
+    align: Callable[[ChunkCall], str] = bottom_right
+    rows: Callable[[list[ChunkCall]], list[int]] = rows_of_chunk
 
 
 def all_gather(
@@ -125,29 +125,27 @@ def all_gather(
     for rank, q in enumerate(qs):
         out, lse = nothing(q, v)
         for half, chunk in enumerate((rank, 2 * plan.cp_size - 1 - rank)):
-            places = _places(plan, chunk, half)
-            pieces = _pieces(rules, places)
+            calls = _calls(plan, chunk, half)
+            pieces = _pieces(rules, calls)
             part = varlen(q, k, v, pieces, scale_of(q, softmax_scale))
-            for place, begin in zip(places, rows_of_chunk(places), strict=True):
-                rows = slice(begin, begin + place.len_q)  # copy_valid_tokens
+            for call, begin in zip(calls, rows_of_chunk(calls), strict=True):
+                rows = slice(begin, begin + call.len_q)  # copy_valid_tokens
                 out[rows], lse[:, rows] = part[0][rows], part[1][:, rows]
         results.append((out, lse))
     return results
 
 
-def _places(plan: rs.Plan, chunk: int, half: int) -> list[Place]:
+def _calls(plan: rs.Plan, chunk: int, half: int) -> list[ChunkCall]:
     left, right = (bound(side) for side in plan.mask.window_size)
     longest = int(plan.layout_q.padded_lengths.max(initial=0))
     pairs = (chunks_of(layout, plan.cp_size) for layout in (plan.layout_q, plan.layout_k))
-    return [Place(q, k, chunk, half, longest, left, right) for q, k in zip(*pairs, strict=True)]
+    return [ChunkCall(q, k, chunk, half, longest, left, right) for q, k in zip(*pairs, strict=True)]
 
 
-def _pieces(rules: Rules, places: list[Place]) -> list[Piece]:
+def _pieces(rules: Rules, calls: list[ChunkCall]) -> list[Piece]:
     pieces = []
-    for place, begin in zip(places, rules.rows(places), strict=True):
-        len_k = rules.visible(place)
-        left, right = rules.window(place, len_k)
-        pieces.append(
-            Piece(begin, place.len_q, place.k.begin, len_k, left, right, rules.align(place))
-        )
+    for call, begin in zip(calls, rules.rows(calls), strict=True):
+        len_k = rules.visible(call)
+        left, right = rules.window(call, len_k)
+        pieces.append(Piece(begin, call.len_q, call.k.begin, len_k, left, right, rules.align(call)))
     return pieces
