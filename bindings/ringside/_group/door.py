@@ -56,14 +56,14 @@ class Door:
                     ) from None
                 if self.left() <= 0:
                     raise InvalidArgument(
-                        f"{address[0]}:{address[1]} cannot be listened at ({error}); expected a "
-                        "free port of this host, which hosts rank 0. Choose another"
+                        f"{host.with_port(*address)} cannot be listened at ({error}); expected "
+                        "a free port of this host, which hosts rank 0. Choose another"
                     ) from None
                 time.sleep(AGAIN_AFTER_S)
 
-    def call(self, address: Address) -> socket.socket:
+    def call(self, address: Address, most_s: float = CHALLENGE_S) -> socket.socket:
         """A connection to someone who holds the key; raises WrongKey."""
-        seconds = min(CHALLENGE_S, max(self.left(), LEAST_S))
+        seconds = min(most_s, max(self.left(), LEAST_S))
         connection = socket.create_connection(address, timeout=seconds)
         try:
             _send_at_once(connection)

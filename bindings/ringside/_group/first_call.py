@@ -11,10 +11,11 @@ import time
 
 from ringside._core import InvalidArgument
 from ringside._group import host, meeting_file, wire
-from ringside._group.door import AGAIN_AFTER_S, EVERYWHERE, Address, Door
+from ringside._group.door import AGAIN_AFTER_S, CHALLENGE_S, EVERYWHERE, Address, Door
 from ringside._group.failure import RankFailure, named
 from ringside._group.place import Place
 
+TRY_S = 2.0  # for each of several addresses
 UNTOLD = (
     "no file of this host says where; set RINGSIDE_RENDEZVOUS and RINGSIDE_KEY for ranks in "
     "containers of their own"
@@ -28,7 +29,7 @@ def call_first(place: Place, door: Door) -> socket.socket:
         problems = [UNTOLD] if not told else []
         for address in told:
             try:
-                return door.call(address)
+                return door.call(address, CHALLENGE_S if len(told) == 1 else TRY_S)
             except wire.WrongKey:
                 problems.append(f"{_words(address)}: another key")
                 if place.address is not None and len(told) == 1:
@@ -61,7 +62,7 @@ def _told(place: Place) -> tuple[list[Address], bytes]:
 
 
 def _words(address: Address) -> str:
-    return f"{address[0]}:{address[1]}{host.meaning(address[0])}"
+    return f"{host.with_port(*address)}{host.meaning(address[0])}"
 
 
 def _wrong_key(place: Place, address: Address) -> InvalidArgument:

@@ -83,6 +83,15 @@ def meaning(host: str) -> str:
     return f", which is {', '.join(means)} on this host{itself}"
 
 
+def with_port(host: str, port: int) -> str:
+    """As ringside.init takes it.
+
+    >>> with_port("node0", 80), with_port("fd00::1", 80)
+    ('node0:80', '[fd00::1]:80')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def addresses() -> list[str]:
     """Of the interfaces of this host, but for loopbacks and what is known on one cable only."""
     found = dict.fromkeys([*_addresses_4(), *_addresses_6()])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringside._core import InvalidArgument, __version__
-from ringside._group import meeting_file, wire
+from ringside._group import host, meeting_file, wire
 from ringside._group.door import (
     AGAIN_AFTER_S,
     CHALLENGE_S,
@@ -217,10 +217,10 @@ class Meeting:
                 wire.send(connection, {"process": met.mine, "rank": rank, "peer": peer})
             except (OSError, EOFError, wire.WrongKey) as error:
                 raise self._heard() or RankFailure(
-                    f"{named(ranks)} did not answer {named(self.place.ranks)} at {address[0]}:"
-                    f"{address[1]} while the group met ({error}); expected that every host "
-                    "reaches every other, at any port. See whether they ended, and what lies "
-                    "between the hosts",
+                    f"{named(ranks)} did not answer {named(self.place.ranks)} at "
+                    f"{host.with_port(*address)} while the group met ({error}); expected that "
+                    "every host reaches every other, at any port. See whether they ended, and "
+                    "what lies between the hosts",
                     ranks,
                 ) from None
             self._keep(connection, other, rank, peer, met)
