@@ -63,7 +63,10 @@ def run(command: Sequence[str], processes: int, nodes: Nodes = ONE) -> int:
         failed = _wait(started, heard, notes.name)
         if heard:
             return 128 + heard[0]
-        return 0 if failed is None else _report(failed, started, nodes)
+        if failed is None:
+            return 0
+        follows = nodes.count > 1 and launched.failed_by_others(failed, notes.name)
+        return _report(failed, started, nodes, " because of another host" if follows else "")
     finally:
         _end(started)
         notes.cleanup()
@@ -138,7 +141,7 @@ def _that_began(failed: list[int], notes: str) -> int | None:
     return next((i for i in failed if not launched.failed_by_others(i, notes)), None)
 
 
-def _report(local: int, started: list[subprocess.Popen[bytes]], nodes: Nodes) -> int:
+def _report(local: int, started: list[subprocess.Popen[bytes]], nodes: Nodes, because: str) -> int:
     """Says which process failed; its exit code as a shell gives it."""
     code = started[local].returncode
     number, size = local + len(started) * (nodes.rank or 0), len(started) * nodes.count
@@ -146,7 +149,7 @@ def _report(local: int, started: list[subprocess.Popen[bytes]], nodes: Nodes) ->
     others = sum(process.poll() is None for process in started)
     rest = f"; ending the other {others}" if others else ""
     here = " on this host" if others and nodes.count > 1 else ""
-    print(f"ringside run: process {number} of {size} {how}{rest}{here}", file=sys.stderr)
+    print(f"ringside run: process {number} of {size} {how}{because}{rest}{here}", file=sys.stderr)
     return code if code > 0 else 128 - code
 
 

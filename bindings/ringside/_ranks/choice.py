@@ -20,7 +20,7 @@ class Told(TypedDict):
     """What a process tells of itself."""
 
     host: str  # alike where memory can be shared, as far as that can be told
-    device: str  # alike where it is the same one, whatever host a process takes itself to be on
+    device: str  # alike where it is the same one
     family: str  # of kernels
     nccl: str  # version
     nccl_problem: str
@@ -97,7 +97,7 @@ def _require_nccl(told: Everybody) -> None:
                 f"{nearest}"
             )
     _require_equal(told, "nccl", "NCCL", "Install one version of nvidia-nccl")
-    for ranks in _ranks_by(told, "device").values():
+    for ranks in _ranks_by(told, "host", "device").values():
         if sum(process <= ranks for process in ({*r} for r, _ in told)) > 1:
             raise Unsupported(
                 f'exchange="nccl" with {named(ranks)} in processes of one GPU, which NCCL refuses. '

@@ -232,6 +232,8 @@ class DeviceGroup:
         """Frees what it has."""
         self._asleep.set()
         self._programs.clear()
+        if self._words != host.SHARED:
+            self._words.unlink(missing_ok=True)  # where it was never shared
         links, self._links = self._links, None
         if links is not None and not links.is_idle():
             _stuck.append(links)
