@@ -13,7 +13,7 @@ import pytest
 import ringside as rs
 from ringside._group import first_call, from_torch, host, meeting_file, wire
 from ringside._group import rendezvous as rendezvous_module
-from ringside._group.door import EVERYWHERE, Door, first_words, has_ended
+from ringside._group.door import EVERYWHERE, Door, given_up, has_ended
 from ringside._group.launcher import Nodes, run
 from ringside._group.place import Place, place_of
 from ringside._ranks.choice import require_shared
@@ -236,36 +236,45 @@ def test_the_first_host_tells_torch_s_processes_all_its_addresses(monkeypatch):
 # --- who says why
 
 
-def test_what_others_said_first_stays_to_be_heard():
+def test_why_others_gave_up_is_found_behind_what_they_said_before_and_stays_to_be_heard():
     ours, theirs = socket.socketpair()
     ours.settimeout(10.0)  # of which nothing is waited
     begin = time.monotonic()
-    assert first_words(ours) is None and not has_ended(ours)
-    message = {"t": "abort", "why": "no way", "ranks": [1]}
-    theirs.sendall(wire.encoded(message)[:5])
-    assert first_words(ours) is None and not has_ended(ours)
-    theirs.sendall(wire.encoded(message)[5:])
+    assert given_up(ours) is None and not has_ended(ours)
+    beats, why = [{"t": "beat"}] * 3, {"t": "abort", "why": "no way", "ranks": [1]}
+    data = b"".join(map(wire.encoded, [*beats, why]))
+    theirs.sendall(data[:-5])
+    assert given_up(ours) is None and not has_ended(ours)
+    theirs.sendall(data[-5:])
     theirs.close()
-    assert first_words(ours) == first_words(ours) == message and not has_ended(ours)
-    assert wire.receive(ours) == message
-    assert first_words(ours) is None and has_ended(ours)
+    for _ in range(2):
+        assert given_up(ours).arguments()[:2] == ("no way", (1,)) and not has_ended(ours)
+    assert [wire.receive(ours) for _ in range(4)] == [*beats, why]
+    assert given_up(ours) is None and has_ended(ours)
     assert time.monotonic() - begin < 5
     ours.close()
 
 
-def test_who_cannot_reach_another_tells_all_and_repeats_what_it_is_told():
-    ours, theirs = socket.socketpair()
+def test_who_gives_up_is_heard_though_it_has_not_read_what_others_said():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    wire.send(theirs, {"t": "beat"})
     meeting = rendezvous_module.Meeting(place())
     meeting.controls[0] = ours
-    assert meeting._heard(0.0) is None
     meeting._tell_all(rs.RankFailure("no way", [1]))
-    said = wire.receive(theirs)
-    assert said == {"t": "abort", "why": "no way", "ranks": [1]}
+    ours.close()
+    assert wire.receive(theirs) == {"t": "abort", "why": "no way", "ranks": [1]}
+    assert has_ended(theirs)
+    theirs.close()
+
+
+def test_a_rank_that_never_comes_is_missed_though_others_say_something_all_the_time():
+    ours, theirs = socket.socketpair()
     wire.send(theirs, {"t": "beat"})
-    assert meeting._heard(0.0) is None
-    ours.recv(1 << 10)
-    wire.send(theirs, said)
-    assert meeting._heard().arguments()[:2] == ("no way", (1,))
+    with Door(KEY, 20.0).listener(("127.0.0.1", 0)) as listener:
+        with pytest.raises(rs.RankFailure, match="rank 1 did not come within"):
+            Door(KEY, 0.5).admit(listener, [1], [ours])
 
 
 # --- ringside run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import select
 import socket
@@ -16,7 +17,8 @@ from ringside._group.failure import RankFailure, named
 Address = tuple[str, int]
 EVERYWHERE = ""  # as an address to listen at: all of this host
 BACKLOG = 128
-PEEK = 1 << 14
+PEEK = 1 << 18
+FAREWELL_S = 0.5  # for the others to hear why
 AGAIN_AFTER_S = 0.05
 CHALLENGE_S = 10.0  # for the other end to answer
 LEAST_S = 0.2  # of that, at the deadline
@@ -82,7 +84,7 @@ class Door:
     ) -> tuple[socket.socket, dict[str, Any]] | None:
         """Who comes next and what it says.
 
-        None for a stranger, and as soon as one of the others has ended or says something. Raises
+        None for a stranger, and as soon as one of the others has ended or given up. Raises
         RankFailure naming the missing ranks at the deadline.
         """
         while True:
@@ -91,7 +93,7 @@ class Door:
                 connection, _ = listener.accept()
                 break
             except TimeoutError:
-                if any(has_ended(other) or first_words(other) for other in others):
+                if any(has_ended(other) or given_up(other) for other in others):
                     return None
                 self._require_time(missing)
         try:
@@ -121,12 +123,31 @@ def has_ended(connection: socket.socket) -> bool:
     return _waiting(connection) == b""
 
 
-def first_words(connection: socket.socket) -> wire.Message | None:
-    """What the other end said that nobody has taken, if all of it is there; it stays there."""
+def given_up(connection: socket.socket) -> RankFailure | None:
+    """The failure that the other end tells of, of what nobody has taken yet; it stays there."""
     try:
-        return next(wire.Reader().messages(_waiting(connection) or b""), None)
-    except (EOFError, ValueError):
-        return None
+        for said in wire.Reader().messages(_waiting(connection) or b""):
+            if said["t"] == "abort":
+                return RankFailure(str(said["why"]), said["ranks"])
+    except (EOFError, ValueError, KeyError):
+        pass  # no words of a process that has met all
+    return None
+
+
+def take_leave(connections: Iterable[socket.socket]) -> None:
+    """Lets the others hear all that was said: to close what has not been read would undo it."""
+    left, until = list(connections), time.monotonic() + FAREWELL_S
+    for connection in left:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_WR)
+    while left and time.monotonic() < until:
+        for connection in select.select(left, [], [], AGAIN_AFTER_S)[0]:
+            try:
+                is_over = not connection.recv(PEEK)
+            except OSError:
+                is_over = True
+            if is_over:
+                left.remove(connection)
 
 
 def _waiting(connection: socket.socket) -> bytes | None:

@@ -22,8 +22,9 @@ from ringside._group.door import (
     EVERYWHERE,
     Address,
     Door,
-    first_words,
+    given_up,
     has_ended,
+    take_leave,
 )
 from ringside._group.failure import RankFailure, named
 from ringside._group.first_call import call_first, where_to_listen
@@ -69,6 +70,7 @@ class Meeting:
         for control in self.controls.values():
             with contextlib.suppress(OSError):
                 wire.send(control, {"t": "abort", "why": failure.why, "ranks": failure.ranks})
+        take_leave(self.controls.values())
 
     # --- the process of rank 0
 
@@ -229,11 +231,9 @@ class Meeting:
         """The failure that another process tells of, if it does so soon."""
         until = time.monotonic() + seconds
         while True:
-            for said in map(first_words, self.controls.values()):
-                if said is not None and said.get("t") == "abort":
-                    return RankFailure(str(said["why"]), said["ranks"])
-            if time.monotonic() >= until:
-                return None
+            failure = next(filter(None, map(given_up, self.controls.values())), None)
+            if failure is not None or time.monotonic() >= until:
+                return failure
             time.sleep(AGAIN_AFTER_S)
 
     def _accept_links(self, listener: socket.socket, met: Connections) -> None:
