@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 from ringside.testing import Case, Demands, Disagreement, adapters, check_attention, trace
 
 HERE = Path(__file__).parent
-IMPORTABLE = [
-    str(HERE.parent / "helpers" / "played"),
-    *os.environ.get("PYTHONPATH", "").split(os.pathsep),
-]
+IMPORTABLE = [str(HERE.parent / "helpers" / "played"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
 CASE = Case(rs.PackedLayout([0, 3, 5], [0, 4, 7]), dtype="float32")
 
 

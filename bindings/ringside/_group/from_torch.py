@@ -44,7 +44,7 @@ def init_from(
     hosts: list[Any] = [None] * processes
     dist.all_gather_object(hosts, host.network(), group=torch_group)
     first = 0 if torch_group is None else dist.get_global_rank(torch_group, 0)
-    told = [_meeting_point(hosts) if process == 0 else None]
+    told: list[Any] = [_meeting_point(hosts) if process == 0 else None]
     dist.broadcast_object_list(told, src=first, group=torch_group)
     ways, port, key = told[0]
     place = place_of(

@@ -9,12 +9,9 @@ import pickle
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import ringside as rs
-
-sys.path.append(str(Path(__file__).parents[1] / "played"))  # for snippets
 
 
 class Spoken(Exception):
