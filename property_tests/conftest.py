@@ -4,6 +4,7 @@ All but `mutants` draw anew in every run and say by which seed; see draw_anew.
 """
 
 import os
+import signal
 from pathlib import Path
 
 import draw_anew
@@ -12,6 +13,10 @@ from hypothesis import Phase, is_hypothesis_test, settings
 
 # Else JAX, where a test imports it, takes three quarters of a GPU that all tests share.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+# A shell has what it runs in the background ignore Ctrl-C, which tests send to it and to processes.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Workers of pytest-xdist take GPUs in turn, of those named here ("0,1,2"); before CUDA starts.
 if os.environ.get("RINGSIDE_TEST_GPUS") and os.environ.get("PYTEST_XDIST_WORKER"):

@@ -1,6 +1,5 @@
 """A script on all GPUs, started the ways people start one."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -12,8 +11,6 @@ from group_processes import environment, free_port
 pytestmark = pytest.mark.skipif(bool(REASON), reason=f"no GPU test: {REASON}")
 
 SCRIPT = """
-import os, sys
-sys.path.insert(0, os.environ["HELPERS"])
 import torch
 import ringside as rs
 from group_cuda import difference
@@ -56,10 +53,9 @@ def test_every_launcher_starts_ranks_that_are_right(tmp_path, launcher):
         pytest.skip("there is no mpirun here")
     script, count = tmp_path / "script.py", processes()
     script.write_text(SCRIPT)
-    helpers = os.path.dirname(__import__("group_cuda").__file__)
     done = subprocess.run(
         commands(str(script), count)[launcher],
-        env={**environment(HELPERS=helpers), "OMPI_MCA_plm_rsh_agent": "false"},
+        env={**environment(), "OMPI_MCA_plm_rsh_agent": "false"},
         capture_output=True,
         text=True,
         timeout=120,

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 WORKER = Path(__file__).with_name("group_worker.py")
+HELPERS = [str(path) for path in sorted(WORKER.parents[1].iterdir()) if path.is_dir()]
 PATIENCE = 60.0  # seconds; far more than anything takes that is right
 
 
@@ -52,6 +53,8 @@ def environment(**variables):
     prefixes = ("RINGSIDE_", "OMPI_", "PMI", "SLURM_", "MPI_", "TORCHELASTIC_")
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     own = {k: v for k, v in os.environ.items() if not k.startswith(prefixes) and k not in names}
+    paths = [*filter(None, [own.get("PYTHONPATH")]), str(WORKER.parents[1]), *HELPERS]
+    own["PYTHONPATH"] = os.pathsep.join(paths)
     return {**own, **{name: str(value) for name, value in variables.items()}}
 
 
