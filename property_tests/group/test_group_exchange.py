@@ -130,7 +130,7 @@ REFUSED = {
     "no library between hosts": (
         "auto",
         told(([0], {"nccl_problem": "none"}), ([1], {"host": "b"})),
-        (rs.Unsupported, "on rank 0: none", 'Nearest supported: exchange="peer"'),
+        (rs.Unsupported, "on rank 0: none", "Nearest supported: arrays on the host (CPU, sockets)"),
     ),
     "peer memory between hosts": (
         "peer",

@@ -106,20 +106,35 @@ def test_every_verb_is_one_function_and_help_lists_it():
     assert sorted(listed) == sorted(x.removesuffix("_all").replace("_", "-") for x in verbs)
 
 
-def installed_browser(folder, *there):
-    """What `./dev test` installs with apt-get where only these programs are."""
-    (folder / "bash").symlink_to(shutil.which("bash"))
+def installed_by(function, folder, *there, may="may_install() { :; }"):
+    """What a function of `./dev test` installs with apt-get where only these programs are."""
+    for name in ("bash", "xargs", "echo"):
+        (folder / name).symlink_to(shutil.which(name))
     for name in there:
         script(folder, name, "")
-    doubles = 'step() { shift && "$@"; }; may_install() { :; }; apt_install() { echo "$@"; }'
-    functions = "has_browser()", "system_packages()"
-    return said_by(folder, *functions, f"{doubles}; browser", PATH=str(folder)).stdout.split()
+    doubles = f'step() {{ shift && "$@"; }}; {may}; apt_install() {{ echo "$@"; }}'
+    functions = "missing_programs()", "system_packages()"
+    ended = said_by(folder, *functions, f"{doubles}; {function}", PATH=str(folder))
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.split()
 
 
 def test_a_browser_is_installed_where_there_is_none(tmp_path):
-    assert installed_browser(tmp_path) == ["chromium"]
+    assert installed_by("browser", tmp_path) == ["chromium"]
 
 
 @pytest.mark.parametrize("name", ["chromium", "google-chrome"])
 def test_a_browser_that_is_there_is_taken(tmp_path, name):
-    assert installed_browser(tmp_path, name) == []
+    assert installed_by("browser", tmp_path, name) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "missing"),
+    [((), ["openmpi-bin", "iproute2"]), (("mpirun",), ["iproute2"]), (("mpirun", "ip"), [])],
+)
+def test_programs_that_tests_run_are_installed_where_they_may_be(tmp_path, there, missing):
+    assert installed_by("programs", tmp_path, *there) == missing
+
+
+def test_where_nothing_may_be_installed_the_tests_go_on_without(tmp_path):
+    assert installed_by("programs", tmp_path, may="may_install() { false; }") == []

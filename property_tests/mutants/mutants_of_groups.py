@@ -1,6 +1,7 @@
 """Faults in several processes: messages, waits, aborts, agreement, names, admission."""
 
 from mutants_list import Mutant
+from mutants_of_hosts import MUTANTS_OF_HOSTS
 
 STREAM = "reference/sockets/socket_stream.cpp"
 RANKS = "reference/sockets/socket_ranks.cpp"
@@ -106,9 +107,9 @@ MUTANTS_OF_GROUPS = [
     ),
     Mutant(
         "a file that was left over is believed",
-        GROUP + "rendezvous.py",
-        "if self.place.address is not None:\n                        raise",
-        "if True:\n                        raise",
+        GROUP + "first_call.py",
+        "and len(told) == 1:\n                    raise",
+        "or told:\n                    raise",
     ),
     Mutant(
         "a process that was killed counts as one that ended well",
@@ -116,4 +117,5 @@ MUTANTS_OF_GROUPS = [
         "return code if code > 0 else 128 - code",
         "return max(code, 0)",
     ),
+    *MUTANTS_OF_HOSTS,
 ]

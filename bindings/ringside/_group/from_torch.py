@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 import secrets
 import socket
+from dataclasses import replace
 from typing import Any
 
 from ringside._core import InvalidArgument, arguments
-from ringside._group.group import Group, init
+from ringside._group import host
+from ringside._group.group import Group
+from ringside._group.place import place_of
+from ringside._group.rendezvous import Meeting
 
 
 def init_from(
@@ -37,24 +42,37 @@ def init_from(
     dist = importlib.import_module("torch.distributed")
     process, processes = dist.get_rank(torch_group), dist.get_world_size(torch_group)
     hosts: list[Any] = [None] * processes
-    dist.all_gather_object(hosts, socket.gethostname(), group=torch_group)
+    dist.all_gather_object(hosts, host.network(), group=torch_group)
     first = 0 if torch_group is None else dist.get_global_rank(torch_group, 0)
-    told = [_meeting_point(hosts) if process == 0 else None]
+    told: list[Any] = [_meeting_point(hosts) if process == 0 else None]
     dist.broadcast_object_list(told, src=first, group=torch_group)
-    address, key = told[0]
-    return init(
+    ways, port, key = told[0]
+    place = place_of(
         [process * each + i for i in range(each)],
         processes * each,
-        address=address,
+        ranks_per_process=1,
+        address=host.with_port(ways[0], port),
         key=key,
         timeout_s=timeout_s,
+        environment=os.environ,
     )
+    place = replace(place, also=tuple(ways[1:]))
+    return Group(place, Meeting(place).connect())
 
 
-def _meeting_point(hosts: list[str]) -> tuple[str, str]:
-    """An address of this host, and a key."""
-    host = "127.0.0.1" if len(set(hosts)) == 1 else hosts[0]
+def _meeting_point(hosts: list[str]) -> tuple[list[str], int, str]:
+    """Where this host may be reached, a free port, and a key, which tells the right one."""
     with socket.socket() as probe:
         probe.bind(("", 0))
-        port = probe.getsockname()[1]
-    return f"{host}:{port}", secrets.token_hex(32)
+        port = int(probe.getsockname()[1])
+    is_one_host = len(set(hosts)) == 1
+    return ["127.0.0.1"] if is_one_host else _ways_here(), port, secrets.token_hex(32)
+
+
+def _ways_here() -> list[str]:
+    """By which other hosts may reach this one: where it faces torch's first process, then any."""
+    main = os.environ.get("MASTER_ADDR", "localhost")
+    own = host.facing(main)
+    faces_main = main if own is None or host.is_loopback(own) else own
+    ways = dict.fromkeys([faces_main, *host.addresses(), socket.gethostname()])
+    return [way for way in ways if not host.is_loopback(way)]

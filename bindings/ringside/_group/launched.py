@@ -14,12 +14,12 @@ NOTES = "RINGSIDE_RUN_NOTES"  # the folder
 
 def note_failed_by_others() -> None:
     """Where the failure of a group is raised; nothing if `ringside run` did not start this."""
-    folder, rank = os.environ.get(NOTES), os.environ.get("RINGSIDE_RANK")
-    if folder and rank:
+    folder, local = os.environ.get(NOTES), os.environ.get("RINGSIDE_LOCAL_RANK")
+    if folder and local:
         with contextlib.suppress(OSError):
-            (Path(folder) / rank).touch()
+            (Path(folder) / local).touch()
 
 
-def failed_by_others(process: int, folder: str) -> bool:
-    """Whether that process said so."""
-    return (Path(folder) / str(process)).exists()
+def failed_by_others(local: int, folder: str) -> bool:
+    """Whether that process of this host said so."""
+    return (Path(folder) / str(local)).exists()

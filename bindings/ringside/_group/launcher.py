@@ -1,7 +1,7 @@
 """`ringside run`: so many processes of a script on this host, which find each other.
 
 It makes the address and the key, starts the processes, and ends the others when one fails. Signals
-go to all of them.
+go to all of them. For several hosts it is started on each, and told address and key.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ringside._core import InvalidArgument
-from ringside._group import launched
+from ringside._group import host, launched
 
 GRACE_S = 5.0  # between asking a process to end and ending it
 BEGAN_S = 2.0  # for the process that others fail because of: it may take longer to end than they
@@ -25,35 +26,80 @@ LOOK_EVERY_S = 0.02
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run(command: Sequence[str], processes: int) -> int:
+@dataclass(frozen=True)
+class Nodes:
+    """The hosts of a job, each with as many processes."""
+
+    count: int = 1
+    rank: int | None = None  # of this one
+    address: str | None = None  # of that of rank 0
+    port: int = 29411
+
+
+ONE = Nodes()
+
+
+def run(command: Sequence[str], processes: int, nodes: Nodes = ONE) -> int:
     """Starts the command so many times and waits; the exit code of the first that failed, else 0.
 
     Args:
         command: program and arguments.
-        processes: how many, at least 1.
+        processes: how many on this host, at least 1.
+        nodes: the hosts, where there are others.
     """
     if processes < 1:
         raise InvalidArgument(f"--nproc {processes}; expected at least 1. Say how many")
-    common = {
-        "RINGSIDE_SIZE": str(processes),
-        "RINGSIDE_RENDEZVOUS": f"127.0.0.1:{_free_port()}",
-        "RINGSIDE_KEY": secrets.token_hex(32),
-    }
+    common = {"RINGSIDE_SIZE": str(processes * nodes.count), **_meeting(nodes)}
+    first = processes * (nodes.rank or 0)
     started: list[subprocess.Popen[bytes]] = []
     heard: list[int] = []
     notes = tempfile.TemporaryDirectory()
     common[launched.NOTES] = notes.name
     before = {number: signal.signal(number, lambda n, _: heard.append(n)) for number in FORWARDED}
     try:
-        for rank in range(processes):
-            own = {"RINGSIDE_RANK": str(rank), "RINGSIDE_LOCAL_RANK": str(rank)}
+        for local in range(processes):
+            own = {"RINGSIDE_RANK": str(first + local), "RINGSIDE_LOCAL_RANK": str(local)}
             started.append(_start(command, {**os.environ, **common, **own}))
-        return _wait(started, heard, notes.name)
+        failed = _wait(started, heard, notes.name)
+        if heard:
+            return 128 + heard[0]
+        if failed is None:
+            return 0
+        follows = nodes.count > 1 and launched.failed_by_others(failed, notes.name)
+        return _report(failed, started, nodes, " because of another host" if follows else "")
     finally:
         _end(started)
         notes.cleanup()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _meeting(nodes: Nodes) -> dict[str, str]:
+    """The variables by which all processes of all hosts find each other."""
+    if nodes.count < 1:
+        raise InvalidArgument(f"--nnodes {nodes.count}; expected at least 1. Say how many")
+    if nodes.rank not in range(nodes.count) and (nodes.rank is not None or nodes.count > 1):
+        got = "no --node-rank" if nodes.rank is None else f"--node-rank {nodes.rank}"
+        raise InvalidArgument(
+            f"--nnodes {nodes.count} and {got}; expected 0 to {nodes.count - 1}. Give every host "
+            "another one"
+        )
+    if nodes.count == 1:
+        where = f"127.0.0.1:{_free_port()}"
+        return {"RINGSIDE_RENDEZVOUS": where, "RINGSIDE_KEY": secrets.token_hex(32)}
+    key = os.environ.get("RINGSIDE_KEY")
+    if nodes.address is None or not key:
+        raise InvalidArgument(
+            f"--nnodes {nodes.count} without {'--master-addr' if key else 'RINGSIDE_KEY'}; "
+            "expected both, alike on all hosts. Name the host of --node-rank 0, and set "
+            "RINGSIDE_KEY to a secret text such as `openssl rand -hex 32` prints"
+        )
+    if not 0 < nodes.port < 65536:
+        raise InvalidArgument(f"--master-port {nodes.port}; expected 1 to 65535. Choose a free one")
+    return {
+        "RINGSIDE_RENDEZVOUS": host.with_port(nodes.address.strip("[]"), nodes.port),
+        "RINGSIDE_KEY": key,
+    }
 
 
 def _free_port() -> int:
@@ -69,7 +115,8 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Po
     )
 
 
-def _wait(started: list[subprocess.Popen[bytes]], heard: list[int], notes: str) -> int:
+def _wait(started: list[subprocess.Popen[bytes]], heard: list[int], notes: str) -> int | None:
+    """Until one has failed, or all have ended: which one it was."""
     forwarded, failed_at = 0, 0.0
     while any(process.poll() is None for process in started):
         for number in heard[forwarded:]:
@@ -82,13 +129,11 @@ def _wait(started: list[subprocess.Popen[bytes]], heard: list[int], notes: str) 
             failed_at = failed_at or time.monotonic()
             began = _that_began(failed, notes)
             if began is not None or time.monotonic() - failed_at > BEGAN_S:
-                return _report(failed[0] if began is None else began, started)
+                return failed[0] if began is None else began
         time.sleep(LOOK_EVERY_S)
-    if heard:
-        return 128 + heard[0]
     failed = [i for i, process in enumerate(started) if process.returncode]
     began = _that_began(failed, notes)
-    return _report(failed[0] if began is None else began, started) if failed else 0
+    return began if began is not None or not failed else failed[0]
 
 
 def _that_began(failed: list[int], notes: str) -> int | None:
@@ -96,13 +141,15 @@ def _that_began(failed: list[int], notes: str) -> int | None:
     return next((i for i in failed if not launched.failed_by_others(i, notes)), None)
 
 
-def _report(rank: int, started: list[subprocess.Popen[bytes]]) -> int:
+def _report(local: int, started: list[subprocess.Popen[bytes]], nodes: Nodes, because: str) -> int:
     """Says which process failed; its exit code as a shell gives it."""
-    code = started[rank].returncode
+    code = started[local].returncode
+    number, size = local + len(started) * (nodes.rank or 0), len(started) * nodes.count
     how = f"exited with code {code}" if code > 0 else f"was ended by {_signal(-code)}"
     others = sum(process.poll() is None for process in started)
     rest = f"; ending the other {others}" if others else ""
-    print(f"ringside run: process {rank} of {len(started)} {how}{rest}", file=sys.stderr)
+    here = " on this host" if others and nodes.count > 1 else ""
+    print(f"ringside run: process {number} of {size} {how}{because}{rest}{here}", file=sys.stderr)
     return code if code > 0 else 128 - code
 
 

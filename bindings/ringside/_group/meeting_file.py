@@ -14,10 +14,14 @@ import tempfile
 from pathlib import Path
 
 from ringside._core import InvalidArgument
+from ringside._group import host
 
 
 def path_of(job: str) -> Path:
-    """The file of a job, in a folder of this user's own."""
+    """The file of a job on this host, in a folder of this user's own.
+
+    Containers and hosts may share the folder, and have jobs that look alike.
+    """
     folder = Path(tempfile.gettempdir()) / f"ringside-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
@@ -25,7 +29,7 @@ def path_of(job: str) -> Path:
         raise InvalidArgument(f"{folder} is not this user's folder; expected so. Remove it")
     if status.st_mode & 0o077:
         raise InvalidArgument(f"{folder} is open to others; expected mode 700. Run chmod 700")
-    return folder / hashlib.sha256(job.encode()).hexdigest()[:32]
+    return folder / hashlib.sha256(f"{host.network()} {job}".encode()).hexdigest()[:32]
 
 
 def new_key() -> bytes:

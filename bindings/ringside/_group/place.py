@@ -11,6 +11,10 @@ from ringside._group import launch
 from ringside._group.launch import Environment
 
 DEFAULT_TIMEOUT_S = 60.0
+PASSED_ON = {  # by launcher: how its processes on other hosts get these, or do without
+    "torchrun": " for each torchrun, or make torch's group and call ringside.init_from()",
+    "mpirun (OpenMPI)": ", and pass them on: mpirun -x RINGSIDE_RENDEZVOUS -x RINGSIDE_KEY",
+}
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Place:
     address: tuple[str, int] | None = None
     key: bytes = b""
     job: str | None = None  # instead of an address and a key: a private file on this host
+    also: tuple[str, ...] = ()  # where else the host of rank 0 may be found, at the same port
 
     @property
     def is_alone(self) -> bool:
@@ -120,13 +125,25 @@ def _meeting(
         f"{place.size} ranks, of which this process hosts {len(place.ranks)}, and no address to "
         "meet the others at; expected one, except on a single host under a launcher. Set "
         "RINGSIDE_RENDEZVOUS=host:port (a free port of the host of rank 0) and RINGSIDE_KEY"
+        f"{'' if launched is None else PASSED_ON.get(launched.launcher, '')}"
     )
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = arguments.text(address, "address").rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    where, _, port = arguments.text(address, "address").rpartition(":")
+    if not where or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InvalidArgument(
             f'address="{address}"; expected "host:port", a free port of the host of rank 0'
         )
-    return host.strip("[]"), int(port)
+    if ":" in where and where[:1] + where[-1:] != "[]":
+        raise InvalidArgument(
+            f'address="{address}"; expected an address of IPv6 in brackets. Write '
+            f'"[{where}]:{port}"'
+        )
+    where = where.strip("[]")
+    if where.lower().startswith("fe80:"):
+        raise InvalidArgument(
+            f'address="{address}", which each host knows on its own cable only; expected one that '
+            "all hosts know. Use a name of the host of rank 0, or another of its addresses"
+        )
+    return where, int(port)

@@ -15,11 +15,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringside._core import InvalidArgument, __version__
-from ringside._group import meeting_file, wire
-from ringside._group.door import AGAIN_AFTER_S, CHALLENGE_S, Address, Door, has_ended
+from ringside._group import host, meeting_file, wire
+from ringside._group.door import (
+    AGAIN_AFTER_S,
+    CHALLENGE_S,
+    EVERYWHERE,
+    Address,
+    Door,
+    given_up,
+    has_ended,
+    take_leave,
+)
 from ringside._group.failure import RankFailure, named
+from ringside._group.first_call import call_first, where_to_listen
 from ringside._group.place import Place
 
+REASON_S = 1.0  # how long who finds a process gone waits to hear why
 Guests = dict[tuple[int, ...], tuple[socket.socket, Address]]  # by their ranks; where they listen
 
 
@@ -38,6 +49,7 @@ class Meeting:
 
     def __init__(self, place: Place) -> None:
         self.place, self.door = place, Door(place.key, place.timeout_s)
+        self.controls: dict[int, socket.socket] = {}  # once all have come; see Connections
 
     def connect(self) -> Connections:
         """All connections of this process; raises RankFailure where some rank does not come."""
@@ -45,9 +57,20 @@ class Meeting:
             return Connections([self.place.ranks], 0)
         try:
             return self._as_host() if 0 in self.place.ranks else self._as_guest()
+        except RankFailure as failure:
+            self._tell_all(failure)
+            self.door.close_all()
+            raise
         except BaseException:
             self.door.close_all()
             raise
+
+    def _tell_all(self, failure: RankFailure) -> None:
+        """As ringside._group.control does, which may run in others already."""
+        for control in self.controls.values():
+            with contextlib.suppress(OSError):
+                wire.send(control, {"t": "abort", "why": failure.why, "ranks": failure.ranks})
+        take_leave(self.controls.values())
 
     # --- the process of rank 0
 
@@ -63,7 +86,7 @@ class Meeting:
                 raise
             processes = sorted([self.place.ranks, *guests])
             listening = [None, *(guests[ranks][1] for ranks in processes[1:])]
-            met = Connections(processes, 0)
+            met = Connections(processes, 0, self.controls)
             for process, ranks in enumerate(processes[1:], 1):
                 met.controls[process] = guests[ranks][0]
                 table = {"processes": processes, "listening": listening, "mine": process}
@@ -76,7 +99,8 @@ class Meeting:
         """A listener where the others look for one."""
         file: Path | None = None
         if self.place.address is not None:
-            listener = self.door.listener(self.place.address)
+            where, port = self.place.address
+            listener = self.door.listener((EVERYWHERE if self.place.also else where, port))
         else:
             assert self.place.job is not None
             listener = self.door.listener(("127.0.0.1", 0))
@@ -139,22 +163,25 @@ class Meeting:
 
     def _as_guest(self) -> Connections:
         while True:
-            host = self._call_host()
-            host.settimeout(self.door.left() + CHALLENGE_S)
-            with self.door.listener((host.getsockname()[0], 0)) as listener:
-                table = self._join(host, listener)
+            first = call_first(self.place, self.door)
+            first.settimeout(self.door.left() + CHALLENGE_S)
+            bound, announced = where_to_listen(first, self.place)
+            with self.door.listener((bound, 0)) as listener:
+                table = self._join(first, (announced, listener.getsockname()[1]))
                 if "again" not in table:
-                    return self._connected(host, listener, table)
-            host.close()
+                    return self._connected(first, listener, table)
+            first.close()
             time.sleep(AGAIN_AFTER_S)
 
-    def _join(self, host: socket.socket, listener: socket.socket) -> wire.Message:
+    def _join(self, first: socket.socket, listening: Address) -> wire.Message:
         """What the process of rank 0 answers once all have come."""
-        where = listener.getsockname()
         hello = {"ranks": self.place.ranks, "size": self.place.size, "version": __version__}
         try:
-            wire.send(host, {**hello, "host": where[0], "port": where[1]})
-            table = wire.receive(host)
+            wire.send(first, {**hello, "host": listening[0], "port": listening[1]})
+            table = wire.receive(first)
+        except TimeoutError:
+            why = f"rank 0 said nothing within {self.place.timeout_s:g} s while the group met"
+            raise RankFailure(why, [0]) from None
         except (OSError, EOFError) as error:
             raise RankFailure(f"rank 0 ended while the group met ({error})", [0]) from None
         if "refused" in table:
@@ -164,46 +191,17 @@ class Meeting:
         return table
 
     def _connected(
-        self, host: socket.socket, listener: socket.socket, table: wire.Message
+        self, first: socket.socket, listener: socket.socket, table: wire.Message
     ) -> Connections:
-        met = Connections([tuple(ranks) for ranks in table["processes"]], table["mine"])
-        met.controls[0] = host
+        processes = [tuple(ranks) for ranks in table["processes"]]
+        met = Connections(processes, table["mine"], self.controls)
+        met.controls[0] = first
+        of_first = first.getpeername()[:2]
         for other in range(met.mine):
-            address = host.getpeername()[:2] if other == 0 else table["listening"][other]
-            self._make_links(tuple(address), other, met)
+            where, port = of_first if other == 0 else table["listening"][other]
+            self._make_links((where or of_first[0], port), other, met)
         self._accept_links(listener, met)
         return met
-
-    def _call_host(self) -> socket.socket:
-        """A connection to the process of rank 0, which may not have started yet."""
-        why = "nobody has told where it is"
-        while True:
-            told = self._told()
-            if told is not None:
-                address, self.door.key = told
-                try:
-                    return self.door.call(address)
-                except wire.WrongKey:
-                    why = f"{address[0]}:{address[1]} answers with another key"
-                    if self.place.address is not None:
-                        raise InvalidArgument(
-                            f"whoever listens at {address[0]}:{address[1]} holds another key than "
-                            f"{named(self.place.ranks)}; expected one key. Pass the same key, or "
-                            "set RINGSIDE_KEY to the same text, in all processes"
-                        ) from None
-                except (OSError, EOFError) as error:
-                    why = f"{address[0]}:{address[1]}: {error}"
-            if self.door.left() <= 0:
-                raise RankFailure(
-                    f"rank 0 was not there within {self.place.timeout_s:g} s ({why})", [0]
-                )
-            time.sleep(AGAIN_AFTER_S)
-
-    def _told(self) -> tuple[Address, bytes] | None:
-        if self.place.address is not None:
-            return self.place.address, self.place.key
-        assert self.place.job is not None
-        return meeting_file.read(meeting_file.path_of(self.place.job))
 
     # --- both
 
@@ -220,10 +218,23 @@ class Meeting:
                 connection = self.door.call(address)
                 wire.send(connection, {"process": met.mine, "rank": rank, "peer": peer})
             except (OSError, EOFError, wire.WrongKey) as error:
-                raise RankFailure(
-                    f"{named(ranks)} ended while the group met ({error})", ranks
+                raise self._heard() or RankFailure(
+                    f"{named(ranks)} did not answer {named(self.place.ranks)} at "
+                    f"{host.with_port(*address)} while the group met ({error}); expected that "
+                    "every host reaches every other, at any port. See whether they ended, and "
+                    "what lies between the hosts",
+                    ranks,
                 ) from None
             self._keep(connection, other, rank, peer, met)
+
+    def _heard(self, seconds: float = REASON_S) -> RankFailure | None:
+        """The failure that another process tells of, if it does so soon."""
+        until = time.monotonic() + seconds
+        while True:
+            failure = next(filter(None, map(given_up, self.controls.values())), None)
+            if failure is not None or time.monotonic() >= until:
+                return failure
+            time.sleep(AGAIN_AFTER_S)
 
     def _accept_links(self, listener: socket.socket, met: Connections) -> None:
         """From the processes that are after this one in the list."""
@@ -234,6 +245,8 @@ class Meeting:
         while any(wanted.values()):
             missing = {r for p, count in wanted.items() if count for r in met.processes[p]}
             come = self.door.admit(listener, missing, met.controls.values())
+            if failure := self._heard(0.0):
+                raise failure
             for p in [p for p, control in met.controls.items() if has_ended(control)]:
                 ranks = met.processes[p]
                 raise RankFailure(f"{named(ranks)} ended while the group met", ranks)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypedDict
 
 from ringside._core import InvalidArgument, Unsupported, arguments
@@ -18,7 +19,7 @@ EXCHANGES = ("auto", "nccl", "peer")
 class Told(TypedDict):
     """What a process tells of itself."""
 
-    host: str  # alike where memory can be shared
+    host: str  # alike where memory can be shared, as far as that can be told
     device: str  # alike where it is the same one
     family: str  # of kernels
     nccl: str  # version
@@ -60,6 +61,20 @@ def choose(exchange: str, told: Everybody) -> str:
     return "peer"
 
 
+def require_shared(told: Everybody) -> None:
+    """That the files in memory of all others are here: copies of one machine look like one host.
+
+    Args:
+        told: with the path of such a file as `words`.
+    """
+    for ranks, x in told:
+        if not Path(x["words"]).exists():
+            raise Unsupported(
+                f'exchange="peer" with {named(ranks)}, whose files in memory ({x["words"]}) are '
+                'not on this host. Nearest supported: exchange="nccl"'
+            )
+
+
 def fitting(told: Everybody) -> tuple[list[str], dict[str, str]]:
     """Which exchanges several processes may use, and why not the others."""
     _require_equal(told, "family", "kernels", "Run on devices of one kind")
@@ -73,11 +88,13 @@ def fitting(told: Everybody) -> tuple[list[str], dict[str, str]]:
 
 
 def _require_nccl(told: Everybody) -> None:
+    is_one_host = len(_ranks_by(told, "host")) == 1
+    nearest = 'exchange="peer"' if is_one_host else "arrays on the host (CPU, sockets)"
     for ranks, x in told:
         if x["nccl_problem"]:
             raise Unsupported(
                 f'exchange="nccl" on {named(ranks)}: {x["nccl_problem"]}. Nearest supported: '
-                'exchange="peer", on one host'
+                f"{nearest}"
             )
     _require_equal(told, "nccl", "NCCL", "Install one version of nvidia-nccl")
     for ranks in _ranks_by(told, "host", "device").values():

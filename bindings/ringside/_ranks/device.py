@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringside._arrays import cuda as _cuda
 from ringside._core import InvalidArgument
+from ringside._group import host
 from ringside._ranks import nccl
-from ringside._ranks.choice import choose
+from ringside._ranks.choice import choose, require_shared
 from ringside._ranks.together import together
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 KEPT_PROGRAMS = 64  # the oldest are made again
 REHEARSALS = 5  # of the messages of a program
 WATCH_S = 0.1
-SHARED = Path("/dev/shm")
 EXPLAINED = {
     "none": "one process hosts all ranks, and messages are copies on its GPU",
     "peer": "copy engines write into memory of the other processes, which are on this host",
@@ -46,7 +43,7 @@ class DeviceGroup:
         self._programs: dict[str, Any] = {}
         self._links: Any = None
         self._made_last: Any = None  # program
-        self._words = SHARED
+        self._words = host.SHARED
         self._asleep = threading.Event()
         self._seen: tuple[Any, float] = (None, 0.0)  # progress, and since when
 
@@ -105,7 +102,7 @@ class DeviceGroup:
         """Makes a program, and what it needs once; tells of both."""
         self._made_last = make()
         if self._links is None:
-            self._words = SHARED / f"ringside-{secrets.token_hex(8)}"
+            self._words = host.SHARED / f"ringside-{secrets.token_hex(8)}"
             self._links = _cuda.cuda_core().DeviceLinks(
                 self.device, self._mine, len(self.group._processes), str(self._words)
             )
@@ -123,6 +120,7 @@ class DeviceGroup:
     def _meet(self, asked: str, told: list[tuple[tuple[int, ...], Any]]) -> str:
         chosen = choose(asked, told)
         if chosen == "peer":
+            self._together(lambda: require_shared(told))
             paths = [x["words"] for _, x in told]
             self._together(lambda: self._links.meet_peers(paths))
         elif chosen == "nccl":
@@ -234,6 +232,8 @@ class DeviceGroup:
         """Frees what it has."""
         self._asleep.set()
         self._programs.clear()
+        if self._words != host.SHARED:
+            self._words.unlink(missing_ok=True)  # where it was never shared
         links, self._links = self._links, None
         if links is not None and not links.is_idle():
             _stuck.append(links)
@@ -259,18 +259,9 @@ def about(device: int, family: str) -> dict[str, str]:
     """See choice.Told."""
     found = nccl.find()
     return {
-        "host": _host(),
+        "host": host.memory(),
         "device": _cuda.cuda_core().device_identity(device),
         "family": family,
         "nccl": found.version,
         "nccl_problem": found.problem,
     }
-
-
-def _host() -> str:
-    """Alike in processes that share a kernel and its memory files."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.stat(SHARED).st_dev}"
-    except OSError:
-        return socket.gethostname()

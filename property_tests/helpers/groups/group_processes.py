@@ -59,12 +59,12 @@ def environment(**variables):
 
 
 class Worker:
-    """One process; see group_worker.py."""
+    """One process; see group_worker.py. `before` is what starts its command, and how."""
 
-    def __init__(self, **variables):
+    def __init__(self, before=(), **variables):
         self.seconds = 0.0  # that the last answer took
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKER)],
+            [*before, sys.executable, str(WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(**variables),
@@ -149,8 +149,8 @@ class Workers(list):
             worker.answer()
 
 
-def started(count, **variables):
-    return Workers(Worker(**variables) for _ in range(count))
+def started(count, before=(), **variables):
+    return Workers(Worker(before, **variables) for _ in range(count))
 
 
 def within(seconds):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import types
+from pathlib import Path
 
 import numpy as np
 import played_cuda
@@ -59,6 +60,7 @@ class Links:
         self.device, self.room, self.heard, self.is_aborted = device, 0, [], False
         self.calls, self.exchange = 0, ""
         self.made.append(self)
+        Path(words_path).touch(exist_ok=False)
 
     def reserve(self, count):
         grown, self.room = count > self.room, max(count, self.room)
