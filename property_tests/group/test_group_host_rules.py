@@ -4,11 +4,13 @@ Tests of whole groups over several hosts are in test_group_hosts.py, and need ro
 """
 
 import contextlib
+import os
 import socket
 import sys
 import threading
 import time
 
+import network_hosts
 import pytest
 import ringside as rs
 from ringside._group import first_call, from_torch, host, meeting_file, wire
@@ -283,6 +285,21 @@ def test_a_rank_that_never_comes_is_missed_though_others_say_something_all_the_t
     with Door(KEY, 20.0).listener(("127.0.0.1", 0)) as listener:
         with pytest.raises(rs.RankFailure, match="rank 1 did not come within"):
             Door(KEY, 0.5).admit(listener, [1], [ours])
+
+
+# --- tests of several hosts
+
+
+def test_where_there_can_be_no_namespaces_the_tests_of_hosts_say_why(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert network_hosts.missing() == "network namespaces need root; run these tests as root"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setitem(network_hosts.TOOLS, "ip", None)
+    assert network_hosts.missing() == "there is no ip; install iproute2 and util-linux"
+    monkeypatch.setitem(network_hosts.TOOLS, "ip", sys.executable)  # which makes none
+    told = {name: path or "/bin/true" for name, path in network_hosts.TOOLS.items()}
+    monkeypatch.setattr(network_hosts, "TOOLS", told)
+    assert network_hosts.missing().startswith("network namespaces cannot be made here: ")
 
 
 # --- ringside run

@@ -270,10 +270,18 @@ def test_ringside_run_forwards_signals(launched, number):
     assert process.returncode == 128 + number
 
 
-def test_ringside_run_refuses_no_processes(launched):
-    process = launched("pass", sys.executable, "-m", "ringside", "run", "--nproc", "0")
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--nproc", "0"), "--nproc 0; expected at least 1"),
+        (("--nnodes", "2"), "--nnodes 2 and no --node-rank; expected 0 to 1"),
+        (("--nnodes", "2", "--node-rank", "1", "--master-addr", "node0"), "without RINGSIDE_KEY"),
+    ],
+)
+def test_ringside_run_refuses_jobs_that_cannot_be(launched, flags, message):
+    process = launched("pass", sys.executable, "-m", "ringside", "run", *flags)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 2 and "--nproc 0; expected at least 1" in err
+    assert process.returncode == 2 and message in err
 
 
 MPIRUN = shutil.which("mpirun")
