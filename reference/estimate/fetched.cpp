@@ -285,6 +285,9 @@ class OfRank {
     const int segments = static_cast<int>(shard.size());
     for (int segment = keys_.segment_at(from.owner, run.begin) + 1;
          segment < segments && shard[segment].row < run.end; ++segment) {
+      const auto& between = keys_.between(from.owner, segment);
+      if (between.nothing) continue;
+      if (arrives(between.owner, between.row, from.stage)) return false;
       const int here = keys_.place(from.owner, segment - 1);
       const int there = keys_.place(from.owner, segment);
       if (there < here) return false;
@@ -292,6 +295,13 @@ class OfRank {
         if (arrives(i, from.stage)) return false;
     }
     return true;
+  }
+
+  bool arrives(int owner, int row, int stage) const {
+    check_interrupt(2);
+    if (stage_[owner] != stage) return false;
+    const auto runs = runs_from(owner, row);
+    return !runs.empty() && runs.front().begin <= row;
   }
 
   bool arrives(int i, int stage) const {

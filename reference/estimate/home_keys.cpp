@@ -55,11 +55,15 @@ HomeKeys::HomeKeys(const Plan& plan) : begin_(plan.problem.layout_k.batch() + 1)
     keys_.push_back(segment_of(order[i]));
     owners_.push_back(rank);
     const int row = keys_.back().row;
-    bits_.push_back(
-        {static_cast<uint32_t>(word(rank, row / 64) * 64 + row % 64), keys_.back().len});
+    first_bits_.push_back(static_cast<uint32_t>(word(rank, row / 64) * 64 + row % 64));
+    rows_.push_back(keys_.back().len);
     places_[rank][segment] = i;
   }
+  for (size_t seq = 0; seq + 1 < begin_.size(); ++seq)
+    are_rows_.push_back(std::ranges::all_of(rows(of_sequence(static_cast<int>(seq))),
+                                            [](int n) { return n == 1; }));
   find_stretches();
+  find_between();
 }
 
 void HomeKeys::lay_out_words(const Plan& plan) {
@@ -86,6 +90,8 @@ void HomeKeys::lay_out_words(const Plan& plan) {
   for (auto owners = std::ssize(order); owners > 0;) {
     const int layer = static_cast<int>(first_of_layer_.size()) - 1;
     while (owners > 0 && layers_[order[owners - 1]] <= layer) --owners;
+    for (int column = 0; column < owners; ++column)
+      next_words_.push_back(static_cast<uint32_t>(first_of_layer_.back() + owners + column));
     first_of_layer_.push_back(first_of_layer_.back() + owners);
   }
 }
@@ -101,6 +107,20 @@ void HomeKeys::find_stretches() {
     check_interrupt(stretch.end - i);
     i = stretch.end;
     stretches_.push_back(stretch);
+  }
+}
+
+void HomeKeys::find_between() {
+  for (const auto& places : places_) {
+    check_interrupt(4 * std::ssize(places) + 1);
+    auto& between = between_.emplace_back(places.size());
+    for (size_t i = 1; i < places.size(); ++i) {
+      const int next = places[i - 1] + 1;
+      if (next == places[i])
+        between[i].nothing = true;
+      else if (next < std::ssize(keys_))
+        between[i] = {false, owners_[next], keys_[next].row};
+    }
   }
 }
 

@@ -17,34 +17,37 @@ bool may_have_gap(uint64_t bits, int gap) {
   return zeros != 0;
 }
 
-// Bits [from, from + rows) of a word, all inside it.
-uint64_t bits_of_word(int from, int rows) { return (~uint64_t{0} >> (64 - rows)) << from; }
-
 }  // namespace
 
-void SeenRuns::mark(int key, Interval rows) {
-  const int owner = keys_.owner(key), row = keys_.segment(key).row;
-  for (int begin = row + rows.begin, end = row + rows.end; begin < end;) {
-    const int size = std::min(64 - begin % 64, end - begin);
-    seen_[keys_.word(owner, begin / 64)] |= bits_of_word(begin % 64, size);
-    begin += size;
+inline void SeenRuns::mark_rows(int64_t word, int from, int rows) {
+  const uint32_t* const next_words = keys_.next_words().data();
+  uint64_t* const words = seen_.data();
+  while (rows > 0) {
+    const int size = std::min(64 - from, rows);
+    words[word] |= (~uint64_t{0} >> (64 - size)) << from;
+    rows -= size;
+    word = next_words[word];
+    from = 0;
   }
 }
 
+void SeenRuns::mark(int key, Interval rows) {
+  const int row = keys_.segment(key).row + rows.begin;
+  mark_rows(keys_.word(keys_.owner(key), row / 64), row % 64, rows.size());
+}
+
 void SeenRuns::mark_whole(Interval keys) {
+  if (keys.size() == 0) return;
   check_interrupt(2 * int64_t{keys.size()});
-  uint64_t* const words = seen_.data();
-  const auto all = keys_.bits(keys);
-  for (size_t i = 0; i < all.size(); ++i) {
-    const auto [first, rows] = all[i];
-    const int from = static_cast<int>(first % 64);
-    if (rows == 1)
-      words[first / 64] |= uint64_t{1} << from;
-    else if (rows > 0 && from + rows <= 64)
-      words[first / 64] |= bits_of_word(from, rows);
-    else
-      mark(keys.begin + static_cast<int>(i), {0, rows});
+  const auto first_bits = keys_.first_bits(keys);
+  if (keys_.are_rows(keys_.segment(keys.begin).seq)) {
+    uint64_t* const words = seen_.data();
+    for (const uint32_t bit : first_bits) words[bit / 64] |= uint64_t{1} << (bit % 64);
+    return;
   }
+  const auto rows = keys_.rows(keys);
+  for (size_t i = 0; i < rows.size(); ++i)
+    mark_rows(first_bits[i] / 64, static_cast<int>(first_bits[i] % 64), rows[i]);
 }
 
 void SeenRuns::find(int owner, int most_rows_between) {
