@@ -146,7 +146,8 @@ class OfRank {
     unite(seen);
     int next = keys.begin;  // the first key that has not been added
     auto whole = sequence.whole.begin();
-    for (const Interval some : seen) {
+    for (size_t i = 0; i < seen.size(); ++i) {
+      const Interval some = seen[i];
       add_before(next, some.begin);
       for (next = some.begin; whole != sequence.whole.end() && whole->end <= some.end; ++whole) {
         add_partly({next, whole->begin});
@@ -154,7 +155,7 @@ class OfRank {
         next = whole->end;
       }
       add_partly({next, some.end});
-      next = add_behind(some.end, keys.end);
+      next = add_behind(some.end, i + 1 < seen.size() ? seen[i + 1].begin : keys.end);
     }
   }
 
