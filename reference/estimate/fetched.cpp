@@ -117,6 +117,7 @@ class OfRank {
   // Owners between which all that are fetched from belong to one stage, up and down from each.
   void find_alike() {
     const int ranks = plan_.cp_size();
+    check_interrupt(8 * int64_t{ranks});
     first_alike_.resize(ranks);
     last_alike_.resize(ranks);
     const auto differ = [&](int before, int owner) {

@@ -20,13 +20,11 @@ class HomeKeys {
   Interval of_sequence(int seq) const { return {begin_[seq], begin_[seq + 1]}; }
   const Segment& segment(int i) const { return keys_[i]; }
   int owner(int i) const { return owners_[i]; }
-  int place(int owner, int segment) const {
-    return places_[owner][segment];
-  }                                          // of a home's segment
-  int segment_at(int owner, int row) const;  // of a home
+  // Of a segment of a home; and the segment of a row of a home.
+  int place(int owner, int segment) const { return places_[owner][segment]; }
+  int segment_at(int owner, int row) const;
 
-  // The longest run of keys from one on, before `end`, whose owners rise or fall one by one or in
-  // greater steps, and which of the two.
+  // The longest run of keys from one on, before `end`, whose owners never fall or never rise.
   struct Stretch {
     int end = 0;
     bool rises = true;
