@@ -78,6 +78,42 @@ MUTANTS_OF_COUNTS = [
         "for (int i = there; i < there; ++i)",
     ),
     Mutant(
+        "what arrives before a key that is seen, and goes on in it, is forgotten",
+        ESTIMATE + "fetched.cpp",
+        "arrives(first - 1, stage))",
+        "false)",
+    ),
+    Mutant(
+        "what arrives ends where what is seen ends",
+        ESTIMATE + "fetched.cpp",
+        "+ last.len + block_size_.k;",
+        "+ last.len;",
+    ),
+    Mutant(
+        "what arrives behind a seen key is added again with the next",
+        ESTIMATE + "fetched.cpp",
+        "i + 1 < seen.size() ? seen[i + 1].begin : keys.end",
+        "keys.end",
+    ),
+    Mutant(
+        "neighbouring owners are of one stage",
+        ESTIMATE + "fetched.cpp",
+        "return owner == rank_ || before == rank_ || stage_[before] != stage_[owner];",
+        "return owner == rank_ || before == rank_;",
+    ),
+    Mutant(
+        "what arrives lies in the order of positions, whatever is fewer",
+        ESTIMATE + "fetched.cpp",
+        "joins < fetched_.stages[stage].messages &&",
+        "joins < 0 &&",
+    ),
+    Mutant(
+        "rows of a home go on in the next one's word",
+        ESTIMATE + "seen_runs.cpp",
+        "word = next_words[word];",
+        "++word;",
+    ),
+    Mutant(
         "a rank that fetches nothing in a stage has no keys in it",
         ESTIMATE + "estimate.cpp",
         "if (!last) step.kv = plan_.home_kv[rank];",

@@ -51,6 +51,61 @@ TEST(Estimate, IsTheCostOfThePlan) {
   }
 }
 
+PackedLayout long_documents(Random& random) {
+  std::vector<int32_t> lengths(random.integer(1, 25));
+  for (int32_t& length : lengths) length = random.integer(0, random.one_in(4) ? 600 : 40);
+  return PackedLayout::from_lengths(lengths, random.coin() ? 1 : random.integer(1, 40));
+}
+
+Mask narrow_mask(Random& random) {
+  switch (random.integer(0, 3)) {
+    case 0:
+      return Mask::causal(random.coin() ? Align::top_left : Align::bottom_right);
+    case 1:
+      return Mask::sliding_window(random.integer(0, 100), random.integer(0, 20));
+    case 2:
+      return Mask::chunked(random.integer(1, 90));
+    default:
+      return {random.integer(0, 50), random.integer(0, 9), random.integer(20, 80),
+              random.coin() ? Align::top_left : Align::bottom_right};
+  }
+}
+
+// Runs of rows, each at home with the next rank or with any.
+std::vector<Shard> dealt_at_random(Random& random, const PackedLayout& layout, int cp_size) {
+  std::vector<Shard> homes(cp_size);
+  const int longest = random.coin() ? 5 : 90;
+  int owner = 0;
+  for (int seq = 0; seq < layout.batch(); ++seq)
+    for (int pos = 0; pos < layout.padded_len(seq);) {
+      const int rows = std::min(layout.padded_len(seq) - pos, random.integer(1, longest));
+      append(homes[owner], seq, pos, 1, rows);
+      pos += rows;
+      owner = random.coin() ? (owner + 1) % cp_size : random.integer(0, cp_size - 1);
+    }
+  return homes;
+}
+
+// Of what arrives there are pieces that nobody sees between pieces that somebody does, and blocks
+// that reach from one into the other.
+TEST(Estimate, OfWhatIsFetchedIsTheCostOfThePlan) {
+  Random random(102);
+  for (int i = 0; i < 1500 && !::testing::Test::HasFailure(); ++i) {
+    random.begin_case();
+    const PackedLayout layout = long_documents(random);
+    const Problem problem{layout, layout, narrow_mask(random), 2, 1};
+    const int cp_size = random.integer(2, 20);
+    const Placement placement =
+        random.coin() ? place(problem, random.coin() ? "zigzag" : "contiguous", cp_size)
+                      : Placement{dealt_at_random(random, layout, cp_size),
+                                  dealt_at_random(random, layout, cp_size)};
+    const Transport comm{"fetch", 0, random.integer(1, 5)};
+    const BlockSize block{random.integer(1, 40), random.integer(1, 128)};
+    expect_equal(estimate(problem, placement, comm, {}, block),
+                 cost_of_passes(build_plan(problem, placement, comm), {}, block));
+  }
+}
+
 TEST(Estimate, OfTilesBeyondTheLimitIsARefusal) {
   const PackedLayout layout({0, 64});
   const Problem problem{layout, layout, Mask::causal(), 1, 1};

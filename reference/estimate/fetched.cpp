@@ -21,7 +21,6 @@ class OfRank {
         order_(order),
         block_size_(block_size),
         runs_(keys),
-        only_run_(plan.cp_size()),
         arrived_(num_stages),
         pieces_(num_stages),
         is_sorted_(num_stages) {
@@ -29,6 +28,7 @@ class OfRank {
     mark_seen();
     find_runs();
     deal_owners();
+    find_alike();
     for (const Sequence& sequence : sequences_) add_arrived(sequence);
     for (int stage = 0; stage < num_stages; ++stage) count(stage);
     for (Fetched::FromOwner& from : fetched_.owners) find_apart(from);
@@ -41,6 +41,7 @@ class OfRank {
   struct Sequence {  // that has queries here
     int seq;
     std::vector<Interval> whole;  // keys that some query sees, each whole
+    std::vector<int> partly;      // that some sees a part of
   };
 
   const Shard& home(int owner) const { return plan_.shard(plan_.home_kv[owner]); }
@@ -55,8 +56,9 @@ class OfRank {
       const SequenceMask mask = mask_of(plan_.problem, q.seq);
       q.len = q.rows_below(mask.len_q);
       if (q.len == 0) continue;
-      if (sequences_.empty() || sequences_.back().seq != q.seq) sequences_.push_back({q.seq, {}});
-      mark_seen_by(mask, q, sequences_.back().whole);
+      if (sequences_.empty() || sequences_.back().seq != q.seq)
+        sequences_.push_back({q.seq, {}, {}});
+      mark_seen_by(mask, q, sequences_.back());
     }
     for (Sequence& sequence : sequences_) {
       unite(sequence.whole);
@@ -64,20 +66,22 @@ class OfRank {
     }
   }
 
-  void mark_seen_by(const SequenceMask& mask, const Segment& q, std::vector<Interval>& whole) {
+  void mark_seen_by(const SequenceMask& mask, const Segment& q, Sequence& sequence) {
     const Interval first = mask.visible(q.pos), last = mask.visible(q.position(q.len - 1));
     const Interval some = keys_.meeting(q.seq, {first.begin, last.end});
     Interval all = keys_.inside(q.seq, {last.begin, first.end});
     if (all.size() == 0 || some.size() == 0) all = {some.begin, some.begin};
-    if (all.size() > 0) whole.push_back(all);
-    for (int i = some.begin; i < all.begin; ++i) mark_partly(mask, q, i);
-    for (int i = all.end; i < some.end; ++i) mark_partly(mask, q, i);
+    if (all.size() > 0) sequence.whole.push_back(all);
+    for (int i = some.begin; i < all.begin; ++i) mark_partly(mask, q, i, sequence);
+    for (int i = all.end; i < some.end; ++i) mark_partly(mask, q, i, sequence);
   }
 
-  void mark_partly(const SequenceMask& mask, const Segment& q, int i) {
+  void mark_partly(const SequenceMask& mask, const Segment& q, int i, Sequence& sequence) {
     check_interrupt(32);
     const Interval rows = keys_seen(mask, keys_.segment(i), q, 0, q.len);
-    if (rows.size() > 0) runs_.mark(i, rows);
+    if (rows.size() == 0) return;
+    runs_.mark(i, rows);
+    sequence.partly.push_back(i);
   }
 
   // --- what is wanted: runs of rows, owner by owner
@@ -100,68 +104,120 @@ class OfRank {
       const int owner = (rank_ + hop) % ranks, stage = stage_[owner];
       if (stage < 0) continue;
       const auto runs = runs_.of(owner);
-      if (runs.size() == 1) only_run_[owner] = bits_of(owner, runs[0]);
       fetched_.owners.push_back({owner, stage, static_cast<int>(rows[owner]), 0});
       fetched_.stages[stage].messages += std::ssize(runs);
       fetched_.stages[stage].rows += rows[owner];
     }
   }
 
-  // --- what arrives of the sequences that have queries, in the order of positions
+  // --- what arrives of the sequences that have queries, in the order of positions: every key of
+  // which some row is seen, and what is fetched with it and goes on where it begins or ends, as far
+  // as blocks of what is seen reach
+
+  // Owners between which all that are fetched from belong to one stage, up and down from each.
+  void find_alike() {
+    const int ranks = plan_.cp_size();
+    check_interrupt(8 * int64_t{ranks});
+    first_alike_.resize(ranks);
+    last_alike_.resize(ranks);
+    const auto differ = [&](int before, int owner) {
+      return owner == rank_ || before == rank_ || stage_[before] != stage_[owner];
+    };
+    const auto is_known = [&](int owner) { return owner == rank_ || stage_[owner] >= 0; };
+    for (int owner = 0, first = 0, before = -1; owner < ranks; ++owner) {
+      if (is_known(owner)) {
+        if (before >= 0 && differ(before, owner)) first = before + 1;
+        before = owner;
+      }
+      first_alike_[owner] = first;
+    }
+    for (int owner = ranks - 1, last = ranks - 1, behind = -1; owner >= 0; --owner) {
+      if (is_known(owner)) {
+        if (behind >= 0 && differ(owner, behind)) last = behind - 1;
+        behind = owner;
+      }
+      last_alike_[owner] = last;
+    }
+  }
 
   void add_arrived(const Sequence& sequence) {
     const Interval keys = keys_.of_sequence(sequence.seq);
-    int next = keys.begin;
-    for (const Interval whole : sequence.whole) {
-      add_partly({next, whole.begin});
-      add_whole(whole);
-      next = whole.end;
+    std::vector<Interval> seen = sequence.whole;
+    for (const int i : sequence.partly) seen.push_back({i, i + 1});
+    unite(seen);
+    int next = keys.begin;  // the first key that has not been added
+    auto whole = sequence.whole.begin();
+    for (size_t i = 0; i < seen.size(); ++i) {
+      const Interval some = seen[i];
+      add_before(next, some.begin);
+      for (next = some.begin; whole != sequence.whole.end() && whole->end <= some.end; ++whole) {
+        add_partly({next, whole->begin});
+        add_whole(*whole);
+        next = whole->end;
+      }
+      add_partly({next, some.end});
+      next = add_behind(some.end, i + 1 < seen.size() ? seen[i + 1].begin : keys.end);
     }
-    add_partly({next, keys.end});
   }
 
   void add_whole(Interval keys) {
-    check_interrupt(int64_t{keys.size()});
-    const int* const stage_of = stage_.data();
     for (int i = keys.begin; i < keys.end;) {
-      const int first = i, stage = stage_of[keys_.owner(i)];
-      while (i < keys.end && stage_of[keys_.owner(i)] == stage) ++i;
-      const Segment &begin = keys_.segment(first), &last = keys_.segment(i - 1);
-      if (stage >= 0) add(stage, begin.seq, {begin.pos, last.pos + last.len}, i - first);
+      const auto [end, rises] = keys_.stretch(i, keys.end);
+      while (i < end) {
+        check_interrupt(64);
+        const int first = i, owner = keys_.owner(i);
+        i = rises ? keys_.behind_owners_to(last_alike_[owner], {i, end})
+                  : keys_.behind_owners_down_to(first_alike_[owner], {i, end});
+        const Segment &begin = keys_.segment(first), &last = keys_.segment(i - 1);
+        if (stage_[owner] >= 0)
+          add(stage_[owner], begin.seq, {begin.pos, last.pos + last.len}, i - first);
+      }
     }
+  }
+
+  // From where on keys are of the stage of the one that is seen.
+  void add_before(int next, int seen) {
+    if (next == seen) return;
+    const int stage = stage_[keys_.owner(seen)];
+    int first = seen;
+    while (first > next && stage >= 0 && stage_[keys_.owner(first - 1)] == stage &&
+           arrives(first - 1, stage))
+      --first;
+    add_partly({first, seen});
+  }
+
+  // Up to where the last block of what is seen ends, wherever it began.
+  int add_behind(int seen, int end) {
+    const int stage = stage_[keys_.owner(seen - 1)];
+    const Segment& last = keys_.segment(seen - 1);
+    const int64_t position = int64_t{last.pos} + last.len + block_size_.k;
+    int next = seen;
+    while (next < end && stage >= 0 && stage_[keys_.owner(next)] == stage &&
+           keys_.segment(next).pos < position && arrives(next, stage))
+      ++next;
+    add_partly({seen, next});
+    return next;
   }
 
   void add_partly(Interval keys) {
-    if (keys.size() <= 0) return;
-    check_interrupt(2 * int64_t{keys.size()});
-    int position = keys_.segment(keys.begin).pos;
-    const int seq = keys_.segment(keys.begin).seq;
     for (int i = keys.begin; i < keys.end; ++i) {
-      const auto [first, rows] = keys_.bits(i);
-      const int owner = keys_.owner(i);
-      const auto [begin, end] = only_run_[owner];
-      if (begin < end)
-        add_met(stage_[owner], seq, position - int64_t{first}, {first, int64_t{first} + rows},
-                {begin, end});
-      else if (stage_[owner] >= 0)
-        for (const Interval run : runs_.of(owner))
-          add_met(stage_[owner], seq, position - int64_t{first}, {first, int64_t{first} + rows},
-                  bits_of(owner, run));
-      position += rows;
+      check_interrupt(16);
+      const Segment& key = keys_.segment(i);
+      const int owner = keys_.owner(i), offset = key.pos - key.row;
+      if (stage_[owner] < 0) continue;
+      for (const Interval run : runs_from(owner, key.row)) {
+        if (run.begin >= key.row_end()) break;
+        const int begin = std::max(key.row, run.begin), end = std::min(key.row_end(), run.end);
+        add(stage_[owner], key.seq, {begin + offset, end + offset}, 1);
+      }
     }
   }
 
-  using Bits = std::pair<int64_t, int64_t>;
-  Bits bits_of(int owner, Interval rows) const {
-    const int64_t first = keys_.first_word(owner) * 64;
-    return {first + rows.begin, first + rows.end};
-  }
-
-  // Positions lie `offset` beyond bits.
-  void add_met(int stage, int seq, int64_t offset, Bits key, Bits run) {
-    const int64_t begin = std::max(key.first, run.first), end = std::min(key.second, run.second);
-    if (begin < end)
-      add(stage, seq, {static_cast<int>(begin + offset), static_cast<int>(end + offset)}, 1);
+  // Runs of an owner that end behind a row.
+  std::span<const Interval> runs_from(int owner, int row) const {
+    const auto runs = runs_.of(owner);
+    const auto first = std::ranges::upper_bound(runs, row, {}, &Interval::end);
+    return {first, runs.end()};
   }
 
   void add(int stage, int seq, Interval positions, int pieces) {
@@ -174,9 +230,12 @@ class OfRank {
   void count(int stage) {
     if (fetched_.stages[stage].rows == 0) return;
     is_sorted_[stage] = order_ == StackOrder::fewest_segments;
+    // At least so many; in the order of arrival only what is first in a message joins what was
+    // last.
     const int64_t joins = pieces_[stage] - std::ssize(arrived_[stage]);
-    if (is_sorted_[stage] && joins <= joins_in_order_of_arrival(stage)) {
-      // What other sequences have decides.
+    if (is_sorted_[stage] && joins < fetched_.stages[stage].messages &&
+        joins <= joins_in_order_of_arrival(stage)) {
+      // What was not counted decides.
       const int batch = plan_.problem.layout_k.batch();
       is_sorted_[stage] = in_fewer_segments(in_order_of_arrival(stage), batch).has_value();
     }
@@ -211,7 +270,7 @@ class OfRank {
 
   const Segment& segment_at(int owner, int row) const {
     check_interrupt(8);
-    return *std::ranges::upper_bound(home(owner), row, {}, &Segment::row_end);
+    return home(owner)[keys_.segment_at(owner, row)];
   }
 
   // --- what lies together there and not here
@@ -225,9 +284,12 @@ class OfRank {
 
   bool lie_together(const Fetched::FromOwner& from, Interval run) const {
     const Shard& shard = home(from.owner);
-    const auto first = std::ranges::upper_bound(shard, run.begin, {}, &Segment::row_end);
-    for (auto next = first + 1; next < shard.end() && next->row < run.end; ++next) {
-      const int segment = static_cast<int>(next - shard.begin());
+    const int segments = static_cast<int>(shard.size());
+    for (int segment = keys_.segment_at(from.owner, run.begin) + 1;
+         segment < segments && shard[segment].row < run.end; ++segment) {
+      const auto& between = keys_.between(from.owner, segment);
+      if (between.nothing) continue;
+      if (arrives(between.owner, between.row, from.stage)) return false;
       const int here = keys_.place(from.owner, segment - 1);
       const int there = keys_.place(from.owner, segment);
       if (there < here) return false;
@@ -237,13 +299,19 @@ class OfRank {
     return true;
   }
 
+  bool arrives(int owner, int row, int stage) const {
+    check_interrupt(2);
+    if (stage_[owner] != stage) return false;
+    const auto runs = runs_from(owner, row);
+    return !runs.empty() && runs.front().begin <= row;
+  }
+
   bool arrives(int i, int stage) const {
     check_interrupt(2);
     if (stage_[keys_.owner(i)] != stage) return false;
     const Segment& key = keys_.segment(i);
-    return std::ranges::any_of(runs_.of(keys_.owner(i)), [&](const Interval& run) {
-      return run.begin < key.row_end() && key.row < run.end;
-    });
+    const auto runs = runs_from(keys_.owner(i), key.row);
+    return !runs.empty() && runs.front().begin < key.row_end();
   }
 
   const int rank_;
@@ -253,10 +321,9 @@ class OfRank {
   const BlockSize block_size_;
   SeenRuns runs_;
   std::vector<Sequence> sequences_;
-  std::vector<int> stage_;  // [cp_size]
-  // [cp_size] as bits, where there is one; else an empty one.
-  std::vector<std::pair<int64_t, int64_t>> only_run_;
-  std::vector<Shard> arrived_;  // [stages]
+  std::vector<int> stage_;                     // [cp_size]
+  std::vector<int> first_alike_, last_alike_;  // [cp_size]
+  std::vector<Shard> arrived_;                 // [stages]
   std::vector<int64_t> pieces_;
   std::vector<char> is_sorted_;
   Fetched fetched_;

@@ -19,42 +19,49 @@ bool may_have_gap(uint64_t bits, int gap) {
 
 }  // namespace
 
+inline void SeenRuns::mark_rows(int64_t word, int from, int rows) {
+  const uint32_t* const next_words = keys_.next_words().data();
+  uint64_t* const words = seen_.data();
+  while (rows > 0) {
+    const int size = std::min(64 - from, rows);
+    words[word] |= (~uint64_t{0} >> (64 - size)) << from;
+    rows -= size;
+    word = next_words[word];
+    from = 0;
+  }
+}
+
 void SeenRuns::mark(int key, Interval rows) {
-  mark_bits(int64_t{keys_.bits(key).first} + rows.begin, rows.size());
+  const int row = keys_.segment(key).row + rows.begin;
+  mark_rows(keys_.word(keys_.owner(key), row / 64), row % 64, rows.size());
 }
 
 void SeenRuns::mark_whole(Interval keys) {
+  if (keys.size() == 0) return;
   check_interrupt(2 * int64_t{keys.size()});
-  for (const auto& [first, rows] : keys_.bits(keys)) mark_bits(first, rows);
-}
-
-inline void SeenRuns::mark_bits(int64_t bit, int rows) {
-  uint64_t* const words = seen_.data();
-  if (rows == 1) {
-    words[bit / 64] |= uint64_t{1} << (bit % 64);
+  const auto first_bits = keys_.first_bits(keys);
+  if (keys_.are_rows(keys_.segment(keys.begin).seq)) {
+    uint64_t* const words = seen_.data();
+    for (const uint32_t bit : first_bits) words[bit / 64] |= uint64_t{1} << (bit % 64);
     return;
   }
-  for (const int64_t end = bit + rows; bit < end;) {
-    const int from = static_cast<int>(bit % 64);
-    const int size = static_cast<int>(std::min<int64_t>(64 - from, end - bit));
-    words[bit / 64] |= (~uint64_t{0} >> (64 - size)) << from;
-    bit += size;
-  }
+  const auto rows = keys_.rows(keys);
+  for (size_t i = 0; i < rows.size(); ++i)
+    mark_rows(first_bits[i] / 64, static_cast<int>(first_bits[i] % 64), rows[i]);
 }
 
 void SeenRuns::find(int owner, int most_rows_between) {
   skip();
-  const auto words = std::span(seen_).subspan(
-      keys_.first_word(owner), keys_.first_word(owner + 1) - keys_.first_word(owner));
-  check_interrupt(4 * std::ssize(words) + 1);
-  for (size_t i = 0; i < words.size(); ++i) {
-    const int row = static_cast<int>(i) * 64;
-    if (words[i] == 0) continue;
-    if (may_have_gap(words[i], most_rows_between))
-      add_bits(row, words[i], most_rows_between);
+  const int layers = keys_.num_layers(owner);
+  check_interrupt(4 * int64_t{layers} + 1);
+  for (int layer = 0; layer < layers; ++layer) {
+    const uint64_t word = seen_[keys_.word(owner, layer)];
+    const int row = layer * 64;
+    if (word == 0) continue;
+    if (may_have_gap(word, most_rows_between))
+      add_bits(row, word, most_rows_between);
     else
-      add({row + std::countr_zero(words[i]), row + 64 - std::countl_zero(words[i])},
-          most_rows_between);
+      add({row + std::countr_zero(word), row + 64 - std::countl_zero(word)}, most_rows_between);
   }
 }
 

@@ -26,7 +26,7 @@ class SeenRuns {
   }
 
  private:
-  void mark_bits(int64_t bit, int rows);
+  void mark_rows(int64_t word, int from, int rows);
   void add_bits(int row, uint64_t bits, int gap);
   void add(Interval rows, int gap);
 
