@@ -157,6 +157,7 @@ def test_methods_from_files_of_their_own_look_like_those_of_the_class(name, meth
     assert pickle.loads(pickle.dumps(method)) is method
     assert inspect.unwrap(method).__qualname__ == f"Plan.{name}"
     assert str(inspect.signature(method)).startswith(("(self,", "(self)"))
+    assert vars(sys.modules[method.__module__])["Plan"] is rs.Plan  # for annotations
     with pytest.raises(TypeError, match=rf"^Plan\.{name}\(\) (got|missing)"):
         method(rs.plan(rs.PackedLayout([0, 5]), cp_size=2), unheard_of=1)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 import warnings
 from collections.abc import Set
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ringside import _core
 from ringside._core import arguments
@@ -28,32 +29,7 @@ from ringside._plan.numbers import number
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Class = TypeVar("Class", bound=type)
 
-
-def owns_its_methods(cls: Class) -> Class:
-    """Lets methods that stand in files of their own look as if they stood in their class.
-
-    That is what help(), errors, pickles and type hints tell of them.
-
-    >>> Plan.draw.__qualname__, Plan.draw.__module__ == Plan.__module__
-    ('Plan.draw', True)
-    >>> inspect.signature(Plan.row_indices).parameters["self"]
-    <Parameter "self">
-    """
-    for name, method in vars(cls).items():
-        while isinstance(method, types.FunctionType) and method.__name__ == name:
-            method.__module__, method.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
-            method.__annotations__.pop("self", None)
-            if signature := vars(method).get("__signature__"):
-                me, *others = signature.parameters.values()
-                me = me.replace(annotation=inspect.Parameter.empty)
-                vars(method)["__signature__"] = signature.replace(parameters=[me, *others])
-            method = getattr(method, "__wrapped__", None)
-    return cls
-
-
-@owns_its_methods
 class Plan(_core.Plan):
     """Who computes what, when, from which rows: plain data that every backend interprets.
 
@@ -68,9 +44,7 @@ class Plan(_core.Plan):
 
     __slots__ = ("_dropout_origin", "_fingerprint", "_number", "_programs", "_rows_owned")
     _dropout_origin: tuple[int, int]  # of a piece of a longer pack, see options.to_core
-    _programs: dict[
-        Any, Any
-    ]  # what was uploaded to a device for this plan, see _arrays/programs.py
+    _programs: dict[Any, Any]  # what lies on devices for this plan, see _arrays/programs.py
     _number: int  # see numbers.py
     _rows_owned: dict[tuple[int, str], int]  # as far as somebody asked
     _fingerprint: str  # empty until somebody asks, see rank_calls.py
@@ -220,3 +194,29 @@ class Plan(_core.Plan):
         return _pickling.reduced(self)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def own_methods(cls: type) -> None:
+    """Lets methods that stand in files of their own look as if they stood in their class.
+
+    That is what help(), errors, pickles and type hints tell of them. Their files, which import the
+    class for type checkers only, get it here.
+
+    >>> Plan.draw.__qualname__
+    'Plan.draw'
+    >>> inspect.signature(Plan.row_indices).parameters["self"]
+    <Parameter "self">
+    """
+    for name, method in vars(cls).items():
+        while isinstance(method, types.FunctionType) and method.__name__ == name:
+            setattr(sys.modules[method.__module__], cls.__name__, cls)
+            method.__qualname__ = f"{cls.__qualname__}.{name}"
+            method.__annotations__.pop("self", None)
+            if signature := vars(method).get("__signature__"):
+                me, *others = signature.parameters.values()
+                me = me.replace(annotation=inspect.Parameter.empty)
+                vars(method)["__signature__"] = signature.replace(parameters=[me, *others])
+            method = getattr(method, "__wrapped__", None)
+
+
+own_methods(Plan)
