@@ -1,6 +1,8 @@
 // Plans from tables, which are proved, and tables of plans. And a part of a plan: its first steps,
 // some of its tiles, every exchange of those steps. What is run of a proved plan is as safe as the
 // whole; it is just not all of the attention, and verify() says so.
+#include "reference/plan/plan_tables.h"
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -12,7 +14,6 @@
 #include "bindings/core/arrays.h"
 #include "bindings/core/interruptible.h"
 #include "bindings/core/plan_views.h"
-#include "reference/plan/plan_tables.h"
 #include "reference/support/errors.h"
 #include "reference/verify/verify.h"
 
