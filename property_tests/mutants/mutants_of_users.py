@@ -174,6 +174,18 @@ MUTANTS_OF_USERS = [
         "self.feature.demands",
     ),
     Mutant(
+        "frames that JAX hides hide whose an error is",
+        "bindings/ringside/testing/peers/rank.py",
+        '"jax_traceback_filtering", "off"',
+        '"jax_traceback_filtering", "auto"',
+    ),
+    Mutant(
+        "what an adapter hands to a package to be traced is the package's",
+        "bindings/ringside/testing/peers/rank.py",
+        'bool(others) and "site-packages" in others[-1].parts',
+        'any("site-packages" in file.parts for file in others)',
+    ),
+    Mutant(
         "scales that are asked for are not what is drawn",
         "bindings/ringside/testing/peers/drawing.py",
         '("cp", "masks", "heads", "scales")',

@@ -117,6 +117,14 @@ def leaving(q, k, v, *, seen, scale):
 
 def mistaken(q, k, v, *, seen, scale):
     return q.no_such_thing
+
+
+def refused_by_jax(q, k, v, *, seen, scale):
+    return jax.jit(lambda x: x)("text")
+
+
+def mistaken_in_jax(q, k, v, *, seen, scale):
+    return jax.jit(lambda x: no_such_name)(1.0)
 '''
 ADAPTER = """
 import calls
@@ -192,6 +200,16 @@ def test_a_broken_adapter_is_ours(peer, adapter, names, said):
     with pytest.raises(AdapterError, match=said) as error:
         tried(peer(*names, adapter=adapter))
     assert "ours" in str(error.value)
+
+
+def test_what_jax_hides_of_an_error_does_not_hide_whose_it_is(peer):
+    folder = peer("refused_by_jax", "mistaken_in_jax")
+    calls = folder / "calls.py"
+    calls.write_text("import jax\n" + calls.read_text())
+    (verdict,) = tried(folder, "refused_by_jax", cases=1)
+    assert verdict.kind in ("refuses", "fails") and "TypeError" in verdict.told
+    with pytest.raises(AdapterError, match=r"calls.py: NameError.*ours"):
+        tried(folder, "mistaken_in_jax", cases=1)
 
 
 def test_axes_restrict_what_is_claimed_and_say_what_is_not(peer):

@@ -33,7 +33,10 @@ def ready(folder: str, device: str) -> Peer:
     """
     if described(Path(folder)).stand_in:  # before the package looks for it
         _play(device)
-    return load(Path(folder))
+    peer = load(Path(folder))
+    if jax := sys.modules.get("jax"):
+        jax.config.update("jax_traceback_filtering", "off")  # frames tell whose an error is
+    return peer
 
 
 def _play(device: str) -> None:
@@ -91,9 +94,12 @@ def attend(
 
 
 def _of_a_package(error: BaseException) -> bool:
-    """Whether installed code raised it, Python or compiled, which calls.py called; else it did."""
+    """Whether installed code raised it, Python or compiled, and not calls.py, which called it.
+
+    What calls.py hands to a package, to be traced say, is its own still.
+    """
     if isinstance(error, RuntimeError | AssertionError):
         return True
     frames = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
     others = [file for file in frames if not file.is_relative_to(RINGSIDE)]  # it may be installed
-    return any("site-packages" in file.parts for file in others)
+    return bool(others) and "site-packages" in others[-1].parts
