@@ -139,16 +139,7 @@ class Program {
   std::unique_ptr<CudaProgram> program_;
 };
 
-}  // namespace
-}  // namespace ringside::bindings
-
-PYBIND11_MODULE(_cuda_core, m) {
-  using namespace ringside;
-  using namespace ringside::bindings;
-  using namespace pybind11::literals;
-  m.doc() = "The C++ half of backend=\"cuda\". Use ringside.Plan instead.";
-  py::register_exception<CudaError>(m, "CudaError", PyExc_RuntimeError).doc() =
-      "A call of CUDA's that failed, with its file and line.";
+void bind_arguments(py::module_& m) {
   py::class_<DeviceArray>(m, "DeviceArray", "An array in device memory: strides in elements.")
       .def(py::init<uintptr_t, const std::string&, std::vector<int64_t>, std::vector<int64_t>>(),
            "data"_a, "dtype"_a, "shape"_a, "strides"_a);
@@ -174,6 +165,9 @@ PYBIND11_MODULE(_cuda_core, m) {
            py::kw_only(), "partition"_a, "comm"_a, "a2a_size"_a, "mask"_a, "cp_size"_a,
            "num_heads"_a, "num_kv_heads"_a, "max_sequences"_a, "max_rows_q"_a, "max_rows_k"_a,
            "pad_to_multiple_of"_a);
+}
+
+void bind_program(py::module_& m) {
   py::class_<Program>(m, "Program", "A plan uploaded to a device; see optimized/program/program.h.")
       .def(py::init<std::shared_ptr<const Plan>, const DeviceArray&, const DeviceArray&, int,
                     const CallOptions&, bool>(),
@@ -196,6 +190,9 @@ PYBIND11_MODULE(_cuda_core, m) {
       .def("backward", &Program::backward, "arrays"_a, "dsink"_a, "options"_a, "deterministic"_a,
            "workspace"_a, "stream"_a,
            "Launches on a stream; arrays are dout, q, k, v, out, lse, dq, dk, dv.");
+}
+
+void bind_devices(py::module_& m) {
   m.def(
       "problem",
       [] {
@@ -214,6 +211,20 @@ PYBIND11_MODULE(_cuda_core, m) {
         return found.type == cudaMemoryTypeUnregistered ? -1 : found.device;
       },
       "pointer"_a, "The number of the device on which memory lies; -1 if on none.");
+}
+
+}  // namespace
+}  // namespace ringside::bindings
+
+PYBIND11_MODULE(_cuda_core, m) {
+  using namespace ringside;
+  using namespace ringside::bindings;
+  m.doc() = "The C++ half of backend=\"cuda\". Use ringside.Plan instead.";
+  py::register_exception<CudaError>(m, "CudaError", PyExc_RuntimeError).doc() =
+      "A call of CUDA's that failed, with its file and line.";
+  bind_arguments(m);
+  bind_program(m);
+  bind_devices(m);
   bind_cuda_thd(m);
   bind_ranks(m);
   name_wrong_arguments(m);

@@ -220,11 +220,7 @@ py::bytes nccl_id(const std::string& library) {
   return {id.bytes.data(), id.bytes.size()};
 }
 
-}  // namespace
-
-void bind_ranks(py::module_& m) {
-  py::register_exception<NcclError>(m, "NcclError", PyExc_RuntimeError).doc() =
-      "A call of NCCL's that failed, or a library that is none.";
+void bind_links(py::module_& m) {
   py::class_<DeviceLinks>(m, "DeviceLinks", "See optimized/links/links.h.")
       .def(py::init<int, int, int, const std::string&>(), "device"_a, "mine"_a, "processes"_a,
            "words_path"_a)
@@ -245,6 +241,9 @@ void bind_ranks(py::module_& m) {
       .def("progress", &DeviceLinks::progress,
            "Calls started, calls completed, the step at which messages are on their way or -1, "
            "whether messages of another call came. Calls nothing of CUDA's.");
+}
+
+void bind_rank_program(py::module_& m) {
   py::class_<RanksOfProcess>(m, "RankProgram", "See optimized/ranks/program.h.")
       .def(py::init<std::shared_ptr<const Plan>, const std::vector<std::vector<int>>&, int,
                     const DeviceArray&, const DeviceArray&, int, const CallOptions&, bool, bool>(),
@@ -270,6 +269,15 @@ void bind_ranks(py::module_& m) {
            "deterministic"_a, "stream"_a,
            "Launches on a stream; arrays are dout, q, k, v, out, lse, dq, dk, dv, kept and, where "
            "there is a sink, dsink of each hosted rank.");
+}
+
+}  // namespace
+
+void bind_ranks(py::module_& m) {
+  py::register_exception<NcclError>(m, "NcclError", PyExc_RuntimeError).doc() =
+      "A call of NCCL's that failed, or a library that is none.";
+  bind_links(m);
+  bind_rank_program(m);
   m.def("device_identity", &device_identity, "device"_a, "Alike in all processes that see it.");
   m.def("nccl_id", &nccl_id, "library"_a, "A new id for a communicator.");
 }
