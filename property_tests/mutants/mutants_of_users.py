@@ -186,6 +186,12 @@ MUTANTS_OF_USERS = [
         'any("site-packages" in file.parts for file in others)',
     ),
     Mutant(
+        "a script draws other numbers than the case has",
+        "bindings/ringside/testing/peers/part_drawn.py",
+        "last_bit = np.frexp(x)[1] - 8",
+        "last_bit = np.frexp(x)[1] - 9",
+    ),
+    Mutant(
         "scales that are asked for are not what is drawn",
         "bindings/ringside/testing/peers/drawing.py",
         '("cp", "masks", "heads", "scales")',

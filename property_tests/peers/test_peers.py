@@ -4,18 +4,24 @@
 """
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
+from ringside import PackedLayout
 from ringside.testing import stand_ins
+from ringside.testing.adapters import pack_mask
+from ringside.testing.cases import Case
 from ringside.testing.peers import AdapterError, Supports, adapter
-from ringside.testing.peers.adapter import described, known
+from ringside.testing.peers.adapter import described, known, load
 from ringside.testing.peers.drawing import cases, restricted
 from ringside.testing.peers.environment import Environment
+from ringside.testing.peers.repeat import script_of
 from ringside.testing.peers.settings import Axes, Settings, settings_from, settings_to
 from ringside.testing.peers.trial import try_peer
 
@@ -185,6 +191,28 @@ def test_each_verdict_is_told_with_what_it_rests_on(peer, tmp_path):
 
     (again,) = tried(folder, "forgetful", failures=str(tmp_path), cases=1, seed=5)
     assert again.kind == "silently wrong" and again.cases <= 2  # known failures come first
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_a_script_draws_many_numbers_again(peer, tmp_path, monkeypatch, dtype):
+    folder = peer("forgetful")
+    monkeypatch.syspath_prepend(str(folder))
+    layout = PackedLayout.from_lengths([70, 0, 90], pad_to_multiple_of=8)
+    case = Case(layout, dtype=dtype, cp_size=2, head_dim=64, head_dim_v=32, num_heads=2, seed=5)
+    told = load(folder)
+    for nan in (True, False):
+        script = script_of(told, folder, told.feature("forgetful"), case, nan=nan)
+        assert sum(len(x) for x in script.splitlines() if "ARGUMENTS =" not in x) < 15_000
+        path = tmp_path / "script.py"
+        path.write_text(script)
+        made = runpy.run_path(str(path), run_name="script")
+        for (numbers, shape), x in zip(made["PROBLEM"], case.arrays(), strict=True):
+            np.testing.assert_array_equal(numbers, x if nan else np.nan_to_num(x))
+            assert shape == x.shape
+    plan = case.plan()
+    assert made["ROWS"] == [plan.row_indices(rank).tolist() for rank in range(2)]
+    seen = pack_mask(layout, layout, plan.mask)
+    assert made["SEEN"] == [np.flatnonzero(row).tolist() for row in seen]
 
 
 @pytest.mark.parametrize(

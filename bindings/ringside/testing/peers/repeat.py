@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ringside.testing.adapters import pack_mask
 from ringside.testing.cases import Case
@@ -23,6 +24,7 @@ DTYPES = {
     "torch": "torch.{}",
     "jax": "jax.numpy.{}",
 }
+WRITTEN_OUT = 4000  # numbers, at most: more are drawn again, by their seed
 
 
 def script_of(
@@ -52,20 +54,21 @@ def script_of(
         f"pip install {install}\nNeeds {shapes}, and nothing else.\n"
         '"""\n'
     )
-    rows = [plan.row_indices(rank).tolist() for rank in range(plan.cp_size)]
+    rows = ", ".join(_row_numbers(plan.row_indices(rank)) for rank in range(plan.cp_size))
     seen = pack_mask(plan.layout_q, plan.layout_k, plan.mask)
     arguments = feature.arguments(plan, case.softmax_scale)
+    is_long = sum(x.size for x in case.arrays()) > WRITTEN_OUT
     numbers = [
         "# The problem: all rows, each rank's rows, who sees whom.",
-        f"ROWS = {rows}",
-        f"SEEN = {[np.flatnonzero(row).tolist() for row in seen]}",
+        f"ROWS = [{rows}]",
+        f"SEEN = [{', '.join(_row_numbers(np.flatnonzero(row)) for row in seen)}]",
         f"SCALE = {case.scale!r}",
         f"ARGUMENTS = {arguments!r}",
         f"GRADIENTS = {feature.gradients}",
         f"DTYPE = {DTYPES[peer.arrays].format(case.dtype)}",
         f"DEVICE = {device!r}",
         f"CALL = {feature.call.__name__}",
-        f"PROBLEM = {_literal(case, nan)}",
+        f"PROBLEM = {_drawn(case, nan) if is_long else _literal(case, nan)}",
     ]
     runner = "part_jax.py" if peer.arrays == "jax" else "part_ranks.py"
     parts = [
@@ -74,6 +77,7 @@ def script_of(
         _text(HERE / KERNELS[device]) if peer.stand_in else "",
         _played(folder),
         _text(folder / "calls.py"),
+        _text(HERE / "part_drawn.py") if is_long else "",
         "nan = float('nan')\n" + "\n".join(numbers),
         _text(HERE / "part_truth.py"),
         _text(HERE / runner),
@@ -89,6 +93,27 @@ def _played(folder: Path) -> str:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
+
+
+def _row_numbers(rows: npt.NDArray[np.int64]) -> str:
+    """As a list; as a range where they are many and one behind the other.
+
+    >>> _row_numbers(np.arange(3)), _row_numbers(np.arange(5, 90))
+    ('[0, 1, 2]', '[*range(5, 90)]')
+    """
+    if rows.size > 8 and (np.diff(rows) == 1).all():
+        return f"[*range({rows[0]}, {rows[-1] + 1})]"
+    return repr(rows.tolist())
+
+
+def _drawn(case: Case, nan: bool) -> str:
+    """A call of part_drawn.py's, for what _literal() would write."""
+    arrays: list[str] = []
+    for x in case.arrays():
+        valid = np.flatnonzero(~np.isnan(x).any((1, 2)))
+        arrays.append(f"({_row_numbers(valid)}, {x.shape})")
+    other = "nan" if nan else "0.0"
+    return f"drawn({case.seed}, {case.dtype!r}, {other}, {', '.join(arrays)})"
 
 
 def _literal(case: Case, nan: bool) -> str:
