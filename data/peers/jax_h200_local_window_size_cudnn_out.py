@@ -74,6 +74,9 @@ import jax
 
 
 def main():
+    if DEVICE == "cuda":  # memory that is free holds NaN: whoever reads what nobody wrote shows it
+        for gpu in jax.devices():
+            jax.block_until_ready(jax.device_put(jax.numpy.full(1 << 28, nan), gpu))
     q, k, v, dout = (jax.numpy.asarray(x, DTYPE).reshape(x_shape) for x, x_shape in PROBLEM)
     out, pull = jax.vjp(lambda *operands: CALL(*operands, **ARGUMENTS), q, k, v)
     found = {"out": out}
