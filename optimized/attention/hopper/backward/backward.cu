@@ -26,14 +26,14 @@ __global__ void __launch_bounds__(kThreads, 1)
     attention_backward(const __grid_constant__ Parameters parameters) {
   extern __shared__ __align__(1024) uint8_t any_shared[];
   Shared& shared = *reinterpret_cast<Shared*>(any_shared);
-  if (threadIdx.x == 0) shared.barriers.init_all();
+  if (threadIdx.x == 0) shared.barriers.init_all(kArriving<kDq>);
   __syncthreads();
   const int role = threadIdx.x / kGroupThreads;
   if (role == 0) {
     give_registers<kProducerRegisters>();
     const int warp = threadIdx.x / 32;
     if (warp == 0) write_notes(parameters, shared);
-    if (warp == 1) load_rows(parameters, shared);
+    if (warp == 1) load_rows<kArriving<kDq>>(parameters, shared);
     if (warp == 2 && threadIdx.x % 32 == 0) load_tiles(parameters, shared);
     if (kDq != Dq::none && warp == 3 && threadIdx.x % 32 == 0) send_dq<kDq>(parameters, shared);
   } else {

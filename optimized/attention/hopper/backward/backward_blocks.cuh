@@ -28,6 +28,17 @@ enum class Dq : uint8_t {
   store,  // final: the item is the only one that its queries meet
 };
 
+// How many threads of a warp arrive for it. One, behind __syncwarp(); where there is no dq all do,
+// which costs little there: racecheck takes what the others have read or written for unordered.
+template <Dq kDq>
+inline constexpr int kArriving = kDq == Dq::none ? 32 : 1;
+
+template <int kThreadsArriving>
+__device__ __forceinline__ void arrive_of_warp(Barrier& barrier) {
+  __syncwarp();
+  if (kThreadsArriving == 32 || threadIdx.x % 32 == 0) arrive(barrier);
+}
+
 struct Maps {
   CUtensorMap q, k, v, dout, dq;
 };
@@ -85,12 +96,14 @@ struct Barriers {
   Barrier ds_full[2], ds_empty[2];
   Barrier dq_full[kGroups], dq_empty[kGroups];
 
-  __device__ void init_all() {  // by one thread
+  // By one thread. of_rows: how many threads of a warp say that they wrote or have read rows.
+  __device__ void init_all(int of_rows) {
     constexpr int kWarps = 4 * kGroups;
     for (Barrier& barrier : note_full) init(barrier, 1);
     for (Barrier& barrier : note_empty) init(barrier, 1);
     for (int stage = 0; stage < kStages; ++stage)
-      init(q_full[stage], 1), init(dout_full[stage], 2), init(empty[stage], kWarps);
+      init(q_full[stage], 1), init(dout_full[stage], 1 + of_rows),
+          init(empty[stage], kWarps * of_rows);
     for (Barrier& barrier : k_full) init(barrier, 1);
     for (Barrier& barrier : k_empty) init(barrier, kWarps);
     init(v_full, 1), init(v_empty, kWarps);

@@ -131,7 +131,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void release(uint32_t of_block) const {
-    arrive_as_warp(barriers().empty[of_block % kStages]);
+    arrive_of_warp<kArriving<kDq>>(barriers().empty[of_block % kStages]);
   }
 
   // A block of which the scores are under way; leaves dk and dv under way. kLate: with dq of the

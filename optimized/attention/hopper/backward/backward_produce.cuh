@@ -197,7 +197,8 @@ __device__ inline void write_seen(const Parameters& parameters, const BlockNote&
 
 // All that is known of the rows of block after block. By all lanes of a warp, of two rows each;
 // what memory has of them comes while the mask is asked and their place becomes free.
-__device__ inline void load_rows(const Parameters& parameters, Shared& shared) {
+template <int kArrivals>
+__device__ void load_rows(const Parameters& parameters, Shared& shared) {
   for (uint32_t block = 0;; ++block) {
     const BlockNote& note = wait_for_note(shared, block);
     if (note.flags & kStop) return;
@@ -206,8 +207,7 @@ __device__ inline void load_rows(const Parameters& parameters, Shared& shared) {
     const uint32_t stage = block % kStages;
     wait(shared.barriers.empty[stage], block / kStages % 2 ^ 1);
     rows.write(shared.rows[stage], note.rows);
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(shared.barriers.dout_full[stage]);
+    arrive_of_warp<kArrivals>(shared.barriers.dout_full[stage]);
   }
 }
 

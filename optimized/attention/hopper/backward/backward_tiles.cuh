@@ -246,9 +246,6 @@ __device__ __forceinline__ void put_keys(const Parameters& parameters, const Dev
     put_key_sums(to, place, parameters.is_first, scale, sum);
 }
 
-__device__ __forceinline__ void arrive_as_warp(Barrier& barrier) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) arrive(barrier);
-}
+__device__ __forceinline__ void arrive_as_warp(Barrier& barrier) { arrive_of_warp<1>(barrier); }
 
 }  // namespace ringside::hopper::backward_detail
