@@ -41,7 +41,7 @@ struct RowMap {
 // Tokens come home; padding stays behind.
 void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
            cudaStream_t stream);
-// Writes every row of the global array: zeros where no rank owns it.
+// Writes every row of the global array: zeros where no rank owns it, nothing where it is kWritten.
 void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
              AccumulatorLayout layout = AccumulatorLayout::rows);
 

@@ -50,6 +50,7 @@ __global__ void unshard_kernel(RowMap map, const float* from, int columns, bool 
   To* x = static_cast<To*>(to.matrix.data);
   for_each_pack<N>(map.home_of_global.size, to.heads, to.dim, [&](int global, int head, int d) {
     const int row = map.home_of_global.rows[global];
+    if (row == kWritten) return;
     To* place = x + offset_of(to.matrix, global, head) + d;
     if (row != kNobody) {
       move_pack<N>(from + home_offset(row, head, d, to.heads, columns, in_tiles), place);

@@ -16,6 +16,11 @@ class Backward : public Walk {
       for (move::GlobalArray* x : {&call.v, &call.dv, &call.dout})
         x->home_dim = parts.shape.head_dim_v;
     }
+    // Else a kernel of its own computes dq, over all items of keys at once.
+    finals_ = !options.deterministic;
+    for (size_t member = 0; member < calls_.size(); ++member)
+      if (has_sole(static_cast<int>(member)))
+        require_dense(calls_[member].dk, "dk"), require_dense(calls_[member].dv, "dv");
   }
 
   void run_all() {
@@ -48,29 +53,42 @@ class Backward : public Walk {
   std::byte* kept(int member) const override { return calls_[member].kept; }
 
   void compute(int member, const Operation& op, const OperationTables& tables) const override {
-    if (tables.backward_keys.items.size == 0) return;
-    const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
-    RINGSIDE_CUDA(
-        parts_.family.backward({.shape = shape_of(member, op),
-                                .q = matrix(member, op.queries, 0, dim_qk),
-                                .k = matrix(member, op.keys, 0, dim_qk),
-                                .v = matrix(member, op.keys, 1, dim_v),
-                                .dout = matrix(member, op.queries, 1, dim_v),
-                                .lse = floats(member, op.queries, 2),
-                                .delta = floats(member, op.queries, 3),
-                                .dq = matrix(member, op.query_sums, 0, dim_qk),
-                                .dk = matrix(member, op.key_sums, 0, dim_qk),
-                                .dv = matrix(member, op.key_sums, 1, dim_v),
-                                .queries = parts_.work_list(tables.backward_queries),
-                                .keys = parts_.work_list(tables.backward_keys),
-                                .deterministic = options_.deterministic,
-                                .options = options_.options,
-                                .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
-                                .workspace = at(pass_.of_family)},
-                               stream_));
+    const DeviceMatrix dk = matrix(member, op.key_sums, 0, parts_.shape.head_dim_qk);
+    const DeviceMatrix dv = matrix(member, op.key_sums, 1, parts_.shape.head_dim_v);
+    const Accumulate accumulate = tables.starts ? Accumulate::start : Accumulate::merge;
+    if (!has_sole(member) || op.key_sums != home_sums(member))
+      return differentiate(member, op, tables, tables.backward_keys, dk, dv, accumulate);
+    const RankBackwardCall& call = calls_[member];
+    differentiate(member, op, tables, tables.sole, call.dk.matrix, call.dv.matrix,
+                  Accumulate::only);
+    differentiate(member, op, tables, tables.others, dk, dv, accumulate);
   }
 
  private:
+  void differentiate(int member, const Operation& op, const OperationTables& tables,
+                     const WorkTable& keys, const DeviceMatrix& dk, const DeviceMatrix& dv,
+                     Accumulate accumulate) const {
+    if (keys.items.size == 0) return;
+    const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
+    RINGSIDE_CUDA(parts_.family.backward({.shape = shape_of(member, op),
+                                          .q = matrix(member, op.queries, 0, dim_qk),
+                                          .k = matrix(member, op.keys, 0, dim_qk),
+                                          .v = matrix(member, op.keys, 1, dim_v),
+                                          .dout = matrix(member, op.queries, 1, dim_v),
+                                          .lse = floats(member, op.queries, 2),
+                                          .delta = floats(member, op.queries, 3),
+                                          .dq = matrix(member, op.query_sums, 0, dim_qk),
+                                          .dk = dk,
+                                          .dv = dv,
+                                          .queries = parts_.work_list(tables.backward_queries),
+                                          .keys = parts_.work_list(keys),
+                                          .deterministic = options_.deterministic,
+                                          .options = options_.options,
+                                          .accumulate = accumulate,
+                                          .workspace = at(pass_.of_family)},
+                                         stream_));
+  }
+
   void start(size_t member) const {
     const RankBackwardCall& call = calls_[member];
     const move::RowMap q = parts_.row_map(parts_.members[member].q);
@@ -90,9 +108,10 @@ class Backward : public Walk {
   void finish(int member) const {
     const RankBackwardCall& call = calls_[member];
     const move::RowMap q = parts_.row_map(parts_.members[member].q);
-    const move::RowMap kv = parts_.row_map(parts_.members[member].kv);
     const Schedule& schedule = hosted()[member];
     move::unshard(q, floats(member, schedule.home_query_sums, 0), call.dq, stream_);
+    if (all_sole(member)) return;
+    const move::RowMap kv = rows_through_sums(member, parts_.members[member].kv);
     move::unshard(kv, floats(member, schedule.home_key_sums, 0), call.dk, stream_);
     move::unshard(kv, floats(member, schedule.home_key_sums, 1), call.dv, stream_);
   }

@@ -16,6 +16,7 @@ class Forward : public Walk {
       for (move::GlobalArray* x : {&call.q, &call.k}) x->home_dim = parts.shape.head_dim_qk;
       for (move::GlobalArray* x : {&call.v, &call.out}) x->home_dim = parts.shape.head_dim_v;
     }
+    finals_ = options.sinks == nullptr;
   }
 
   void run_all() {
@@ -50,24 +51,34 @@ class Forward : public Walk {
   std::byte* kept(int member) const override { return calls_[member].kept; }
 
   void compute(int member, const Operation& op, const OperationTables& tables) const override {
-    if (tables.forward.items.size == 0) return;
+    const DeviceMatrix sums = matrix(member, op.query_sums, 0, parts_.shape.head_dim_v);
+    const Accumulate accumulate = tables.starts ? Accumulate::start : Accumulate::merge;
+    if (!has_sole(member) || op.query_sums != home_sums(member))
+      return attend(member, op, tables.forward, sums, accumulate);
+    attend(member, op, tables.sole, calls_[member].out.matrix, Accumulate::only);
+    attend(member, op, tables.others, sums, accumulate);
+  }
+
+ private:
+  void attend(int member, const Operation& op, const WorkTable& items, const DeviceMatrix& out,
+              Accumulate accumulate) const {
+    if (items.items.size == 0) return;
     const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
     RINGSIDE_CUDA(
         parts_.family.forward({.shape = shape_of(member, op),
                                .q = matrix(member, op.queries, 0, dim_qk),
                                .k = matrix(member, op.keys, 0, dim_qk),
                                .v = matrix(member, op.keys, 1, dim_v),
-                               .out = matrix(member, op.query_sums, 0, dim_v),
+                               .out = out,
                                .lse = floats(member, op.query_sums, 1),
-                               .work = parts_.work_list(tables.forward),
+                               .work = parts_.work_list(items),
                                .options = options_.options,
                                .max_logit = reinterpret_cast<int32_t*>(options_.max_logit),
-                               .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
+                               .accumulate = accumulate,
                                .workspace = at(pass_.of_family)},
                               stream_));
   }
 
- private:
   // Every process tells all others its largest scores, and takes the largest of all.
   void exchange_logits() const {
     DeviceCommunicator* communicator = links_.communicator();
@@ -106,7 +117,8 @@ class Forward : public Walk {
     if (options_.sinks != nullptr)
       move::merge_sinks(rows, {options_.sinks, parts_.problem.num_heads}, {out, lse},
                         parts_.shape.head_dim_v, AccumulatorLayout::rows, stream_);
-    move::unshard(rows, out, call.out, stream_);
+    if (!all_sole(member))
+      move::unshard(rows_through_sums(member, parts_.members[member].q), out, call.out, stream_);
     move::unshard_lse(rows, lse, call.lse, stream_);
   }
 

@@ -5,6 +5,7 @@
 #include "optimized/program/choose_family.h"
 #include "optimized/program/parts.h"
 #include "optimized/tables/row_owner.h"
+#include "optimized/tables/sole_items.h"
 #include "reference/rows/seen_rows.h"
 
 namespace ringside {
@@ -43,20 +44,32 @@ std::vector<int32_t> seeing_rows(const Plan& plan, int rank) {
   return rows;
 }
 
+// The buffer that an operation's own items write, and the one that holds them at the end.
+int sums_of(const Schedule& schedule, const Operation& op) {
+  return schedule.pass == Pass::forward ? op.query_sums : op.key_sums;
+}
+int sums_of(const Schedule& schedule) {
+  return schedule.pass == Pass::forward ? schedule.home_query_sums : schedule.home_key_sums;
+}
+
 // The sums that an operation adds to hold nothing: cleared for its step, or not added to before.
 bool finds_nothing(const Schedule& schedule, int operation) {
   const Operation& op = schedule.operations[operation];
   const bool forward = schedule.pass == Pass::forward;
-  const int sums = forward ? op.query_sums : op.key_sums;
+  const int sums = sums_of(schedule, op);
   for (int i = operation; i-- > 0;) {
     const Operation& before = schedule.operations[i];
-    if (before.kind == OperationKind::compute &&
-        (forward ? before.query_sums : before.key_sums) == sums)
-      return false;
+    if (before.kind == OperationKind::compute && sums_of(schedule, before) == sums) return false;
     if (before.kind == OperationKind::clear && before.to.buffer == sums)
       return !forward || before.step == op.step;
   }
   return false;
+}
+
+// Of a copy or combine: its own, or all of its blocks.
+std::vector<RowRun> runs_of(const Operation& op) {
+  if (!op.runs.empty() || op.to.cells() == 0) return op.runs;
+  return {{op.from.row, op.to.row, op.to.rows}};
 }
 
 // Within the two buffers.
@@ -68,10 +81,8 @@ std::vector<CellBlock> blocks_of(const Schedule& schedule, const Operation& op) 
     const ScheduledBuffer& buffer = schedule.buffers[block.buffer];
     return int64_t{row} * pitch(block) + block.heads.begin - buffer.heads.begin;
   };
-  std::vector<RowRun> runs = op.runs;
-  if (runs.empty() && op.to.cells() > 0) runs.push_back({op.from.row, op.to.row, op.to.rows});
   std::vector<CellBlock> pieces;
-  for (const RowRun& run : runs)
+  for (const RowRun& run : runs_of(op))
     add_in_pieces({cell(op.from, run.from), cell(op.to, run.to), run.from_step * pitch(op.from),
                    run.to_step * pitch(op.to), run.rows, op.to.heads.size()},
                   pieces);
@@ -164,7 +175,60 @@ void RankParts::add_tables(const Plan& plan, PassParts& parts) {
     auto& of_member = parts.operations.emplace_back();
     for (int i = 0; i < static_cast<int>(schedule.operations.size()); ++i)
       of_member.push_back(tables_of(plan, schedule, i));
+    tell_sole_items(plan, schedule, of_member, parts.sole_rows.emplace_back());
   }
+}
+
+HostWorkList RankParts::items_of(const Plan& plan, const Schedule& schedule,
+                                 const Operation& op) const {
+  const std::vector<RankTiles> tiles{{&plan.tile_lists[op.tiles], 0, 0}};
+  return schedule.pass == Pass::forward
+             ? query_items(problem, tiles, family.forward_rows(shape))
+             : key_items(problem, tiles, family.backward_key_rows(shape));
+}
+
+// Of rows that one item writes and no message adds to, the results are final at once: they need no
+// sums in float32 that are cleared before and converted behind.
+void RankParts::tell_sole_items(const Plan& plan, const Schedule& schedule,
+                                std::vector<OperationTables>& operations, SoleRows& sole_rows) {
+  if (!family.final_results || converts) return;
+  const int home = sums_of(schedule);
+  const ScheduledBuffer& sums = schedule.buffers[home];
+  RowWriters writers(sums.rows);
+  std::vector<HostWorkList> lists(operations.size());
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const Operation& op = schedule.operations[i];
+    if (op.kind == OperationKind::compute && sums_of(schedule, op) == home) {
+      lists[i] = items_of(plan, schedule, op);
+      for (const WorkItem& item : lists[i].items) writers.add(item);
+    } else if (op.kind != OperationKind::clear && op.to.buffer == home) {
+      for (const RowRun& run : runs_of(op))
+        for (int row = 0; row < run.rows; ++row) writers.add(run.to + row * run.to_step, 1);
+    }
+    for (const ScheduledMessage& message : op.receives)
+      if (message.block.buffer == home) writers.add(message.block.row, message.block.rows);
+  }
+  std::vector<int32_t> rows(static_cast<size_t>(sums.rows), kNobody);
+  int count = 0;
+  std::vector<SplitItems> split;
+  for (const HostWorkList& list : lists) {
+    split.push_back(split_items(list, writers));
+    for (const WorkItem& item : split.back().sole)
+      for (int i = item.begin; i < item.end; ++i) rows[item.own.row + i] = kWritten, ++count;
+  }
+  if (2 * count < sums.rows || count == 0) return;  // a launch more costs more
+  sole_rows.any = true, sole_rows.all = count == sums.rows;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const OperationTables& of = operations[i];
+    const WorkTable& whole = schedule.pass == Pass::forward ? of.forward : of.backward_keys;
+    operations[i].sole = add(split[i].sole, whole.partners);
+    operations[i].others = add(split[i].others, whole.partners);
+  }
+  const Operand operand = schedule.pass == Pass::forward ? Operand::q : Operand::kv;
+  const std::vector<int32_t> own = own_rows(plan, schedule.rank, operand);
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (rows[i] != kWritten && own[i] != kNobody) rows[i] = static_cast<int32_t>(i);
+  sole_rows.not_sole = {tables.add(own), tables.add(rows)};
 }
 
 OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule, int operation) {
@@ -176,18 +240,20 @@ OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule,
   const std::vector<RankTiles> tiles{{&plan.tile_lists[op.tiles], 0, 0}};
   made.starts = finds_nothing(schedule, operation);
   if (schedule.pass == Pass::forward) {
-    made.forward = add(query_items(problem, tiles, family.forward_rows(shape)));
+    made.forward = add(items_of(plan, schedule, op));
   } else {
     made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape)));
-    made.backward_keys = add(key_items(problem, tiles, family.backward_key_rows(shape)));
+    made.backward_keys = add(items_of(plan, schedule, op));
   }
   return made;
 }
 
 WorkTable RankParts::add(const HostWorkList& list) {
-  const auto size = static_cast<int32_t>(list.items.size());
-  return {tables.add(list.items), tables.add(list.partners),
-          tables.add(std::vector<int32_t>{size})};
+  return add(list.items, tables.add(list.partners));
+}
+WorkTable RankParts::add(const std::vector<WorkItem>& items, TableOf<Segment> partners) {
+  const auto size = static_cast<int32_t>(items.size());
+  return {tables.add(items), partners, tables.add(std::vector<int32_t>{size})};
 }
 
 RowTables RankParts::add_rows(const std::vector<int32_t>& rows) {

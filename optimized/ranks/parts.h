@@ -14,8 +14,11 @@ namespace ringside {
 
 struct OperationTables {                               // what the device reads of one operation
   WorkTable forward, backward_queries, backward_keys;  // of compute
-  bool starts = false;                                 // whether its sums hold nothing before it
-  TableOf<CellBlock> blocks;                           // of combine, and of copies by runs
+  // Of `forward` or `backward_keys`: items whose rows of the home sums nobody else writes, and the
+  // others, where it is worth while to tell them apart.
+  WorkTable sole, others;
+  bool starts = false;        // whether its sums hold nothing before it
+  TableOf<CellBlock> blocks;  // of combine, and of copies by runs
 };
 
 // Behind the areas of a pass: what is the member's own and nobody sends into.
@@ -31,6 +34,12 @@ struct Expected {
   uint32_t token = 0;
 };
 
+// Of one member: which rows of its home sums sole items write.
+struct SoleRows {
+  bool any = false, all = false;
+  RowTables not_sole;  // its rows, and kWritten in the place of those
+};
+
 struct PassParts {
   explicit PassParts(ProcessPass of_process) : pass(std::move(of_process)) {}
 
@@ -38,6 +47,7 @@ struct PassParts {
   std::vector<std::vector<OperationTables>> operations;  // [member][operation]
   std::vector<std::vector<Event>> events;                // of each, for those of the other stream
   std::vector<MemberPlaces> places;
+  std::vector<SoleRows> sole_rows;  // of each member
   int64_t of_family = 0, staging = 0, staging_bytes = 0, end = 0;
   Expected expected, expected_with_logits;  // the latter of a call for the largest scores
 };
@@ -86,7 +96,11 @@ struct RankParts {
   void place(PassParts& parts, Pass pass) const;
   void add_tables(const Plan& plan, PassParts& parts);
   OperationTables tables_of(const Plan& plan, const Schedule& schedule, int operation);
+  HostWorkList items_of(const Plan& plan, const Schedule& schedule, const Operation& op) const;
+  void tell_sole_items(const Plan& plan, const Schedule& schedule,
+                       std::vector<OperationTables>& operations, SoleRows& sole_rows);
   WorkTable add(const HostWorkList& list);
+  WorkTable add(const std::vector<WorkItem>& items, TableOf<Segment> partners);
   RowTables add_rows(const std::vector<int32_t>& rows);
 };
 

@@ -102,7 +102,8 @@ void Walk::run(const Turn& turn) const {
   const Operation& op = hosted()[turn.member].operations[turn.operation];
   const OperationTables& tables = pass_.operations[turn.member][turn.operation];
   await(turn);
-  if (op.kind == OperationKind::clear) clear(turn.member, op.to);
+  const bool spared = op.to.buffer == home_sums(turn.member) && all_sole(turn.member);
+  if (op.kind == OperationKind::clear && !spared) clear(turn.member, op.to);
   if (op.kind == OperationKind::copy && op.runs.empty())
     copy(turn.member, op.from, turn.member, op.to);
   if (op.kind == OperationKind::copy && !op.runs.empty()) copy_runs(turn.member, op, tables);

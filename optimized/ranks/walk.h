@@ -49,6 +49,19 @@ class Walk {
   std::byte* at(int64_t offset) const { return links_.workspace() + offset; }
   AttentionShape shape_of(int member, const Operation& op) const;
 
+  // Those that sole items may spare.
+  int home_sums(int member) const {
+    const Schedule& schedule = hosted()[member];
+    return schedule.pass == Pass::forward ? schedule.home_query_sums : schedule.home_key_sums;
+  }
+  // Whether sole items leave their results in the caller's arrays in this call; if so, whether
+  // there are no others.
+  bool has_sole(int member) const { return finals_ && pass_.sole_rows[member].any; }
+  bool all_sole(int member) const { return finals_ && pass_.sole_rows[member].all; }
+  move::RowMap rows_through_sums(int member, const RowTables& rows) const {
+    return parts_.row_map(has_sole(member) ? pass_.sole_rows[member].not_sole : rows);
+  }
+
   // The caller's array where kernels read it as it is, else a copy of it at `place`.
   std::byte* home(const move::GlobalArray& x, int64_t place) const;
   void bring_home(const move::RowMap& rows, const move::GlobalArray& x, int64_t place) const;
@@ -58,6 +71,7 @@ class Walk {
   const RankCallOptions& options_;
   Links& links_;
   cudaStream_t stream_;
+  bool finals_ = false;  // whether the call allows of final results where sums are not needed
 
  private:
   Block whole(int member, int buffer) const {

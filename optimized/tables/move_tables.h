@@ -62,6 +62,7 @@ std::vector<std::vector<CellBlock>> carry_back_rounds(const Plan& plan, int step
 //   global_of_home  g: token row g; ~g: padding row g; kNobody: a gap between ranks
 //   home_of_global  a row of the stack; kNobody: no rank owns it
 inline constexpr int kNobody = INT_MIN;
+inline constexpr int kWritten = -1;  // in place of a row of the stack: a kernel has left it final
 struct HostRowMap {
   std::vector<int32_t> global_of_home, home_of_global;
 };
