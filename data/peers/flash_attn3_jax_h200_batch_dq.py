@@ -57,13 +57,13 @@ nan = float('nan')
 # The problem: all rows, each rank's rows, who sees whom.
 ROWS = [[*range(0, 81)]]
 SEEN = [[*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)], [*range(0, 81)]]
-SCALE = 0.08838834764831845
-ARGUMENTS = {'sequences': 1, 'gpus': 1, 'softmax_scale': None, 'is_causal': False, 'window': (-1, -1)}
+SCALE = 0.25
+ARGUMENTS = {'sequences': 1, 'gpus': 1, 'softmax_scale': 0.25, 'is_causal': False, 'window': (-1, -1)}
 GRADIENTS = True
 DTYPE = jax.numpy.bfloat16
 DEVICE = 'cuda'
 CALL = batch
-PROBLEM = drawn(0, 'bfloat16', nan, ([*range(0, 81)], (81, 2, 128)), ([*range(0, 81)], (81, 2, 128)), ([*range(0, 81)], (81, 2, 128)), ([*range(0, 81)], (81, 2, 128)))
+PROBLEM = drawn(0, 'bfloat16', nan, ([*range(0, 81)], (81, 1, 128)), ([*range(0, 81)], (81, 1, 128)), ([*range(0, 81)], (81, 1, 128)), ([*range(0, 81)], (81, 1, 128)))
 
 # What it should be: dense, in float64.
 import numpy as np
@@ -104,6 +104,12 @@ import jax
 
 
 def main():
+    for run in range(5 if DEVICE == "cuda" else 1):
+        print(f"run {run}")
+        run_once()
+
+
+def run_once():
     if DEVICE == "cuda":  # memory that is free holds NaN: whoever reads what nobody wrote shows it
         for gpu in jax.devices():
             jax.block_until_ready(jax.device_put(jax.numpy.full(1 << 28, nan), gpu))

@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -103,6 +104,14 @@ def forgetful(q, k, v, *, seen, scale):
     return right(q, k, v, seen=seen, scale=scale)
 
 
+CALLS = []
+
+
+def fickle(q, k, v, *, seen, scale):
+    CALLS.append(len(seen))
+    return (right if len(CALLS) % 3 else forgetful)(q, k, v, seen=seen, scale=scale)
+
+
 def coarse(q, k, v, *, seen, scale):
     return right(q, k, v, seen=seen, scale=scale).bfloat16().float()
 
@@ -191,6 +200,15 @@ def test_each_verdict_is_told_with_what_it_rests_on(peer, tmp_path):
 
     (again,) = tried(folder, "forgetful", failures=str(tmp_path), cases=1, seed=5)
     assert again.kind == "silently wrong" and again.cases <= 2  # known failures come first
+
+
+def test_what_is_not_always_wrong_is_told_so(peer):
+    folder = peer("fickle", "forgetful")
+    found = tried(folder, "fickle", cases=20)
+    wrong = [verdict.told for verdict in found if verdict.kind == "silently wrong"]
+    assert any(re.search(r"\nin [1-4] of 5 runs of this case$", told) for told in wrong), found
+    (always,) = tried(folder, "forgetful", cases=20)
+    assert always.kind == "silently wrong" and "runs of this case" not in always.told
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])

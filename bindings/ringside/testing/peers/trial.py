@@ -33,6 +33,7 @@ with extra("testing", "ringside peers"):
 __all__ = ["try_peer"]
 
 MAX_FAULTS = 3  # of one feature
+AGAIN = 4  # runs of a case that was wrong, which tell whether it always is
 SMALLER = 5  # so many cases that end a process look for a smaller one: each starts new processes
 REFUSAL = re.compile(
     r"NotImplemented|[Uu]nsupported|[Nn]ot (yet )?(supported|implemented|support)|[Oo]nly supp"
@@ -209,7 +210,18 @@ class _Trial:
             return self._verdict(kind, fault, case, str(cause))
         kind = "silently wrong" if failure.finding is not None else "fails"
         told = str(failure.finding or failure.headline)
+        wrong = 1 + sum(self._is_wrong(case) for _ in range(AGAIN))
+        if wrong <= AGAIN:
+            told += f"\nin {wrong} of {1 + AGAIN} runs of this case"
         return self._verdict(kind, fault, case, told, supports)
+
+    def _is_wrong(self, case: Case) -> bool:
+        """Once more: what reads memory that nobody wrote, or races, need not be wrong again."""
+        try:
+            self._check(case)
+        except Disagreement:
+            return True
+        return False
 
     def _verdict(
         self,
