@@ -124,47 +124,27 @@ def _typed(fn: Callable[..., Any], name: str) -> set[str] | None:
     return set(names) if names is not None and hasattr(packed, "__total__") else None
 
 
-def _weighted(*choices: tuple[int, SearchStrategy[Any]]) -> SearchStrategy[Any]:
-    """One of these strategies, so many times each; shrinks towards the first.
-
-    st.one_of() counts a strategy once however often it is named, and the parts of another one_of()
-    as so many of its own.
-    """
-    places = st.sampled_from([i for i, (weight, _) in enumerate(choices) for _ in range(weight)])
-    return _chosen(places, [strategy for _, strategy in choices])
-
-
-@st.composite
-def _chosen(
-    draw: DrawFn, places: SearchStrategy[int], strategies: list[SearchStrategy[Any]]
-) -> Any:
-    return draw(strategies[draw(places)])
-
-
 def short_lengths(space: Space) -> SearchStrategy[list[int]]:
     """Few short documents, or many."""
     most = space.max_documents
-    longest = min(SHORT, space.max_tokens)
-    few = strategies.lengths(max_sequences=min(4, most), max_length=longest)
+    few = strategies.lengths(max_sequences=min(4, most), max_length=min(SHORT, space.max_tokens))
     many = st.lists(st.integers(0, 8), min_size=min(MANY, most), max_size=most)
-    return _weighted((3, few), (2, many)).map(lambda x: _within(x, space.max_tokens))
+    return st.one_of(_within(few, space.max_tokens), _within(many, space.max_tokens))
 
 
 def long_lengths(space: Space) -> SearchStrategy[list[int]]:
     """One or two documents around the borders of blocks."""
     longest = space.max_tokens
     border = st.sampled_from([n for n in BORDERS if n <= longest] or [longest])
-    any_length = st.integers(0, min(longest, 2 * max(BORDERS)))
-    one_or_two = st.lists(
-        _weighted((1, any_length), (1, border)), min_size=1, max_size=min(2, space.max_documents)
-    )
-    return one_or_two.map(lambda x: _within(x, longest))
+    each = st.one_of(st.integers(0, min(longest, 2 * max(BORDERS))), border)
+    return _within(st.lists(each, min_size=1, max_size=min(2, space.max_documents)), longest)
 
 
-def _within(lengths: list[int], tokens: int) -> list[int]:
+@st.composite
+def _within(draw: DrawFn, lengths: SearchStrategy[list[int]], tokens: int) -> list[int]:
     """Later documents get what the earlier ones leave."""
     left, kept = tokens, []
-    for length in lengths:
+    for length in draw(lengths):
         kept.append(min(length, left))
         left -= kept[-1]
     return kept
@@ -220,9 +200,9 @@ def cases(space: Space, dtype: str, taken: tuple[str, ...], parallel: bool) -> S
     }
     of_few_heads = st.sampled_from([(1, 1), (2, 1), (2, 2)])
     short, long = (strategies.layouts(lengths=of(space)) for of in (short_lengths, long_lengths))
-    either = _weighted(
-        (1, strategies.cases(layouts_q=short, heads=strategies.heads(), **given)),
-        (1, strategies.cases(layouts_q=long, heads=of_few_heads, **given)),
+    either = st.one_of(
+        strategies.cases(layouts_q=short, heads=strategies.heads(), **given),
+        strategies.cases(layouts_q=long, heads=of_few_heads, **given),
     )
     return _often_of_one_head_dim(either)
 

@@ -52,7 +52,7 @@ __all__ = [
 
 MAX_INT32 = 2**31 - 1
 TABLE = 256
-"""Hypothesis draws from as many values each as often as any other; of more, the first more often."""
+"""Of so many values Hypothesis draws one as often as another; of more, the first more often."""
 
 
 def _table(*shares: tuple[int, Sequence[Any]]) -> SearchStrategy[Any]:
@@ -363,7 +363,6 @@ def cases(
         "stages": draw(STAGES) if comm == "fetch" else None,
         "softmax_scale": draw(SCALES if softmax_scales is None else softmax_scales),
         "dtype": "float64" if dtypes is None else draw(dtypes),
-        **({} if options is None else draw(options(num_heads))),
         "seed": draw(SEEDS),
     }
     layout_q = draw(LAYOUTS if layouts_q is None else layouts_q)
@@ -388,6 +387,7 @@ def cases(
         head_dim=head_dim,
         head_dim_v=head_dim_v,
         **scalars,
+        **({} if options is None else draw(options(num_heads))),
     )
 
 
