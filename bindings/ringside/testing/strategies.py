@@ -363,6 +363,7 @@ def cases(
         "stages": draw(STAGES) if comm == "fetch" else None,
         "softmax_scale": draw(SCALES if softmax_scales is None else softmax_scales),
         "dtype": "float64" if dtypes is None else draw(dtypes),
+        **({} if options is None else draw(options(num_heads))),
         "seed": draw(SEEDS),
     }
     layout_q = draw(LAYOUTS if layouts_q is None else layouts_q)
@@ -387,7 +388,6 @@ def cases(
         head_dim=head_dim,
         head_dim_v=head_dim_v,
         **scalars,
-        **({} if options is None else draw(options(num_heads))),
     )
 
 
