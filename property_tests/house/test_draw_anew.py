@@ -8,7 +8,9 @@ from pathlib import Path
 
 import draw_anew
 import pytest
+import ringside as rs
 from hypothesis import HealthCheck, given, seed, settings
+from hypothesis.errors import InvalidArgument
 from ringside.testing import strategies
 
 TESTS_OF_ALL = Path(__file__).parents[1]
@@ -88,24 +90,105 @@ def test_a_wrong_seed_says_what_is_expected(text):
         draw_anew.seed_from(text)
 
 
-def test_most_cases_have_pairs_on_several_ranks():
-    busy = []
+def shares_of(strategy, *questions):
+    """Of 500 drawn cases, the share to which each question's answer is yes."""
+    answers = []
 
     @seed(1)
     @settings(
         max_examples=500, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
-    @given(strategies.cases())
+    @given(strategy)
     def draw(case):
-        pairs = case.plan().cost().pairs.sum(axis=1)
-        busy.append((case.layout_q.num_sequences, int((pairs > 0).sum())))
+        answers.append([bool(question(case)) for question in questions])
 
     draw()
-    share = {
-        "no document": sum(documents == 0 for documents, _ in busy) / len(busy),
-        "no pair": sum(ranks == 0 for _, ranks in busy) / len(busy),
-        "several ranks": sum(ranks > 1 for _, ranks in busy) / len(busy),
-    }
-    assert share["several ranks"] > 0.5, share
-    assert share["no pair"] < 0.2, share
-    assert 0.01 < share["no document"] < 0.15, share
+    return [sum(each) / len(answers) for each in zip(*answers, strict=True)]
+
+
+def busy_ranks(case):
+    return int((case.plan().cost().pairs.sum(axis=1) > 0).sum())
+
+
+def test_most_cases_have_pairs_on_several_ranks():
+    several, none, no_document = shares_of(
+        strategies.cases(),
+        lambda case: busy_ranks(case) > 1,
+        lambda case: busy_ranks(case) == 0,
+        lambda case: case.layout_q.num_sequences == 0,
+    )
+    assert several > 0.5
+    assert none < 0.2
+    assert 0.01 < no_document < 0.15
+
+
+def test_every_partition_and_transport_has_its_share():
+    questions = [
+        *(lambda case, name=name: case.partition == name for name in rs.PARTITIONS),
+        *(lambda case, name=name: case.comm == name for name in rs.COMMS),
+    ]
+    shares = shares_of(strategies.cases(), *questions)
+    assert min(shares) > 0.04 and max(shares) < 0.35, shares
+
+
+def out_of_order(case):
+    if isinstance(case.partition, str):
+        return False
+    places = [[(piece.seq, piece.pos) for piece in shard] for shard in case.partition]
+    return any(shard != sorted(shard) for shard in places)
+
+
+def pieces(case):
+    return [] if isinstance(case.partition, str) else [x for shard in case.partition for x in shard]
+
+
+def in_thirds(case):
+    """Whether a stripe of a sequence has three pieces or more."""
+    stripes = [(piece.seq, piece.stride, piece.pos % piece.stride) for piece in pieces(case)]
+    return any(stripes.count(stripe) > 2 for stripe in stripes)
+
+
+MET = {
+    "rows out of order": (out_of_order, 0.15),
+    "strides": (lambda case: any(piece.stride > 1 for piece in pieces(case)), 0.15),
+    "three pieces of a stripe": (in_thirds, 0.15),
+    "padding": (lambda case: case.layout_q.num_rows > case.layout_q.num_tokens, 0.4),
+    "an empty document": (lambda case: 0 in case.layout_q.lengths, 0.1),
+    "a document of one token": (lambda case: 1 in case.layout_q.lengths, 0.1),
+    "a long document": (lambda case: case.layout_q.lengths.max(initial=0) > 8, 0.4),
+    "other keys": (lambda case: case.layout_k is not None, 0.25),
+    "a window": (lambda case: 0 <= case.mask.window_size[0] < 2**31 - 1, 0.25),
+    "chunks": (lambda case: 0 < case.mask.chunk_size < 2**31 - 1, 0.25),
+    "bottom right": (lambda case: case.mask.align == "bottom_right", 0.25),
+    "grouped heads": (lambda case: case.num_heads != case.num_kv_heads, 0.3),
+    "several kv heads": (lambda case: case.num_kv_heads > 1, 0.25),
+    "an option": (lambda case: len(case.options) > 1, 0.5),
+}
+
+
+def test_what_cases_are_to_meet_is_met_often():
+    cases = strategies.cases(options=strategies.options)
+    shares = shares_of(cases, *(question for question, _ in MET.values()))
+    least = [share for _, share in MET.values()]
+    rare = {name: x for name, x, y in zip(MET, shares, least, strict=True) if x < y}
+    assert not rare
+
+
+def test_lengths_of_any_range_are_drawn_and_wrong_ones_refused():
+    seen = []
+
+    @settings(max_examples=100, database=None, deadline=None)
+    @given(strategies.lengths(min_sequences=4, min_length=3, max_length=10**9))
+    def draw(lengths):
+        seen.extend(lengths)
+
+    draw()
+    assert min(seen) >= 3 and max(seen) > 10**4
+    assert 0.3 < sum(n < 12 for n in seen) / len(seen) < 0.9
+
+    @given(strategies.lengths(min_length=3, max_length=2))
+    def never(lengths):
+        pass
+
+    with pytest.raises(InvalidArgument, match="max_value=2"):
+        never()

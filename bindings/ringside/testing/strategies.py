@@ -58,14 +58,18 @@ TABLE = 256
 def _table(*shares: tuple[int, Sequence[Any]]) -> SearchStrategy[Any]:
     """Values of each share, so many times each, in one draw; shrinks in the order given.
 
-    Each value comes once at first, so that shrinking meets it once.
+    Each value comes once at first, so that shrinking meets it once. What is longer than a table
+    takes two draws, of a share and of a value.
     """
-    values = dict.fromkeys(value for _, share in shares for value in share)
+    sizes = [times * len(share) for times, share in shares]
+    if sum(sizes) > TABLE:
+        quarters = [max(1, round(4 * size / sum(sizes))) for size in sizes]
+        parts = zip(quarters, shares, strict=True)
+        return st.one_of([st.sampled_from(x) for n, (_, x) in parts for _ in range(n)])
     again = [value for times, share in shares for value in [*share] * times]
+    values = dict.fromkeys(again)
     for value in values:
         again.remove(value)
-    if len(values) + len(again) > TABLE:
-        return st.one_of([st.sampled_from(share) for _, share in shares])
     return st.sampled_from([*values, *again])
 
 
@@ -90,10 +94,11 @@ def lengths(
 def _lengths(
     min_sequences: int, max_sequences: int, min_length: int, max_length: int
 ) -> SearchStrategy[list[int]]:
-    every = range(min_length, max_length + 1)
-    short, shortest = every[: max(1, 9 - min_length)], every[:2]
-    each = _table((1, every), (len(every) // len(short), short), (len(every) // 16, shortest))
-    least = sorted({min(max(min_sequences, n), max_sequences) for n in range(4)})
+    each = st.integers(min_length, max_length)
+    if every := range(min_length, max_length + 1):
+        short, shortest = every[: max(1, 9 - min_length)], every[:2]
+        each = _table((1, every), (len(every) // len(short), short), (len(every) // 16, shortest))
+    least = sorted({min(max(min_sequences, n), max_sequences) for n in range(5)})
     return st.one_of([st.lists(each, min_size=n, max_size=max_sequences) for n in least])
 
 
@@ -374,8 +379,8 @@ def cases(
     partition_k = None
     if partition is None:
         partition = _draw_segments(draw, layout_q, cp_size)
-        if layout_k is not None:
-            partition_k = _draw_segments(draw, layout_k, cp_size)
+    if not isinstance(partition, str) and layout_k is not None:
+        partition_k = _draw_segments(draw, layout_k, cp_size)
     return Case(
         layout_q,
         layout_k,
