@@ -234,4 +234,10 @@ MUTANTS_OF_USERS = [
         "NAMES_OR_OWN = _table((1, rs.PARTITIONS), (4, [None]))",
         "NAMES_OR_OWN = NAMES",
     ),
+    Mutant(
+        "packs without a document are drawn more often than others",
+        DRAWN,
+        "for n in (1, 0, 2, 3, 4)",
+        "for n in (0, 1, 2, 3, 4)",
+    ),
 ]
