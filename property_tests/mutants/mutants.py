@@ -41,6 +41,7 @@ from mutants_of_users import MUTANTS_OF_USERS
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = (
+    ".dev",
     "CMakeLists.txt",
     "pyproject.toml",
     "LICENSE",
