@@ -9,7 +9,7 @@ from pathlib import Path
 import gpu_mutants
 import pytest
 import ringside as rs
-from mutants import PROPERTIES, Failure, Scratch, check_list, main
+from mutants import OF_USERS, PROPERTIES, Failure, Scratch, check_list, main
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS
 from mutants_of_groups import MUTANTS_OF_GROUPS
@@ -61,7 +61,7 @@ def test_every_test_that_is_to_notice_is_there_and_imports_in_the_copy(tmp_path)
     scratch = Scratch(tmp_path)
     scratch.refresh()
     folder = scratch.source / "property_tests"
-    files = {name: [*folder.rglob(f"test_{name}.py")] for name in PROPERTIES}
+    files = {name: [*folder.rglob(f"test_{name}.py")] for name in PROPERTIES + OF_USERS}
     assert not [name for name, found in files.items() if len(found) != 1]
     options = ["-q", "-p", "no:cacheprovider", "--collect-only"]
     done = subprocess.run(
