@@ -8,8 +8,6 @@ from pathlib import Path
 
 import draw_anew
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
-from ringside.testing import strategies
 
 TESTS_OF_ALL = Path(__file__).parents[1]
 TESTS = """
@@ -86,26 +84,3 @@ def test_the_profile_of_the_mutants_never_changes(tmp_path):
 def test_a_wrong_seed_says_what_is_expected(text):
     with pytest.raises(ValueError, match="expected an integer from 0 to 4294967295"):
         draw_anew.seed_from(text)
-
-
-def test_most_cases_have_pairs_on_several_ranks():
-    busy = []
-
-    @seed(1)
-    @settings(
-        max_examples=500, database=None, deadline=None, suppress_health_check=list(HealthCheck)
-    )
-    @given(strategies.cases())
-    def draw(case):
-        pairs = case.plan().cost().pairs.sum(axis=1)
-        busy.append((case.layout_q.num_sequences, int((pairs > 0).sum())))
-
-    draw()
-    share = {
-        "no document": sum(documents == 0 for documents, _ in busy) / len(busy),
-        "no pair": sum(ranks == 0 for _, ranks in busy) / len(busy),
-        "several ranks": sum(ranks > 1 for _, ranks in busy) / len(busy),
-    }
-    assert share["several ranks"] > 0.5, share
-    assert share["no pair"] < 0.2, share
-    assert 0.01 < share["no document"] < 0.15, share

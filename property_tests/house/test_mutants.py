@@ -2,10 +2,14 @@
 
 import itertools
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import gpu_mutants
 import pytest
-from mutants import Failure, check_list, main
+import ringside as rs
+from mutants import OF_USERS, PROPERTIES, Failure, Scratch, check_list, main
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS
 from mutants_of_groups import MUTANTS_OF_GROUPS
@@ -51,6 +55,23 @@ def test_shares_are_together_the_whole(capsys):
         with pytest.raises(SystemExit):
             main(["--list", "--share", wrong])
         assert "expected I/N with 1 <= I <= N" in capsys.readouterr().err
+
+
+def test_every_test_that_is_to_notice_is_there_and_imports_in_the_copy(tmp_path):
+    scratch = Scratch(tmp_path)
+    scratch.refresh()
+    folder = scratch.source / "property_tests"
+    files = {name: [*folder.rglob(f"test_{name}.py")] for name in PROPERTIES + OF_USERS}
+    assert not [name for name, found in files.items() if len(found) != 1]
+    options = ["-q", "-p", "no:cacheprovider", "--collect-only"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *itertools.chain(*files.values())],
+        cwd=scratch.source,
+        env={**os.environ, "PYTHONPATH": str(Path(rs.__file__).parents[1])},
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_a_stale_fault_is_refused():

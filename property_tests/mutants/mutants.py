@@ -41,9 +41,11 @@ from mutants_of_users import MUTANTS_OF_USERS
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = (
+    ".dev",
     "CMakeLists.txt",
     "pyproject.toml",
     "LICENSE",
+    "README.md",
     "reference",
     "optimized",
     "bindings",
@@ -65,6 +67,12 @@ PROPERTIES = (
     *("lengths", "own_partitions", "ranges", "thd_check", "explore"),
     *("exercises", "learn", "learn_moves", "learn_merging", "learn_times", "learn_traffic"),
     *("pictures", "places", "displays", "saved_pictures"),
+)
+# Those that notice faults in what users hand in and get back, in packages of others and in cases.
+OF_USERS = (
+    *("api", "lengths", "own_partitions", "ranges", "thd_check", "explore", "flash"),
+    *("kit_strategies", "kit_stand_ins", "kit_dense", "arrays_in_kind", "peers", "peers_table"),
+    *("stand_ins", "kit_processes", "torch_on_cpu"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 TIMEOUT = 300  # seconds for one suite; a fault may hang
@@ -142,6 +150,8 @@ class Scratch:
                 path.touch()
         shutil.rmtree(self.source, ignore_errors=True)
         fresh.rename(self.source)
+        if (ROOT / ".venv").exists():  # with the packages of others, each in a folder of its own
+            (self.source / ".venv").symlink_to(ROOT / ".venv")
 
     def configure(self) -> None:
         """Optimised a little: faster to build than a release, and tests still run fast."""
@@ -201,8 +211,18 @@ def run_cpp_tests(scratch: Scratch) -> str:
 
 def run_property_tests(scratch: Scratch) -> str:
     """The first failing property; empty if none fails."""
+    return run_pytest(scratch, tests_called(scratch, PROPERTIES))
+
+
+def run_user_tests(scratch: Scratch) -> str:
+    """The first failing test of what users meet; empty if none fails."""
+    return run_pytest(scratch, tests_called(scratch, OF_USERS))
+
+
+def tests_called(scratch: Scratch, names: tuple[str, ...]) -> list[Path]:
+    """Their files, in this order, wherever they lie."""
     folder = scratch.source / "property_tests"
-    return run_pytest(scratch, [p for name in PROPERTIES for p in folder.rglob(f"test_{name}.py")])
+    return [path for name in names for path in folder.rglob(f"test_{name}.py")]
 
 
 def run_group_tests(scratch: Scratch) -> str:
@@ -246,17 +266,20 @@ SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
     "all": (run_cpp_tests, run_property_tests),
     "cpp": (run_cpp_tests,),
     "python": (run_property_tests,),
+    "users": (run_user_tests,),
     "group": (run_group_tests,),
     "explorer": (run_explorer_tests,),
 }
 
 
 def tests_of(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]:
-    """Those of the suite; faults of groups and of pages are for their own tests to notice."""
+    """Those of the suite; faults of groups, pages and users are for their own tests to notice."""
     if suite == "all" and mutant in MUTANTS_OF_GROUPS + MUTANTS_OF_EXCHANGE:
         return run_cpp_tests, run_group_tests
     if suite == "all" and mutant in MUTANTS_OF_EXPLORER:
         return SUITES["explorer"]
+    if suite == "all" and mutant in MUTANTS_OF_USERS:
+        return SUITES["users"]
     return SUITES[suite]
 
 

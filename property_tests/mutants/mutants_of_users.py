@@ -13,6 +13,7 @@ POSITIONS = "bindings/ringside/_arguments/flash_positional.py"
 OPERATOR = "bindings/ringside/_torch_operator.py"
 STAND_IN = "bindings/ringside/testing/stand_ins/flash_attn.py"
 PLAN = "bindings/ringside/_plan/plan.py"
+DRAWN = "bindings/ringside/testing/strategies.py"
 MUTANTS_OF_USERS = [
     Mutant(
         "a method from a file of its own says that it is a function",
@@ -226,5 +227,35 @@ MUTANTS_OF_USERS = [
         "bindings/ringside/testing/dense.py",
         'x = x if self.qkv_format == "bshd" else x.swapaxes(0, 1)',
         "x = x",
+    ),
+    Mutant(
+        "drawn pieces lie in a shard in the order of their rows",
+        DRAWN,
+        "shard.insert(len(shard) - place % (len(shard) + 1), piece)",
+        "shard.append(piece)",
+    ),
+    Mutant(
+        "a drawn stripe is cut once",
+        DRAWN,
+        "for _ in range(min(3, count - 1))} | {0, count}",
+        "for _ in range(min(1, count - 1))} | {0, count}",
+    ),
+    Mutant(
+        "a table longer than a table forgets how often",
+        DRAWN,
+        "quarters = [max(1, round(4 * size / sum(sizes))) for size in sizes]",
+        "quarters = [1 if size == max(sizes) else 20 for size in sizes]",
+    ),
+    Mutant(
+        "no drawn case has segments of its own",
+        DRAWN,
+        "NAMES_OR_OWN = _table((1, rs.PARTITIONS), (4, [None]))",
+        "NAMES_OR_OWN = NAMES",
+    ),
+    Mutant(
+        "packs without a document are drawn more often than others",
+        DRAWN,
+        "for n in (1, 0, 2, 3, 4)",
+        "for n in (0, 1, 2, 3, 4)",
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ OPTIONS = ("softcap", "sink", "alibi_slopes", "dropout")
 BORDERS = [n for block in (64, 128, 256) for n in (block - 1, block, block + 1, block + 2)]
 """Kernels go through keys and queries in blocks of these sizes."""
 SHORT, MANY = 48, 5
+BOOLEANS = st.booleans()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,33 +124,27 @@ def _typed(fn: Callable[..., Any], name: str) -> set[str] | None:
     return set(names) if names is not None and hasattr(packed, "__total__") else None
 
 
-@st.composite
-def _weighted(draw: DrawFn, *choices: tuple[int, SearchStrategy[Any]]) -> Any:
-    """One of these strategies, so many times each; shrinks towards the first.
-
-    st.one_of() counts a strategy once however often it is named, and the parts of another one_of()
-    as so many of its own.
-    """
-    names = [i for i, (weight, _) in enumerate(choices) for _ in range(weight)]
-    return draw(choices[draw(st.sampled_from(names))][1])
-
-
-def lengths(space: Space) -> SearchStrategy[list[int]]:
-    """Few short documents, many short ones, or one or two around the borders of blocks."""
-    most, longest = space.max_documents, space.max_tokens
-    border = st.sampled_from([n for n in BORDERS if n <= longest] or [longest])
-    long = _weighted((1, border), (1, st.integers(0, min(longest, 2 * max(BORDERS)))))
-    few = strategies.lengths(max_sequences=min(4, most), max_length=min(SHORT, longest))
+def short_lengths(space: Space) -> SearchStrategy[list[int]]:
+    """Few short documents, or many."""
+    most = space.max_documents
+    few = strategies.lengths(max_sequences=min(4, most), max_length=min(SHORT, space.max_tokens))
     many = st.lists(st.integers(0, 8), min_size=min(MANY, most), max_size=most)
-    one_or_two = st.lists(long, min_size=1, max_size=min(2, most))
-    kinds = _weighted((3, few), (2, many), (5, one_or_two))
-    return kinds.map(lambda x: _within(x, longest))
+    return st.one_of(_within(few, space.max_tokens), _within(many, space.max_tokens))
 
 
-def _within(lengths: list[int], tokens: int) -> list[int]:
+def long_lengths(space: Space) -> SearchStrategy[list[int]]:
+    """One or two documents around the borders of blocks."""
+    longest = space.max_tokens
+    border = st.sampled_from([n for n in BORDERS if n <= longest] or [longest])
+    each = st.one_of(st.integers(0, min(longest, 2 * max(BORDERS))), border)
+    return _within(st.lists(each, min_size=1, max_size=min(2, space.max_documents)), longest)
+
+
+@st.composite
+def _within(draw: DrawFn, lengths: SearchStrategy[list[int]], tokens: int) -> list[int]:
     """Later documents get what the earlier ones leave."""
     left, kept = tokens, []
-    for length in lengths:
+    for length in draw(lengths):
         kept.append(min(length, left))
         left -= kept[-1]
     return kept
@@ -176,6 +172,7 @@ def masks(kinds: tuple[str, ...]) -> SearchStrategy[_core.Mask]:
 def options(taken: tuple[str, ...]) -> Callable[[int], SearchStrategy[dict[str, Any]]]:
     """Keywords of Case: none in half of all cases."""
 
+    @functools.cache
     def of_heads(num_heads: int) -> SearchStrategy[dict[str, Any]]:
         some = strategies.options(num_heads).map(
             lambda given: {name: x for name, x in given.items() if _option(name) in taken}
@@ -190,24 +187,29 @@ def _option(keyword: str) -> str:
     return "dropout" if keyword.startswith("dropout") else keyword
 
 
-@st.composite
-def cases(draw: DrawFn, space: Space, dtype: str, taken: tuple[str, ...], parallel: bool) -> Case:
-    """Whole cases; long documents come with few heads."""
-    layout = draw(strategies.layouts(lengths=lengths(space)))
-    long = layout.lengths.max(initial=0) > SHORT
+def cases(space: Space, dtype: str, taken: tuple[str, ...], parallel: bool) -> SearchStrategy[Case]:
+    """Whole cases, half of them of short documents; long ones come with few heads."""
     alone: dict[str, Any] = {"partitions": st.just("zigzag"), "comms": st.just("p2p")}
-    case = draw(
-        strategies.cases(
-            layouts_q=st.just(layout),
-            masks=masks(space.masks),
-            cp_sizes=st.sampled_from(space.cp_sizes) if parallel else st.just(1),
-            heads=st.sampled_from([(1, 1), (2, 1), (2, 2)]) if long else strategies.heads(),
-            head_dims=st.sampled_from(space.head_dims),
-            dtypes=st.just(dtype),
-            options=options(taken),
-            **({} if parallel else alone),
-        )
+    given: dict[str, Any] = {
+        "masks": masks(space.masks),
+        "cp_sizes": st.sampled_from(space.cp_sizes) if parallel else st.just(1),
+        "head_dims": st.sampled_from(space.head_dims),
+        "dtypes": st.just(dtype),
+        "options": options(taken),
+        **({} if parallel else alone),
+    }
+    of_few_heads = st.sampled_from([(1, 1), (2, 1), (2, 2)])
+    short, long = (strategies.layouts(lengths=of(space)) for of in (short_lengths, long_lengths))
+    either = st.one_of(
+        strategies.cases(layouts_q=short, heads=strategies.heads(), **given),
+        strategies.cases(layouts_q=long, heads=of_few_heads, **given),
     )
-    if case.head_dim_v == case.head_dim or draw(st.booleans()):
+    return _often_of_one_head_dim(either)
+
+
+@st.composite
+def _often_of_one_head_dim(draw: DrawFn, cases: SearchStrategy[Case]) -> Case:
+    case = draw(cases)
+    if case.head_dim_v == case.head_dim or draw(BOOLEANS):
         return case
     return case.replace(head_dim_v=case.head_dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ringside._extras import extra
@@ -26,26 +27,48 @@ def sinks(num_heads: int) -> SearchStrategy[float | tuple[float, ...]]:
     >>> sinks(2).example()  # doctest: +SKIP
     (0.0, 8.0)
     """
-    logits = st.sampled_from([0.0, 1.0, -2.5, 8.0])
-    each = st.lists(logits, min_size=num_heads, max_size=num_heads).map(tuple)
-    return st.one_of(logits, each)
+    return _sinks(num_heads)
 
 
-@st.composite
-def options(draw: DrawFn, num_heads: int) -> dict[str, Any]:
+@functools.cache
+def _sinks(num_heads: int) -> SearchStrategy[float | tuple[float, ...]]:
+    each = st.lists(LOGITS, min_size=num_heads, max_size=num_heads).map(tuple)
+    return st.one_of(LOGITS, each)
+
+
+# Made once, not for each case; without booleans, one of which Hypothesis likes to set as another.
+LOGITS = st.sampled_from([0.0, 1.0, -2.5, 8.0])
+HAS_SINK = st.sampled_from([0, 0, 1])
+SOFTCAPS = st.sampled_from([0.0] * 6 + [5.0, 1.0, 30.0])
+SLOPES = st.sampled_from([None] * 4 + [0.5, 0.0625])
+DROPOUTS = st.sampled_from([0.0] * 4 + [0.25, 0.9])
+DROPOUT_SEEDS = st.integers(0, 2**64 - 1)
+
+
+def options(num_heads: int) -> SearchStrategy[dict[str, Any]]:
     """Keywords of ringside.attention: softcap, sink, alibi_slopes, dropout, each mostly absent.
 
     >>> options(1).example()  # doctest: +SKIP
     {'softcap': 5.0}
     """
+    return _options(num_heads)
+
+
+@functools.cache
+def _options(num_heads: int) -> SearchStrategy[dict[str, Any]]:
+    return _some_options(_sinks(num_heads))
+
+
+@st.composite
+def _some_options(draw: DrawFn, sinks: SearchStrategy[float | tuple[float, ...]]) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    if draw(st.booleans()):
-        given["softcap"] = draw(st.sampled_from([5.0, 1.0, 30.0]))
-    if draw(st.booleans()):
-        given["sink"] = draw(sinks(num_heads))
-    if draw(st.booleans()):
-        given["alibi_slopes"] = draw(st.sampled_from([0.5, 0.0625]))
-    if draw(st.booleans()):
-        given["dropout_p"] = draw(st.sampled_from([0.25, 0.9]))
-        given["dropout_seed"] = draw(st.integers(0, 2**64 - 1))
+    if softcap := draw(SOFTCAPS):
+        given["softcap"] = softcap
+    if slopes := draw(SLOPES):
+        given["alibi_slopes"] = slopes
+    if dropout_p := draw(DROPOUTS):
+        given["dropout_p"] = dropout_p
+        given["dropout_seed"] = draw(DROPOUT_SEEDS)
+    if draw(HAS_SINK):
+        given["sink"] = draw(sinks)
     return given

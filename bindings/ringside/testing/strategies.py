@@ -10,12 +10,16 @@ short sequences, no padding, the full mask, one rank, one head.
 ... def test_gathering_agrees_with_the_definition(case):
 ...     assert case.largest_error() < 1e-9
 >>> test_gathering_agrees_with_the_definition()
+
+Tests spend more time on drawing than on what they compute. So strategies are made once, not for
+each case, and a choice that is made of several draws elsewhere is one draw from a table here.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ringside as rs
@@ -47,6 +51,26 @@ __all__ = [
 ]
 
 MAX_INT32 = 2**31 - 1
+TABLE = 256
+"""Of so many values Hypothesis draws one as often as another; of more, the first more often."""
+
+
+def _table(*shares: tuple[int, Sequence[Any]]) -> SearchStrategy[Any]:
+    """Values of each share, so many times each, in one draw; shrinks in the order given.
+
+    Each value comes once at first, so that shrinking meets it once. What is longer than a table
+    takes two draws, of a share and of a value.
+    """
+    sizes = [times * len(share) for times, share in shares]
+    if sum(sizes) > TABLE:
+        quarters = [max(1, round(4 * size / sum(sizes))) for size in sizes]
+        parts = zip(quarters, shares, strict=True)
+        return st.one_of([st.sampled_from(x) for n, (_, x) in parts for _ in range(n)])
+    again = [value for times, share in shares for value in [*share] * times]
+    values = dict.fromkeys(again)
+    for value in values:
+        again.remove(value)
+    return st.sampled_from([*values, *again])
 
 
 def lengths(
@@ -63,13 +87,24 @@ def lengths(
     >>> lengths(max_length=1).example()  # doctest: +SKIP
     [0, 1, 1]
     """
-    short = st.integers(min_length, min(max_length, max(min_length, 8)))
-    each = st.one_of(short, short, st.integers(min_length, max_length))
-    least = [min(max(min_sequences, n), max_sequences) for n in (0, 1, 2, 2, 2, 3)]
+    return _lengths(min_sequences, max_sequences, min_length, max_length)
+
+
+@functools.cache
+def _lengths(
+    min_sequences: int, max_sequences: int, min_length: int, max_length: int
+) -> SearchStrategy[list[int]]:
+    each = st.integers(min_length, max_length)
+    if every := range(min_length, max_length + 1):
+        short, shortest = every[: max(1, 9 - min_length)], every[:2]
+        each = _table((1, every), (len(every) // len(short), short), (len(every) // 16, shortest))
+    # One before none: Hypothesis draws what comes first far more often than the rest.
+    least = dict.fromkeys(min(max(min_sequences, n), max_sequences) for n in (1, 0, 2, 3, 4))
     return st.one_of([st.lists(each, min_size=n, max_size=max_sequences) for n in least])
 
 
 _any_lengths = lengths
+PADDING = _table((10, [0]), (1, range(10)))
 
 
 @st.composite
@@ -90,7 +125,7 @@ def layouts(
     PackedLayout(cu_seqlens=[0, 3, 3, 8])
     """
     if padding is None:
-        padding = st.one_of(st.just(0), st.integers(0, 9))
+        padding = PADDING
     cu_seqlens, cu_seqlens_padded = [0], [0]
     for length in draw(_any_lengths() if lengths is None else lengths):
         cu_seqlens.append(cu_seqlens[-1] + length)
@@ -114,17 +149,30 @@ def masks(
     >>> masks(bounds=st.just(-1), chunk_sizes=st.just(0)).example()  # doctest: +SKIP
     Mask(window_size=(-1, -1), chunk_size=0, align="top_left")
     """
-    far = st.just(MAX_INT32)
-    if bounds is None:
-        bounds = st.one_of(st.just(-1), st.integers(0, 3), st.integers(0, 20), far)
-    if chunk_sizes is None:
-        chunk_sizes = st.one_of(st.just(0), st.integers(1, 5), st.integers(1, 20), far)
-    return st.builds(
-        rs.Mask,
-        window_size=st.tuples(bounds, bounds),
-        chunk_size=chunk_sizes,
-        align=st.sampled_from(["top_left", "bottom_right"]) if aligns is None else aligns,
+    if bounds is chunk_sizes is aligns is None:
+        return MASKS
+    return _masks(
+        BOUNDS if bounds is None else bounds,
+        CHUNK_SIZES if chunk_sizes is None else chunk_sizes,
+        ALIGNS if aligns is None else aligns,
     )
+
+
+@st.composite
+def _masks(
+    draw: DrawFn,
+    bounds: SearchStrategy[int],
+    chunk_sizes: SearchStrategy[int],
+    aligns: SearchStrategy[str],
+) -> rs.Mask:
+    window_size = draw(bounds), draw(bounds)
+    return rs.Mask(window_size=window_size, chunk_size=draw(chunk_sizes), align=draw(aligns))
+
+
+BOUNDS = _table((60, [-1]), (10, range(4)), (1, range(21)), (20, [MAX_INT32]))
+CHUNK_SIZES = _table((60, [0]), (8, range(1, 6)), (1, range(1, 21)), (20, [MAX_INT32]))
+ALIGNS = st.sampled_from(["top_left", "bottom_right"])
+MASKS = _masks(BOUNDS, CHUNK_SIZES, ALIGNS)
 
 
 def cp_sizes(*, max_size: int = 8) -> SearchStrategy[int]:
@@ -133,19 +181,23 @@ def cp_sizes(*, max_size: int = 8) -> SearchStrategy[int]:
     >>> cp_sizes(max_size=2).example()  # doctest: +SKIP
     2
     """
-    several = [st.integers(min(2, max_size), max_size)] * 5
-    return st.one_of(st.integers(1, max_size), *several)
+    return st.integers(1, max_size)
 
 
-@st.composite
-def heads(draw: DrawFn, *, max_kv_heads: int = 3, max_group_size: int = 4) -> tuple[int, int]:
+def heads(*, max_kv_heads: int = 3, max_group_size: int = 4) -> SearchStrategy[tuple[int, int]]:
     """(num_heads, num_kv_heads): equal, grouped, one kv head for all; often fewer than ranks.
 
     >>> heads(max_kv_heads=1).example()  # doctest: +SKIP
     (3, 1)
     """
-    num_kv_heads = draw(st.integers(1, max_kv_heads))
-    return num_kv_heads * draw(st.integers(1, max_group_size)), num_kv_heads
+    return _heads(max_kv_heads, max_group_size)
+
+
+@functools.cache
+def _heads(max_kv_heads: int, max_group_size: int) -> SearchStrategy[tuple[int, int]]:
+    sizes = itertools.product(range(1, max_kv_heads + 1), range(1, max_group_size + 1))
+    pairs = [(num_kv_heads * group, num_kv_heads) for num_kv_heads, group in sizes]
+    return _table((1, pairs), (len(pairs) // 3, [(1, 1)]))
 
 
 def softmax_scales() -> SearchStrategy[float | None]:
@@ -154,7 +206,10 @@ def softmax_scales() -> SearchStrategy[float | None]:
     >>> softmax_scales().example()  # doctest: +SKIP
     0.125
     """
-    return st.sampled_from([None, 1.0, 0.125, 0.0, -0.5, 8.0])
+    return SCALES
+
+
+SCALES = st.sampled_from([None, 1.0, 0.125, 0.0, -0.5, 8.0])
 
 
 @st.composite
@@ -166,19 +221,38 @@ def segments(draw: DrawFn, *, layout: rs.PackedLayout, cp_size: int) -> list[lis
     >>> segments(layout=rs.PackedLayout([0, 3]), cp_size=2).example()  # doctest: +SKIP
     [[Segment(seq=0, pos=0, len=3, stride=1, row=-1)], []]
     """
-    pieces = []
+    return _draw_segments(draw, layout, cp_size)
+
+
+def _draw_segments(draw: DrawFn, layout: rs.PackedLayout, cp_size: int) -> list[list[rs.Segment]]:
+    shards: list[list[rs.Segment]] = [[] for _ in range(cp_size)]
+    places = _places(cp_size)
     for seq, rows in enumerate(layout.padded_lengths.tolist()):
-        stride = draw(st.integers(1, 3)) if rows else 1
+        stride = draw(STRIDES) if rows else 1
         for first in range(min(stride, rows)):
             count = -(-(rows - first) // stride)
-            cuts = sorted(draw(st.sets(st.integers(1, count), max_size=3)) | {0, count})
-            for begin, end in itertools.pairwise(cuts):
-                pieces.append(rs.Segment(seq, first + begin * stride, end - begin, stride))
-    owners = draw(st.lists(st.integers(0, cp_size - 1), min_size=len(pieces), max_size=len(pieces)))
-    shards: list[list[rs.Segment]] = [[] for _ in range(cp_size)]
-    for piece, owner in zip(draw(st.permutations(pieces)), owners, strict=True):
-        shards[owner].append(piece)
+            cuts = {draw(_cuts(count)) for _ in range(min(3, count - 1))} | {0, count}
+            for begin, end in itertools.pairwise(sorted(cuts)):
+                place, owner = divmod(draw(places), cp_size)
+                shard = shards[owner]
+                piece = rs.Segment(seq, first + begin * stride, end - begin, stride)
+                shard.insert(len(shard) - place % (len(shard) + 1), piece)
     return shards
+
+
+STRIDES = st.integers(1, 3)
+
+
+@functools.cache
+def _cuts(count: int) -> SearchStrategy[int]:
+    """Where to cut so many rows; half of them are 0, no cut."""
+    return _table((1, range(count)), (count - 2, [0]))
+
+
+@functools.cache
+def _places(cp_size: int) -> SearchStrategy[int]:
+    """An owner and how far from the end of what it has, as one number."""
+    return st.sampled_from(range(12 * cp_size))
 
 
 def partitions(
@@ -189,7 +263,11 @@ def partitions(
     >>> partitions(layout=rs.PackedLayout([0, 3]), cp_size=2).example()  # doctest: +SKIP
     'striped'
     """
-    return st.one_of(st.sampled_from(rs.PARTITIONS), segments(layout=layout, cp_size=cp_size))
+    return st.one_of(NAMES, segments(layout=layout, cp_size=cp_size))
+
+
+NAMES = st.sampled_from(rs.PARTITIONS)
+NAMES_OR_OWN = _table((1, rs.PARTITIONS), (4, [None]))
 
 
 def comms() -> SearchStrategy[str]:
@@ -198,7 +276,10 @@ def comms() -> SearchStrategy[str]:
     >>> comms().example()  # doctest: +SKIP
     'p2p'
     """
-    return st.sampled_from(rs.COMMS)
+    return COMMS
+
+
+COMMS = st.sampled_from(rs.COMMS)
 
 
 def a2a_sizes(*, comm: str, cp_size: int) -> SearchStrategy[int | None]:
@@ -209,6 +290,11 @@ def a2a_sizes(*, comm: str, cp_size: int) -> SearchStrategy[int | None]:
     """
     if comm != "a2a+p2p":
         return st.none()
+    return _divisors(cp_size)
+
+
+@functools.cache
+def _divisors(cp_size: int) -> SearchStrategy[int]:
     return st.sampled_from([n for n in range(1, cp_size + 1) if cp_size % n == 0])
 
 
@@ -218,22 +304,22 @@ def stages(*, comm: str) -> SearchStrategy[int | None]:
     >>> stages(comm="fetch").example()  # doctest: +SKIP
     2
     """
-    return st.sampled_from([None, 1, 2, 3, 4]) if comm == "fetch" else st.none()
+    return STAGES if comm == "fetch" else st.none()
 
 
-@st.composite
-def _keys(draw: DrawFn, layout_q: rs.PackedLayout) -> rs.PackedLayout | None:
-    """None (as layout_q), or another layout of as many sequences."""
-    if not draw(st.booleans()):
-        return None
-    batch = layout_q.num_sequences
-    same_number = lengths(min_sequences=batch, max_sequences=batch)
-    return draw(layouts(lengths=same_number))
+STAGES = st.sampled_from([None, 1, 2, 3, 4])
+OTHER_KEYS = st.booleans()
 
 
-# Arguments of the strategies below have the names of the strategies above.
-_any_layouts, _any_masks, _any_cp_sizes, _any_heads = layouts, masks, cp_sizes, heads
-_any_partitions, _any_comms, _any_scales = partitions, comms, softmax_scales
+@functools.cache
+def _layouts_of(num_sequences: int) -> SearchStrategy[rs.PackedLayout]:
+    return layouts(lengths=lengths(min_sequences=num_sequences, max_sequences=num_sequences))
+
+
+# What cases() draws by default; its arguments have the names of the strategies above.
+LAYOUTS, CP_SIZES, HEADS = layouts(), cp_sizes(), heads()
+HEAD_DIMS = st.sampled_from([*itertools.product(range(1, 7), repeat=2)])
+SEEDS = st.sampled_from(range(2**32))
 
 
 @st.composite
@@ -269,36 +355,45 @@ def cases(
     >>> cases(layouts_k=same, cp_sizes=st.just(2)).example()  # doctest: +SKIP
     Case(PackedLayout(cu_seqlens=[0, 3]), cp_size=2, partition="striped")
     """
-    layout_q = draw(_any_layouts() if layouts_q is None else layouts_q)
-    layout_k = draw((layouts_k or _keys)(layout_q))
-    cp_size = draw(_any_cp_sizes() if cp_sizes is None else cp_sizes)
-    if partitions is None:
-        partitions = _any_partitions(layout=layout_q, cp_size=cp_size)
-    partition = draw(partitions)
+    # First what is one number, then what is a list: another length shifts what is drawn behind it.
+    cp_size = draw(CP_SIZES if cp_sizes is None else cp_sizes)
+    partition = draw(NAMES_OR_OWN if partitions is None else partitions)
+    comm = draw(COMMS if comms is None else comms)
+    num_heads, num_kv_heads = draw(HEADS if heads is None else heads)
+    head_dim, head_dim_v = (
+        draw(HEAD_DIMS) if head_dims is None else (draw(head_dims), draw(head_dims))
+    )
+    scalars = {
+        "mask": draw(MASKS if masks is None else masks),
+        "a2a_size": draw(_divisors(cp_size)) if comm == "a2a+p2p" else None,
+        "stages": draw(STAGES) if comm == "fetch" else None,
+        "softmax_scale": draw(SCALES if softmax_scales is None else softmax_scales),
+        "dtype": "float64" if dtypes is None else draw(dtypes),
+        **({} if options is None else draw(options(num_heads))),
+        "seed": draw(SEEDS),
+    }
+    layout_q = draw(LAYOUTS if layouts_q is None else layouts_q)
+    if layouts_k is not None:
+        layout_k = draw(layouts_k(layout_q))
+    else:
+        layout_k = draw(_layouts_of(layout_q.num_sequences)) if draw(OTHER_KEYS) else None
     partition_k = None
+    if partition is None:
+        partition = _draw_segments(draw, layout_q, cp_size)
     if not isinstance(partition, str) and layout_k is not None:
-        partition_k = draw(segments(layout=layout_k, cp_size=cp_size))
-    comm = draw(_any_comms() if comms is None else comms)
-    num_heads, num_kv_heads = draw(_any_heads() if heads is None else heads)
-    head_dims = st.integers(1, 6) if head_dims is None else head_dims
+        partition_k = _draw_segments(draw, layout_k, cp_size)
     return Case(
         layout_q,
         layout_k,
-        mask=draw(_any_masks() if masks is None else masks),
         cp_size=cp_size,
         partition=partition,
         partition_k=partition_k,
         comm=comm,
-        a2a_size=draw(a2a_sizes(comm=comm, cp_size=cp_size)),
-        stages=draw(stages(comm=comm)),
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
-        head_dim=draw(head_dims),
-        head_dim_v=draw(head_dims),
-        softmax_scale=draw(_any_scales() if softmax_scales is None else softmax_scales),
-        dtype="float64" if dtypes is None else draw(dtypes),
-        **({} if options is None else draw(options(num_heads))),
-        seed=draw(st.integers(0, 2**32 - 1)),
+        head_dim=head_dim,
+        head_dim_v=head_dim_v,
+        **scalars,
     )
 
 
