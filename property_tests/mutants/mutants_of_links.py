@@ -20,8 +20,26 @@ MUTANTS_OF_LINKS = [
     Mutant(
         "tiles of later steps forget the sums of those before",
         "optimized/ranks/parts.cpp",
-        "(forward ? before.query_sums : before.key_sums) == sums)\n      return false;",
-        "(forward ? before.query_sums : before.key_sums) == sums)\n      return true;",
+        "sums_of(schedule, before) == sums) return false;",
+        "sums_of(schedule, before) == sums) return true;",
+    ),
+    Mutant(
+        "rows that messages add to are final before",
+        "optimized/ranks/parts.cpp",
+        "for (int row = 0; row < run.rows; ++row) writers.add(run.to + row * run.to_step, 1);",
+        "",
+    ),
+    Mutant(
+        "sums that one item did not write are not cleared",
+        "optimized/ranks/walk.cpp",
+        "&& all_sole(turn.member);",
+        "&& has_sole(turn.member);",
+    ),
+    Mutant(
+        "sums are written over rows that are final",
+        "optimized/exchange/move_home.cu",
+        "if (row == kWritten) return;",
+        "",
     ),
     Mutant(
         "a sender does not wait until the receiver's buffers are free",
