@@ -28,7 +28,7 @@ struct ForwardParameters {
   int32_t* taken;    // of the queue, behind the first that each block of threads has; 0 at first
   int32_t* dropped;  // becomes 1 where values were dropped (seen_pairs.cuh); 0 at first
   DeviceMatrix out;  // float32, where not final
-  float* lse;
+  LseCells lse;
   bool out_in_tiles, is_final, resumes;
 };
 
