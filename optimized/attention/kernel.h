@@ -56,11 +56,24 @@ enum class Accumulate : uint8_t {
   only,   // nothing of meaning, and nobody comes after: results are final, in shape.type
 };
 
+// lse of rows and heads: of a home buffer, whose heads are neighbours, or of the caller's array.
+struct LseCells {
+  float* data = nullptr;
+  int64_t row_stride = 0, head_stride = 0;
+
+  static LseCells of_home(float* data, const AttentionShape& shape) {
+    return {data, shape.num_heads, 1};
+  }
+  RINGSIDE_HD float& of(int64_t row, int head) const {
+    return data[row * row_stride + head * head_stride];
+  }
+};
+
 struct ForwardArguments {
   AttentionShape shape;
   DeviceMatrix q, k, v;  // resident buffers
   DeviceMatrix out;      // float32 [rows_q, heads, head_dim_v], merged into
-  float* lse = nullptr;  // float32 [rows_q, heads], merged into
+  LseCells lse;          // [rows_q, heads], merged into
   WorkList work;         // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
   int32_t* max_logit = nullptr;  // [num_heads of the problem] raised to ordered_key(score); or none

@@ -54,9 +54,6 @@ void shard_softmax(const RowMap& map, const GlobalArray& dout, const GlobalArray
 
 // Writes every row of the caller's lse: -inf where no rank owns it.
 void unshard_lse(const RowMap& map, const float* from, const GlobalArray& lse, cudaStream_t stream);
-// Likewise, and rows that no kernel writes become -inf in lse, 0 in out.
-void unshard_lse(const RowMap& map, const UnseenRows& unseen, const float* from,
-                 const GlobalArray& lse, const GlobalArray& out, cudaStream_t stream);
 
 void copy(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
           cudaStream_t stream);
@@ -68,7 +65,10 @@ struct Results {  // partial results (partial.h), a cell each
 void merge(Span<CellBlock> blocks, const Results& from, const Results& to, int dim,
            cudaStream_t stream);
 
-// Zeroes the rows that no attention kernel writes: of dq, or of dk and dv.
+// The rows that no attention kernel writes become 0 in out, -inf in lse.
+void clear_unseen_results(const UnseenRows& unseen, const GlobalArray& out, const GlobalArray& lse,
+                          int rows, cudaStream_t stream);
+// Likewise they become 0: of dq, or of dk and dv.
 void clear_unseen_queries(const UnseenRows& unseen, const GlobalArray& dq, int rows,
                           cudaStream_t stream);
 void clear_unseen_keys(const UnseenRows& unseen, const GlobalArray& dk, const GlobalArray& dv,

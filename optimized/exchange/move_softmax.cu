@@ -130,20 +130,15 @@ void launch_shard_softmax(const RowMap& map, const GlobalArray& dout, const Glob
 }
 
 // As many rows as a warp has lanes; its warps take turns at the heads, so that neighbours write
-// neighbours. A bit of `hidden` for each row that no kernel wrote.
-__device__ void write_lse(const RowMap& map, const float* from, const GlobalArray& lse, int first,
-                          unsigned hidden) {
-  const int lane = threadIdx.x % kLanes, global = first + lane;
+// neighbours.
+__global__ void unshard_lse_kernel(RowMap map, const float* from, GlobalArray lse) {
+  const int global = blockIdx.x * kLanes + threadIdx.x % kLanes;
   if (global >= map.home_of_global.size) return;
   const int64_t row = map.home_of_global.rows[global];
-  const bool known = row != kNobody && (hidden >> lane & 1) == 0;
   float* to = static_cast<float*>(lse.matrix.data);
   for (int head = threadIdx.x / kLanes; head < lse.heads; head += kThreads / kLanes)
-    to[offset_of(lse.matrix, global, head)] = known ? from[row * lse.heads + head] : -INFINITY;
-}
-
-__global__ void unshard_lse_kernel(RowMap map, const float* from, GlobalArray lse) {
-  write_lse(map, from, lse, blockIdx.x * kLanes, 0);
+    to[offset_of(lse.matrix, global, head)] =
+        row != kNobody ? from[row * lse.heads + head] : -INFINITY;
 }
 
 template <typename T>
@@ -171,13 +166,16 @@ __device__ unsigned unseen_of(int first, int rows, IsUnseen is_unseen) {
 }
 
 template <typename T>
-__global__ void finish_kernel(RowMap map, UnseenRows unseen, const float* from, GlobalArray lse,
-                              GlobalArray out) {
+__global__ void clear_results_kernel(UnseenRows unseen, GlobalArray out, GlobalArray lse,
+                                     int rows) {
   const int first = blockIdx.x * kLanes;
-  const unsigned hidden =
-      unseen_of(first, map.home_of_global.size, [&](int row) { return unseen.query(row); });
-  write_lse(map, from, lse, first, hidden);
+  const unsigned hidden = unseen_of(first, rows, [&](int row) { return unseen.query(row); });
   clear_rows<T>(out, first, hidden);
+  const int lane = threadIdx.x % kLanes;
+  if ((hidden >> lane & 1) == 0) return;
+  float* to = static_cast<float*>(lse.matrix.data);
+  for (int head = threadIdx.x / kLanes; head < lse.heads; head += kThreads / kLanes)
+    to[offset_of(lse.matrix, first + lane, head)] = -INFINITY;
 }
 
 template <typename T>
@@ -218,12 +216,11 @@ void unshard_lse(const RowMap& map, const float* from, const GlobalArray& lse,
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void unshard_lse(const RowMap& map, const UnseenRows& unseen, const float* from,
-                 const GlobalArray& lse, const GlobalArray& out, cudaStream_t stream) {
-  const int rows = map.home_of_global.size;
+void clear_unseen_results(const UnseenRows& unseen, const GlobalArray& out, const GlobalArray& lse,
+                          int rows, cudaStream_t stream) {
   if (rows == 0) return;
   with_type(out.type, [&]<typename T>(T) {
-    finish_kernel<T><<<blocks_of_lanes(rows), kThreads, 0, stream>>>(map, unseen, from, lse, out);
+    clear_results_kernel<T><<<blocks_of_lanes(rows), kThreads, 0, stream>>>(unseen, out, lse, rows);
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }

@@ -1,6 +1,6 @@
 // One rank that owns every row in order: kernels work on the caller's arrays, and rows that they do
-// not write are zeroed apart. Only lse, delta and, where several items of keys add to dq, its sums
-// pass through the workspace.
+// not write are cleared apart. Only what backward kernels read of the softmax, and, where several
+// items of keys add to dq, its sums pass through the workspace.
 #include "optimized/program/parts.h"
 
 namespace ringside {
@@ -25,6 +25,11 @@ void clear_unseen(const ProgramTables& tables, const BackwardCall& call,
   move::clear_unseen_queries(unseen, *dq, rows_q, stream);
 }
 
+LseCells lse_cells(const move::GlobalArray& lse, const RankStack& home) {
+  const DeviceMatrix matrix = as_home(lse, home);
+  return {static_cast<float*>(matrix.data), matrix.row_stride, matrix.head_stride};
+}
+
 }  // namespace
 
 void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream) const {
@@ -33,7 +38,6 @@ void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream
   check_aligned(call.out, "out");
   const CallWorkspace workspace(tables, options, call.workspace, forward.arena.bytes(), stream);
   const RankStack &q = tables.q[0].stack, &kv = tables.kv[0].stack;
-  float* lse = workspace.floats(forward.lse[0]);
   if (call.max_logit != nullptr)
     move::start_max_logit(call.max_logit, tables.problem.num_heads, stream);
   for (const Launch& launch : tables.steps[0].launches)
@@ -42,7 +46,7 @@ void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream
                                   .k = as_home(call.k, kv),
                                   .v = as_home(call.v, kv),
                                   .out = as_home(call.out, q),
-                                  .lse = lse,
+                                  .lse = lse_cells(call.lse, q),
                                   .work = tables.work_list(launch.forward),
                                   .options = call.options,
                                   .max_logit = reinterpret_cast<int32_t*>(call.max_logit),
@@ -51,11 +55,8 @@ void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream
                                  stream));
   if (call.max_logit != nullptr)
     move::finish_max_logit(call.max_logit, tables.problem.num_heads, stream);
-  const move::RowMap rows = tables.row_map(tables.q_rows);
-  if (tables.every_row_is_seen)
-    move::unshard_lse(rows, lse, call.lse, stream);
-  else
-    move::unshard_lse(rows, tables.unseen_rows(), lse, call.lse, call.out, stream);
+  if (!tables.every_row_is_seen)
+    move::clear_unseen_results(tables.unseen_rows(), call.out, call.lse, rows_q(), stream);
 }
 
 void ProgramParts::backward_in_place(const BackwardCall& call, cudaStream_t stream) const {

@@ -104,7 +104,6 @@ void ProgramParts::place_buffers() {
 
 void ProgramParts::place_buffers_in_place() {
   const int64_t f32 = sizeof(float);
-  forward.lse = place_each(forward.arena, tables.q, f32);
   backward.lse = place_each(backward.arena, tables.q, f32);
   backward.delta = place_each(backward.arena, tables.q, f32);
   if (!keys_in_one_item())

@@ -64,19 +64,19 @@ class Forward : public Walk {
               Accumulate accumulate) const {
     if (items.items.size == 0) return;
     const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
-    RINGSIDE_CUDA(
-        parts_.family.forward({.shape = shape_of(member, op),
-                               .q = matrix(member, op.queries, 0, dim_qk),
-                               .k = matrix(member, op.keys, 0, dim_qk),
-                               .v = matrix(member, op.keys, 1, dim_v),
-                               .out = out,
-                               .lse = floats(member, op.query_sums, 1),
-                               .work = parts_.work_list(items),
-                               .options = options_.options,
-                               .max_logit = reinterpret_cast<int32_t*>(options_.max_logit),
-                               .accumulate = accumulate,
-                               .workspace = at(pass_.of_family)},
-                              stream_));
+    RINGSIDE_CUDA(parts_.family.forward(
+        {.shape = shape_of(member, op),
+         .q = matrix(member, op.queries, 0, dim_qk),
+         .k = matrix(member, op.keys, 0, dim_qk),
+         .v = matrix(member, op.keys, 1, dim_v),
+         .out = out,
+         .lse = LseCells::of_home(floats(member, op.query_sums, 1), shape_of(member, op)),
+         .work = parts_.work_list(items),
+         .options = options_.options,
+         .max_logit = reinterpret_cast<int32_t*>(options_.max_logit),
+         .accumulate = accumulate,
+         .workspace = at(pass_.of_family)},
+        stream_));
   }
 
   // Every process tells all others its largest scores, and takes the largest of all.

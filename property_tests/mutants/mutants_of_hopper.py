@@ -5,6 +5,7 @@ from mutants_list import Mutant
 CONSUMER = "optimized/attention/hopper/forward/consumer.cuh"
 PRODUCER = "optimized/attention/hopper/forward/producer.cuh"
 WALK = "optimized/attention/hopper/forward/key_walk.cuh"
+LINE = "optimized/attention/hopper/seen_line.h"
 NOTE = "optimized/attention/hopper/block_note.h"
 BOX = "optimized/attention/hopper/machine/box.h"
 QUEUE = "optimized/attention/hopper/queue.h"
@@ -22,20 +23,20 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: a half of which one key is seen is left out",
         NOTE,
-        "if (from < some.end && some.begin < from + kHalfKeys) halves |= 1u << half;",
-        "if (from + 1 < some.end && some.begin < from + kHalfKeys) halves |= 1u << half;",
+        "= some.end <= begin + kHalfKeys ? kFirstHalf : kBothHalves;",
+        "= some.end <= begin + kHalfKeys + 1 ? kFirstHalf : kBothHalves;",
     ),
     Mutant(
         "hopper: a block that the last row sees in part counts as clear",
         NOTE,
-        "return halves | (all.begin <= from && to <= all.end ? 0 : kMasked);",
-        "return halves | (all.begin <= from && to <= all.end + 1 ? 0 : kMasked);",
+        "return halves | (all.begin <= begin && end <= all.end ? 0 : kMasked);",
+        "return halves | (all.begin <= begin && end <= all.end + 1 ? 0 : kMasked);",
     ),
     Mutant(
-        "hopper: a second half alone is scored against the first",
-        CONSUMER,
-        "return note.halves(group_) == kSecondHalf ? kHalfKeys : 0;",
-        "return note.halves(group_) == kBothHalves ? kHalfKeys : 0;",
+        "hopper: behind half of a block's values lies what was there before",
+        PRODUCER,
+        "block.halves == kBothHalves ? block.keys : min(block.keys, kHalfKeys), full);",
+        "block.keys, full);",
     ),
     Mutant(
         "hopper: output is not rescaled when the maximum grows",
@@ -106,8 +107,20 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: the key behind a row's last is seen",
         SOFTMAX,
-        "const unsigned size = static_cast<unsigned>(seen.y);",
-        "const unsigned size = static_cast<unsigned>(seen.y) + 1;",
+        "keys_of_lane<kKeys>(seen.x + seen.y) - begin);",
+        "keys_of_lane<kKeys>(seen.x + seen.y + 1) - begin);",
+    ),
+    Mutant(
+        "hopper: the key in front of a row's first is seen",
+        SOFTMAX,
+        "= keys_of_lane<kKeys>(seen.x);",
+        "= keys_of_lane<kKeys>(seen.x - 1);",
+    ),
+    Mutant(
+        "hopper: the keys of half a block have the weights of another behind them",
+        CONSUMER,
+        "n < kKeys / 4 ? pack<T>(scores[2 * n], scores[2 * n + 1]) : 0;",
+        "n < kKeys / 4 ? pack<T>(scores[2 * n], scores[2 * n + 1]) : weights[n / 4][n % 4];",
     ),
     Mutant(
         "hopper: values overwrite those that are being weighed",
@@ -118,13 +131,79 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: a row's table counts from the segment, not from the block",
         WALK,
-        "first = max(seen.x - begin_, 0), last = min(seen.x + seen.y - begin_, kBlockKeys);",
-        "first = max(seen.x, 0), last = min(seen.x + seen.y, kBlockKeys);",
+        "first = max(seen.begin - begin_, 0), last = min(seen.end - begin_, kBlockKeys);",
+        "first = max(seen.begin, 0), last = min(seen.end, kBlockKeys);",
     ),
     Mutant(
         "hopper: an item stops at its first segment that has keys",
         WALK,
         "    if (begin_ >= end_) find();",
         "    if (begin_ >= end_) partner_ = partner_end_;",
+    ),
+    Mutant(
+        "hopper: the first scores of an item rescale the output of the one before",
+        CONSUMER,
+        "if (raises && !begins) rescale",
+        "if (raises) rescale",
+    ),
+    Mutant(
+        "hopper: an item goes on from the maximum of the one before",
+        CONSUMER,
+        "          softmax_.start();\n          next_queries();",
+        "          next_queries();",
+    ),
+    Mutant(
+        "hopper: an item is divided by the sum of the next",
+        CONSUMER,
+        "before, group_, softmax_before, output);",
+        "before, group_, softmax_, output);",
+    ),
+    Mutant(
+        "hopper: an item's rows are those of the next",
+        CONSUMER,
+        "finish<T>(p_, s_, before, group_",
+        "finish<T>(p_, s_, item, group_",
+    ),
+    Mutant(
+        "hopper: an item's output goes on from the one before",
+        CONSUMER,
+        "softmax_before, output);\n        clear(output);",
+        "softmax_before, output);",
+    ),
+    Mutant(
+        "hopper: an item's scores are of the queries before",
+        CONSUMER,
+        "  __device__ __forceinline__ void next_queries() {\n    items_.advance();\n",
+        "  __device__ __forceinline__ void next_queries() {\n",
+    ),
+    Mutant(
+        "hopper: what earlier launches saw is forgotten behind the end of an item",
+        CONSUMER,
+        "&& !(ended && p_.resumes);",
+        ";",
+    ),
+    Mutant(
+        "hopper: an item's rows see what the first of their segment do",
+        LINE,
+        "s.mask.aligned(q.pos + first, s.len_q, s.len_k)",
+        "s.mask.aligned(q.pos, s.len_q, s.len_k)",
+    ),
+    Mutant(
+        "hopper: chunks of a mask are not asked for",
+        LINE,
+        "holds(k.stride == 1 && q.stride == 1 && s.mask.chunk == 0)",
+        "holds(k.stride == 1 && q.stride == 1)",
+    ),
+    Mutant(
+        "hopper: rows whose positions are apart see what neighbours do",
+        LINE,
+        "holds(k.stride == 1 && q.stride == 1 && s.mask.chunk == 0)",
+        "holds(s.mask.chunk == 0)",
+    ),
+    Mutant(
+        "hopper: keys behind the sequence's last are seen",
+        LINE,
+        "last = last < 0 ? 0 : last < k.len ? last : k.len;",
+        "last = k.len;",
     ),
 ]

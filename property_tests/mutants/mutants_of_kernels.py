@@ -16,6 +16,7 @@ TILE = "optimized/attention/mma/shared_tile.h"
 SEEN = "reference/rows/seen_rows.h"
 MOVE = "optimized/exchange/move.cu"
 HOME = "optimized/exchange/move_home.cu"
+KERNEL = "optimized/attention/kernel.h"
 SOFTMAX_MOVES = "optimized/exchange/move_softmax.cu"
 FORWARD = "optimized/program/forward.cpp"
 BACKWARD = "optimized/program/backward.cpp"
@@ -296,8 +297,20 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "in place: lse of rows that see nothing is what lay there",
         SOFTMAX_MOVES,
-        "row != kNobody && (hidden >> lane & 1) == 0;",
-        "row != kNobody;",
+        "if ((hidden >> lane & 1) == 0) return;",
+        "if (first >= 0) return;",
+    ),
+    Mutant(
+        "in place: results of rows that see nothing are what lay there",
+        SOFTMAX_MOVES,
+        "  clear_rows<T>(out, first, hidden);\n",
+        "",
+    ),
+    Mutant(
+        "in place: lse is that of another head",
+        KERNEL,
+        "return data[row * row_stride + head * head_stride];",
+        "return data[row * row_stride + head % 1 * head_stride];",
     ),
     Mutant(
         "mma: a block of threads leaves out the items after its first",

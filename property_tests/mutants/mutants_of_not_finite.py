@@ -10,7 +10,7 @@ MMA_FORWARD = "optimized/attention/mma/forward.cu"
 MMA_BACKWARD = "optimized/attention/mma/backward.cu"
 MMA_QUERIES = "optimized/attention/mma/backward_queries.cu"
 SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
-CONSUMER = "optimized/attention/hopper/forward/consumer.cuh"
+PRODUCER = "optimized/attention/hopper/forward/producer.cuh"
 HOPPER_BACKWARD = "optimized/attention/hopper/backward/backward_consume.cuh"
 HOPPER_SENDERS = "optimized/attention/hopper/backward/backward_produce.cuh"
 HOME = "optimized/exchange/move_home.cu"
@@ -102,15 +102,33 @@ MUTANTS_OF_NOT_FINITE = [
     ),
     Mutant(
         "hopper: nobody is told that values were dropped",
-        CONSUMER,
-        "    *p_.dropped = 1;\n",
+        PRODUCER,
+        "      *p.dropped = 1;\n",
         "",
     ),
     Mutant(
         "hopper: values that are not finite reach whoever shares their block",
-        CONSUMER,
-        "if (all_of(kValuesBarrier + group_, kThreadsOfGroup, check.all_finite())) return;",
-        "return;",
+        PRODUCER,
+        "!note_.is_clear()};",
+        "false};",
+    ),
+    Mutant(
+        "hopper: values of a block of which one group sees half are not inspected",
+        "optimized/attention/hopper/block_note.h",
+        "== (rows > kGroupRows ? kAll : kFirst);",
+        "== (flags & kAll);",
+    ),
+    Mutant(
+        "hopper: values are inspected before they have landed",
+        PRODUCER,
+        "    wait(s.v_landed[stage], parities >> stage & 1);\n",
+        "",
+    ),
+    Mutant(
+        "hopper: half of a block's values are inspected",
+        PRODUCER,
+        "const int end = halves == kBothHalves ? kKeyPanelBytes : kHalfBytes;",
+        "const int end = halves == kBothHalves ? kHalfBytes : kHalfBytes;",
     ),
     Mutant(
         "hopper: dout of rows that see nothing reaches their block by delta",

@@ -139,8 +139,8 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
   for (int i = 0; i < S::R; ++i) {
     const int row = tile_y() + kSide * i;
     if (row >= num_rows) continue;
-    const int64_t at = (int64_t{first_row} + row) * a.shape.num_heads + head;
-    const auto w = merge_weights(a.lse[at], softmax.top[i] + logf(softmax.sum[i]));
+    const float before = a.lse.of(int64_t{first_row} + row, head);
+    const auto w = merge_weights(before, softmax.top[i] + logf(softmax.sum[i]));
     old_weight[i] = w.a;
     weight[i] = softmax.sum[i] == 0 ? 0.0f : w.b / softmax.sum[i];  // 0: saw nothing but -inf
     lse[i] = w.lse;
@@ -155,8 +155,7 @@ __device__ __forceinline__ void attend(const ForwardArguments& a, int index, int
 #pragma unroll
   for (int i = 0; i < S::R; ++i) {
     const int row = tile_y() + kSide * i;
-    if (tile_x() == 0 && row < num_rows)
-      a.lse[(int64_t{first_row} + row) * a.shape.num_heads + head] = lse[i];
+    if (tile_x() == 0 && row < num_rows) a.lse.of(int64_t{first_row} + row, head) = lse[i];
   }
 }
 

@@ -15,6 +15,7 @@
 #include "optimized/attention/hopper/machine/box.h"
 #include "optimized/attention/hopper/machine/descriptor.h"
 #include "optimized/attention/hopper/queue.h"
+#include "optimized/attention/hopper/seen_line.h"
 
 namespace ringside::hopper {
 namespace {
@@ -222,14 +223,41 @@ TEST(GroupSight, LeavesOutNoKeyAndAsksRowsWhereTheyDiffer) {
   }
 }
 
+// Masks of all kinds, segments that need not meet; bounds of every size.
+TEST(SeenLine, IsWhatTheMaskSaysOfEachRow) {
+  std::mt19937 generator(3);
+  const auto up_to = [&](int most) { return random_up_to(generator, most); };
+  const auto bound = [&] { return up_to(3) == 0 ? kUnbounded : up_to(up_to(1) ? 40 : 1 << 30); };
+  int held = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const int far = up_to(1) ? 0 : up_to(1 << 29);
+    const SequenceMask s{{bound(), bound(), up_to(3) ? 0 : 1 + up_to(50),
+                          up_to(1) ? Align::bottom_right : Align::top_left},
+                         far + 1 + up_to(300),
+                         far + up_to(300)};
+    const auto stride = [&] { return up_to(3) ? 1 : 1 + up_to(2); };
+    const int pos = up_to(s.len_q - 1), first = up_to(std::min(40, s.len_q - 1 - pos));
+    const Segment q{0, pos, stride(), 0, s.len_q - pos};
+    const Segment k{0, up_to(far + 300), stride(), 0, up_to(400)};
+    const SeenLine line(s, k, q, first);
+    ASSERT_EQ(line.holds, q.stride == 1 && k.stride == 1 && s.mask.chunk == 0);
+    if (!line.holds) continue;
+    ++held;
+    for (int row = 0; row < kItemRows && first + row < q.len; ++row)
+      ASSERT_EQ(line.seen_by(row), s.visible_rows(k, q.position(first + row)))
+          << "row " << row << " of item " << i;
+  }
+  EXPECT_GT(held, 3'000);
+}
+
 TEST(BlockNote, KeepsTheGroupsApart) {
   BlockNote note;
-  note.flags = kFirstHalf | kMasked | kSecondHalf << kBitsOfGroup | kLastBlock;
+  note.flags = kFirstHalf | kMasked | kBothHalves << kBitsOfGroup | kLastBlock;
   EXPECT_EQ(note.halves(0), kFirstHalf);
-  EXPECT_EQ(note.halves(1), kSecondHalf);
+  EXPECT_EQ(note.halves(1), kBothHalves);
   EXPECT_TRUE(note.is_masked(0));
   EXPECT_FALSE(note.is_masked(1));
-  note.flags = kAllSeen;
+  note.flags = kBothHalves | kBothHalves << kBitsOfGroup;
   EXPECT_EQ(note.halves(0), kBothHalves);
   EXPECT_EQ(note.halves(1), kBothHalves);
   EXPECT_FALSE(note.is_masked(0) || note.is_masked(1));

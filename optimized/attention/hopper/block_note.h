@@ -13,8 +13,9 @@ inline constexpr int kGroups = 2;
 inline constexpr int kGroupRows = kBoxRows, kItemRows = kGroups * kGroupRows;
 inline constexpr int kHalfKeys = kBoxRows, kBlockKeys = 2 * kHalfKeys;
 
-// Which halves of a block a group sees.
-enum Halves : uint32_t { kNoHalf = 0, kFirstHalf = 1, kSecondHalf = 2, kBothHalves = 3 };
+// Which halves of a block a group works on. Of a second half alone the first comes along, hidden:
+// that is rare, and code of its own would cost all others more.
+enum Halves : uint32_t { kNoHalf = 0, kFirstHalf = 1, kBothHalves = 3 };
 
 // In `flags`; what is about group g is shifted by g * kBitsOfGroup.
 inline constexpr uint32_t kHalvesMask = 3, kMasked = 4;  // kMasked: ask each row
@@ -22,9 +23,6 @@ inline constexpr int kBitsOfGroup = 3;
 inline constexpr uint32_t kLastBlock = 1 << 6;     // of the item
 inline constexpr uint32_t kStop = 1 << 7;          // there is no further item
 inline constexpr uint32_t kBothHaveRows = 1 << 8;  // the groups take turns
-
-// Both groups see all of the block.
-inline constexpr uint32_t kAllSeen = kBothHalves | kBothHalves << kBitsOfGroup;
 
 struct alignas(16) BlockNote {
   int32_t row = 0;   // of the buffer of queries: the item's first
@@ -36,6 +34,11 @@ struct alignas(16) BlockNote {
     return flags >> group * kBitsOfGroup & kHalvesMask;
   }
   RINGSIDE_HD bool is_masked(int group) const { return flags >> group * kBitsOfGroup & kMasked; }
+  // Whether all rows see all of the block. Elsewhere weights of 0 meet its values.
+  RINGSIDE_HD bool is_clear() const {
+    constexpr uint32_t kFirst = kBothHalves, kAll = kFirst | kFirst << kBitsOfGroup;
+    return (flags & ((1u << kGroups * kBitsOfGroup) - 1)) == (rows > kGroupRows ? kAll : kFirst);
+  }
 };
 
 // What some and all rows of a group see of a segment of keys.
@@ -49,15 +52,10 @@ struct GroupSight {
 
   // The bits of one group for the block of keys that begins at `begin`.
   RINGSIDE_HD uint32_t flags_of(int begin) const {
-    uint32_t halves = 0;
-    for (int half = 0; half < 2; ++half) {
-      const int from = begin + half * kHalfKeys;
-      if (from < some.end && some.begin < from + kHalfKeys) halves |= 1u << half;
-    }
-    if (halves == 0) return 0;
-    const int from = begin + (halves == kSecondHalf ? kHalfKeys : 0);
-    const int to = begin + (halves == kFirstHalf ? kHalfKeys : kBlockKeys);
-    return halves | (all.begin <= from && to <= all.end ? 0 : kMasked);
+    if (some.end <= begin || begin + kBlockKeys <= some.begin || some.size() == 0) return kNoHalf;
+    const uint32_t halves = some.end <= begin + kHalfKeys ? kFirstHalf : kBothHalves;
+    const int end = begin + (halves == kFirstHalf ? kHalfKeys : kBlockKeys);
+    return halves | (all.begin <= begin && end <= all.end ? 0 : kMasked);
   }
 };
 

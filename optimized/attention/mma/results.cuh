@@ -61,13 +61,12 @@ __device__ void resume(const ForwardParameters& arguments, const LaneRows<C>& ro
   const float unfolded = 1 / folded_scale(shape);
   constexpr int kPower = std::is_same_v<typename C::T, __half> ? OnlineSoftmax<C>::kSlack : 0;
   constexpr float kWeight = 1 << kPower;
-  const float* lse_of_first = arguments.lse + rows.first * shape.num_heads + head;
   float lse[rows.kRows];
   bool there[rows.kRows];
 #pragma unroll
   for (int i = 0; i < rows.kRows; ++i) {
     there[i] = rows.has(i);
-    lse[i] = there[i] ? lse_of_first[8 * i * shape.num_heads] : -INFINITY;
+    lse[i] = there[i] ? arguments.lse.of(rows.first + 8 * i, head) : -INFINITY;
   }
   clear(output);
   for_each_accumulator<C>(arguments, rows, there, head, [&](const float2& from, int i, int n) {
@@ -93,7 +92,6 @@ __device__ void finish(const ForwardParameters& arguments, const LaneRows<C>& ro
                        const OnlineSoftmax<C>& softmax, const typename C::Output& output) {
   using T = typename C::T;
   const AttentionShape& shape = arguments.shape;
-  float* lse_of_first = arguments.lse + rows.first * shape.num_heads + head;
   float factor[rows.kRows];
   bool writes[rows.kRows];
 #pragma unroll
@@ -102,7 +100,7 @@ __device__ void finish(const ForwardParameters& arguments, const LaneRows<C>& ro
     const float lse = softmax.top[i / 2][i % 2] * folded_scale(shape) + logf(sum);
     factor[i] = sum != 0 ? __fdividef(1, sum) : 0;
     writes[i] = rows.has(i);
-    if (writes[i] && threadIdx.x % 4 == 0) lse_of_first[8 * i * shape.num_heads] = lse;
+    if (writes[i] && threadIdx.x % 4 == 0) arguments.lse.of(rows.first + 8 * i, head) = lse;
   }
   const auto result = [&](int i, int n) -> float2 {
     const float* two = output[i / 2][n] + i % 2 * 2;

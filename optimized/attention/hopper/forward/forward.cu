@@ -3,8 +3,9 @@
 // A block of threads stays on its multiprocessor and takes items (128 query rows of a segment, one
 // head) from a queue. Two warps produce, by turns: they walk over the blocks of 128 keys that an
 // item sees, across all segments, and have the copy engine bring them; a third warp brings their
-// values. Two groups of four warps consume, 64 rows each: scores = Q K^T, online softmax in powers
-// of two, output += P V with P from registers. LADDER.md says what each idea brought.
+// values, and a fourth looks whether they are finite, where that matters. Two groups of four warps
+// consume, 64 rows each: scores = Q K^T, online softmax in powers of two, output += P V with P from
+// registers. LADDER.md says what each idea brought.
 #include "optimized/attention/dropped.h"
 #include "optimized/attention/hopper/forward/consumer.cuh"
 #include "optimized/attention/hopper/forward/producer.cuh"
@@ -18,7 +19,7 @@ namespace {
 
 __device__ void init_barriers(ForwardShared& s) {
   for (int stage = 0; stage < kStages; ++stage) {
-    init(s.k_full[stage], 1), init(s.v_full[stage], 1);
+    init(s.k_full[stage], 1), init(s.v_full[stage], 1), init(s.v_landed[stage], 1);
     init(s.k_empty[stage], kGroups * kWarpsOfGroup);
     init(s.v_empty[stage], kGroups * kWarpsOfGroup);
   }
@@ -27,7 +28,7 @@ __device__ void init_barriers(ForwardShared& s) {
       init(s.q_full[stage][group], 1), init(s.q_empty[stage][group], kWarpsOfGroup);
   for (Barrier& barrier : s.turn_full) init(barrier, 1);
   for (int task = 0; task < kValueTasks; ++task)
-    init(s.value_task_full[task], 1), init(s.value_task_empty[task], 1);
+    init(s.value_task_full[task], 1), init(s.value_task_empty[task], 2);
   s.turn = {};
   publish_barriers();
 }
@@ -43,9 +44,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int role = static_cast<int>(__reduce_or_sync(~0u, threadIdx.x / kThreadsOfGroup));
   if (role == 0) {
     give_registers<kProducerRegisters>();
-    if (threadIdx.x < 32 * kProducers)
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    if (warp < kProducers)
       Producer(parameters, shared).run();
-    else if (threadIdx.x == 32 * kProducers)
+    else if (warp == kProducers + 1)
+      inspect_values<T>(parameters, shared);
+    else if (threadIdx.x % 32 == 0)
       load_values(parameters, shared);
   } else {
     take_registers<kConsumerRegisters>();

@@ -28,7 +28,7 @@ struct ForwardParameters {
   int32_t* taken;    // of the queue, behind the first that each block of threads has; 0 at first
   int32_t* dropped;  // becomes 1 where values were dropped (seen_pairs.cuh); 0 at first
   DeviceMatrix out;  // float32, where not final
-  float* lse;
+  LseCells lse;
   bool out_in_tiles, is_final, resumes;
 };
 
@@ -44,14 +44,16 @@ inline constexpr int kHalfBytes = kHalfKeys * kSwizzledBytes;  // of one panel
 inline constexpr int kWarpsOfGroup = 4, kThreadsOfGroup = 128;
 inline constexpr int kRowsOfWarp = kGroupRows / kWarpsOfGroup;
 inline constexpr int kThreads = kThreadsOfGroup * (1 + kGroups);
-inline constexpr int kProducerRegisters = 80, kConsumerRegisters = 208;
+inline constexpr int kProducerRegisters = 88, kConsumerRegisters = 208;
 
-// What is to be loaded of a block: the halves that some row sees.
+// What is to be loaded of a block: the halves that some row sees. Values of a block that is seen in
+// part are inspected before consumers have them.
 struct alignas(16) LoadedBlock {
   uint32_t halves = 0;
   int32_t row = 0, keys = 0, kv_head = 0;
+  bool is_inspected = false;
 };
-inline constexpr int kValueTasks = 4;           // of the thread that loads values
+inline constexpr int kValueTasks = 4;           // of the warps that load and inspect values
 inline constexpr uint32_t kNoMoreValues = ~0u;  // in the place of halves
 
 // What the producer whose turn it is finds, and leaves.
@@ -60,8 +62,7 @@ struct ProducerTurn {
   int idle = 0;  // so many turns, up to the last, were of producers that have no items left
 };
 
-// Named barriers: one a group to take turns, one a group for values that it looks at.
-inline constexpr int kTurnBarrier = 1, kValuesBarrier = 3;
+inline constexpr int kTurnBarrier = 1;  // named ones: one a group
 
 struct ForwardShared {
   uint8_t q[kItemStages][kGroups][kGroupBytes];
@@ -75,6 +76,7 @@ struct ForwardShared {
   Barrier turn_full[kProducers];  // it is this one's turn
   Barrier value_task_full[kValueTasks], value_task_empty[kValueTasks];
   Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+  Barrier v_landed[kStages];  // not for consumers yet
   Barrier q_full[kItemStages][kGroups], q_empty[kItemStages][kGroups];
 };
 static_assert(sizeof(ForwardShared) <= 227 << 10);

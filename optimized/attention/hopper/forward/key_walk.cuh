@@ -1,10 +1,12 @@
-// The blocks of keys that an item meets, found by one warp: its lanes ask the mask for all of the
-// item's rows, and what whole groups see follows from their first and last ones.
+// The blocks of keys that an item meets, found by one warp. What a row sees of a segment moves by
+// one from row to row, as a rule, and is three numbers for all of an item; else lanes ask the mask
+// for all rows. What whole groups see follows from their first and last ones.
 #pragma once
 
 #include "optimized/attention/hopper/block_note.h"
 #include "optimized/attention/hopper/forward/item_queue.cuh"
 #include "optimized/attention/hopper/forward/softmax.cuh"
+#include "optimized/attention/hopper/seen_line.h"
 #include "reference/rows/seen_rows.h"
 
 namespace ringside::hopper {
@@ -31,7 +33,6 @@ class KeyWalk {
 
   // What the note of this block says of the groups.
   __device__ uint32_t flags() const {
-    if (clear_.begin <= begin_ && begin_ + kBlockKeys <= clear_.end) return kAllSeen;
     const uint32_t first = sight(0, min(kGroupRows, rows_) - 1).flags_of(begin_);
     if (rows_ <= kGroupRows) return first;
     return first | sight(kGroupRows, rows_ - 1).flags_of(begin_) << kBitsOfGroup;
@@ -40,8 +41,8 @@ class KeyWalk {
   // What every row sees of this block.
   __device__ void write(SeenTable& table) const {
     for (int row = threadIdx.x % 32; row < kItemRows; row += 32) {
-      const int2 seen = table_[row];
-      const int first = max(seen.x - begin_, 0), last = min(seen.x + seen.y - begin_, kBlockKeys);
+      const Interval seen = seen_by(row);
+      const int first = max(seen.begin - begin_, 0), last = min(seen.end - begin_, kBlockKeys);
       const bool sees = first < last;
       table[row] = {static_cast<uint8_t>(sees ? first : 0),
                     static_cast<uint8_t>(sees ? last - first : 0)};
@@ -58,6 +59,16 @@ class KeyWalk {
   __device__ bool take(const Segment& k) {
     const WorkItem item = queue_.item();
     const SequenceMask mask{work_.mask, item.len_q, item.len_k};
+    line_ = SeenLine(mask, k, item.own, item.begin);
+    if (!line_.holds) ask_rows(mask, k, item);
+    const GroupSight all = sight(0, rows_ - 1);
+    first_row_ = k.row;
+    begin_ = all.some.begin, end_ = all.some.end;
+    return begin_ < end_;
+  }
+
+  // Rows behind the item's last are asked like it.
+  __device__ void ask_rows(const SequenceMask& mask, const Segment& k, const WorkItem& item) const {
     __syncwarp();  // nobody reads the table any more
 #pragma unroll 1
     for (int row = threadIdx.x % 32; row < kItemRows; row += 32) {
@@ -66,24 +77,20 @@ class KeyWalk {
       table_[row] = {seen.begin, seen.size()};
     }
     __syncwarp();
-    const GroupSight all = sight(0, rows_ - 1);
-    first_row_ = k.row;
-    begin_ = all.some.begin, end_ = all.some.end;
-    clear_ = rows_ > kGroupRows ? all.all : Interval{0, 0};
-    return begin_ < end_;
   }
-
-  __device__ GroupSight sight(int first, int last) const {
-    const int2 a = table_[first], b = table_[last];
-    return {{a.x, a.x + a.y}, {b.x, b.x + b.y}};
+  __device__ Interval seen_by(int row) const {
+    if (line_.holds) return line_.seen_by(min(row, rows_ - 1));
+    const int2 seen = table_[row];
+    return {seen.x, seen.x + seen.y};
   }
+  __device__ GroupSight sight(int first, int last) const { return {seen_by(first), seen_by(last)}; }
 
   const WorkList& work_;
   const ItemQueue& queue_;
   SeenSegment& table_;
   int rows_, partner_, partner_end_;
+  SeenLine line_;
   int first_row_ = 0, begin_ = 0, end_ = 0;
-  Interval clear_;  // blocks in it are seen by all rows of both groups
 };
 
 }  // namespace ringside::hopper

@@ -2,7 +2,7 @@
 // blocks of keys that they meet, and keeps the copy engine busy, across the ends of items too. They
 // take turns, an item each: while one waits for room, the other finds out what its item sees. A
 // third warp brings the values, which are needed behind the next block's keys and have room later:
-// keys and queries do not wait for that.
+// keys and queries do not wait for that. A fourth inspects them.
 #pragma once
 
 #include "optimized/attention/hopper/forward/forward.cuh"
@@ -11,7 +11,7 @@
 
 namespace ringside::hopper {
 
-// Keys or values of a block: a box of each panel.
+// Keys or values of a block: a box of each panel, of which rows behind the valid ones are zeros.
 __device__ inline void load_tile(uint8_t* to, int panel_bytes, const CUtensorMap& map, int head,
                                  int row, int valid, Barrier& full) {
 #pragma unroll
@@ -19,20 +19,23 @@ __device__ inline void load_tile(uint8_t* to, int panel_bytes, const CUtensorMap
     load_box(shared_address(to) + panel * panel_bytes, map,
              ragged_box(panel * kPanelColumns, head, row, valid), full);
 }
-__device__ inline void load_block(uint8_t* to, const CUtensorMap& whole, const CUtensorMap& half,
-                                  const LoadedBlock& block, Barrier& full) {
-  const auto [halves, row, keys, kv_head] = block;
-  if (halves == kBothHalves) {
-    arrive_and_expect(full, kBlockBytes);
-    load_tile(to, kKeyPanelBytes, whole, kv_head, row, keys, full);
-  } else if (halves != kNoHalf) {
-    const int first_key = halves == kSecondHalf ? kHalfKeys : 0;
-    arrive_and_expect(full, kBlockBytes / 2);
-    load_tile(to + first_key * kSwizzledBytes, kKeyPanelBytes, half, kv_head, row + first_key,
-              keys - first_key, full);
-  } else {
-    arrive(full);
-  }
+__device__ inline void load_keys(ForwardShared& s, int stage, const ForwardMaps& maps,
+                                 const LoadedBlock& block) {
+  Barrier& full = s.k_full[stage];
+  if (block.halves == kNoHalf) return arrive(full);
+  const bool whole = block.halves == kBothHalves;
+  arrive_and_expect(full, whole ? kBlockBytes : kBlockBytes / 2);
+  load_tile(s.k[stage], kKeyPanelBytes, whole ? maps.whole_k : maps.k, block.kv_head, block.row,
+            block.keys, full);
+}
+// Behind a first half zeros follow, which weights of 0 meet.
+__device__ inline void load_values(ForwardShared& s, int stage, const ForwardMaps& maps,
+                                   const LoadedBlock& block) {
+  Barrier& full = block.is_inspected ? s.v_landed[stage] : s.v_full[stage];
+  if (block.halves == kNoHalf) return arrive(full);
+  arrive_and_expect(full, kBlockBytes);
+  load_tile(s.v[stage], kKeyPanelBytes, maps.whole_v, block.kv_head, block.row,
+            block.halves == kBothHalves ? block.keys : min(block.keys, kHalfKeys), full);
 }
 
 // The values of blocks, in the order of their tasks: by one thread.
@@ -44,7 +47,45 @@ __device__ inline void load_values(const ForwardParameters& p, ForwardShared& s)
     if (block.halves == kNoMoreValues) return;
     arrive(s.value_task_empty[task]);
     wait(s.v_empty[stage], number / kStages % 2 ^ 1);
-    load_block(s.v[stage], p.maps.whole_v, p.maps.v, block, s.v_full[stage]);
+    load_values(s, stage, p.maps, block);
+  }
+}
+
+// visit(16 bytes) for what was loaded of a block, by a warp; a few at a time.
+template <typename Visit>
+__device__ inline void for_each_chunk(uint8_t* tile, uint32_t halves, Visit visit) {
+  const int end = halves == kBothHalves ? kKeyPanelBytes : kHalfBytes;
+#pragma unroll
+  for (int panel = 0; panel < kHeadDim / kPanelColumns; ++panel)
+#pragma unroll 8
+    for (int at = static_cast<int>(threadIdx.x) % 32 * 16; at < end; at += 32 * 16)
+      visit(reinterpret_cast<uint4&>(tile[panel * kKeyPanelBytes + at]));
+}
+
+// Values of blocks that are seen in part, between the copy engine and consumers: 0 in the place of
+// what is not finite (seen_pairs.cuh). By one warp.
+template <typename T>
+__device__ inline void inspect_values(const ForwardParameters& p, ForwardShared& s) {
+  uint32_t parities = 0;  // of what lands in a stage, a bit each
+  for (uint32_t number = 0;; ++number) {
+    const int task = number % kValueTasks, stage = number % kStages;
+    wait(s.value_task_full[task], number / kValueTasks % 2);
+    const LoadedBlock block = s.value_tasks[task];
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(s.value_task_empty[task]);
+    if (block.halves == kNoMoreValues) return;
+    if (!block.is_inspected) continue;
+    wait(s.v_landed[stage], parities >> stage & 1);
+    parities ^= 1u << stage;
+    FiniteCheck<T> check;
+    for_each_chunk(s.v[stage], block.halves, [&](const uint4& chunk) { check.look_at(chunk); });
+    if (!__all_sync(~0u, check.all_finite())) {
+      for_each_chunk(s.v[stage], block.halves, [](uint4& chunk) { chunk = finite_part<T>(chunk); });
+      *p.dropped = 1;
+      show_to_async();
+      __syncwarp();
+    }
+    if (threadIdx.x % 32 == 0) arrive(s.v_full[stage]);
   }
 }
 
@@ -169,16 +210,18 @@ class Producer {
     const int stage = blocks_ % kStages;
     if (lane_ == 0) s_.notes[stage] = note_;
     __syncwarp();  // all of the table is written
-    const LoadedBlock block{note_.halves(0) | note_.halves(1), row, keys, kv_head_};
+    const LoadedBlock block{note_.halves(0) | note_.halves(1), row, keys, kv_head_,
+                            !note_.is_clear()};
     if (lane_ == 0) {
-      load_block(s_.k[stage], p_.maps.whole_k, p_.maps.k, block, s_.k_full[stage]);
+      load_keys(s_, stage, p_.maps, block);
       give_values(block);
     }
     ++blocks_;
   }
 
-  // Of the coming block, to the thread that loads them, which is never so far behind that this
-  // waits: its keys have room where the values of the block but two before have landed.
+  // Of the coming block, to the warps that load and inspect them, which are never so far behind
+  // that this waits for long: its keys have room where the values of the block but two before have
+  // landed.
   __device__ void give_values(const LoadedBlock& block) {
     const int task = blocks_ % kValueTasks;
     wait(s_.value_task_empty[task], blocks_ / kValueTasks % 2 ^ 1);

@@ -67,12 +67,11 @@ __device__ __forceinline__ void resume(const ForwardParameters& p, const LaneRow
   constexpr int kPower = std::is_same_v<T, __half> ? OnlineSoftmax::kSlack : 0;
   constexpr float kWeight = 1 << kPower;
   const float unfolded = 1 / folded_scale(p.shape);
-  const int heads = p.shape.num_heads;
   bool there[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     there[i] = rows.has(i);
-    const float lse = there[i] ? p.lse[int64_t{rows.first + 8 * i} * heads + head] : -INFINITY;
+    const float lse = there[i] ? p.lse.of(rows.first + 8 * i, head) : -INFINITY;
     softmax.top[i] = (lse - kPower / kLog2E) * unfolded;
     softmax.sum[i] = lse != -INFINITY && threadIdx.x % 4 == 0 ? kWeight : 0;
   }
@@ -143,8 +142,7 @@ __device__ __forceinline__ void finish(const ForwardParameters& p, ForwardShared
   // Last: the fence of results would wait for it.
 #pragma unroll
   for (int i = 0; i < 2; ++i)
-    if (writes[i] && threadIdx.x % 4 == 0)
-      p.lse[int64_t{rows.first + 8 * i} * p.shape.num_heads + note.head] = lse[i];
+    if (writes[i] && threadIdx.x % 4 == 0) p.lse.of(rows.first + 8 * i, note.head) = lse[i];
 }
 
 }  // namespace ringside::hopper

@@ -15,22 +15,28 @@ using Scores = float[kKeys / 2];
 using SeenTable = uchar2[kItemRows];
 using SeenSegment = int2[kItemRows];
 
-// Hides keys that a lane's rows, 8 apart, do not see. first_key: of the block, the first that has
-// scores here.
+// How many of a lane's keys, two of every 8, lie in front of a key.
 template <int kKeys>
-__device__ __forceinline__ void hide_unseen(float (&scores)[kKeys / 2], const uchar2* of_first_row,
-                                            int first_key) {
+__device__ __forceinline__ int keys_of_lane(int key) {
+  const int at = max(key - static_cast<int>(threadIdx.x) % 4 * 2, 0);
+  return min(at / 8 * 2 + min(at % 8, 2), kKeys / 4);
+}
+
+// Hides keys that a lane's rows, 8 apart, do not see. What a row sees becomes a bit a key, which
+// costs less than compares.
+template <int kKeys>
+__device__ __forceinline__ void hide_unseen(float (&scores)[kKeys / 2],
+                                            const uchar2* of_first_row) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uchar2 seen = of_first_row[8 * half];
-    const int begin = seen.x - first_key - static_cast<int>(threadIdx.x) % 4 * 2;
-    const unsigned size = static_cast<unsigned>(seen.y);
+    const int begin = keys_of_lane<kKeys>(seen.x);
+    const uint32_t bits = ones(begin, keys_of_lane<kKeys>(seen.x + seen.y) - begin);
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        if (static_cast<unsigned>(8 * n + i - begin) >= size)
-          scores[4 * n + 2 * half + i] = -INFINITY;
+        if ((bits & 1u << (2 * n + i)) == 0) scores[4 * n + 2 * half + i] = -INFINITY;
   }
 }
 

@@ -16,6 +16,13 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
+// So many bits, up to 32, from one on.
+__device__ inline uint32_t ones(int first, int number) {
+  uint32_t bits;
+  asm("bmsk.clamp.b32 %0, %1, %2;" : "=r"(bits) : "r"(first), "r"(number));
+  return bits;
+}
+
 template <typename T>
 __device__ inline uint32_t pack(float low, float high);
 template <>
