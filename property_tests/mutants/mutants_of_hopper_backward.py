@@ -4,6 +4,7 @@ from mutants_list import Mutant
 
 LAUNCH = "optimized/attention/hopper/backward/backward.cu"
 PRODUCE = "optimized/attention/hopper/backward/backward_produce.cuh"
+BAND = "optimized/attention/hopper/band.h"
 CONSUME = "optimized/attention/hopper/backward/backward_consume.cuh"
 TILES = "optimized/attention/hopper/backward/backward_tiles.cuh"
 
@@ -73,5 +74,35 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         CONSUME,
         "shape.head_dim_qk, scale(), dk, thread);",
         "shape.head_dim_qk, 1, dk, thread);",
+    ),
+    Mutant(
+        "hopper: final dk and dv are not clipped where their segment ends",
+        PRODUCE,
+        "note.key_row + group * kGroupKeys, keys)",
+        "note.key_row + group * kGroupKeys, kGroupKeys)",
+    ),
+    Mutant(
+        "hopper: both groups store their final dk and dv at the first one's keys",
+        PRODUCE,
+        "note.kv_head, note.key_row + group * kGroupKeys, keys)",
+        "note.kv_head, note.key_row, keys)",
+    ),
+    Mutant(
+        "hopper: final dk goes without the scale",
+        CONSUME,
+        "hand_over_keys(dk, scale(), turn + 2);",
+        "hand_over_keys(dk, 1, turn + 2);",
+    ),
+    Mutant(
+        "hopper: final dk and dv are staged without their swizzle",
+        TILES,
+        "((2 * (k % 4) + lane / 16) ^ (lane % 8)) * 16",
+        "(2 * (k % 4) + lane / 16) * 16",
+    ),
+    Mutant(
+        "hopper: a band begins a key late",
+        BAND,
+        "first = window.begin - first_key,",
+        "first = window.begin - first_key + 1,",
     ),
 ]

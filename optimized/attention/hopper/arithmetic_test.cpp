@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "optimized/attention/hopper/band.h"
 #include "optimized/attention/hopper/block_note.h"
 #include "optimized/attention/hopper/machine/box.h"
 #include "optimized/attention/hopper/machine/descriptor.h"
@@ -261,6 +262,52 @@ TEST(BlockNote, KeepsTheGroupsApart) {
   EXPECT_EQ(note.halves(0), kBothHalves);
   EXPECT_EQ(note.halves(1), kBothHalves);
   EXPECT_FALSE(note.is_masked(0) || note.is_masked(1));
+}
+
+// A sequence with a mask of one window, and a segment of its queries and of its keys.
+struct BandCase {
+  SequenceMask mask;
+  Segment q, k;
+
+  explicit BandCase(std::mt19937& generator) {
+    const auto bound = [&] {
+      return generator() % 3 == 0 ? kUnbounded : random_up_to(generator, 200);
+    };
+    const Align align = generator() % 2 == 0 ? Align::top_left : Align::bottom_right;
+    mask.mask = {bound(), bound(), 0, align};
+    mask.len_q = 1 + random_up_to(generator, 500), mask.len_k = 1 + random_up_to(generator, 500);
+    q.pos = random_up_to(generator, mask.len_q - 1), q.len = mask.len_q - q.pos;
+    k.pos = random_up_to(generator, mask.len_k - 1), k.len = mask.len_k - k.pos;
+  }
+};
+
+TEST(Band, IsWhatEachRowSees) {
+  std::mt19937 generator(3);
+  for (int i = 0; i < 2'000; ++i) {
+    const BandCase at(generator);
+    ASSERT_TRUE(Band::fits(at.mask, at.q, at.k));
+    const int begin = random_up_to(generator, at.k.len - 1);
+    const int keys = std::min(128, at.k.len - begin);
+    const Band band(at.mask, at.q, at.k, begin);
+    for (int row = 0; row < at.q.len; ++row) {
+      const Interval got = band.of_row(row, keys);
+      for (int key = 0; key < keys; ++key)
+        ASSERT_EQ(got.contains(key),
+                  at.mask.mask.allows(at.q.position(row), at.k.position(begin + key), at.mask.len_q,
+                                      at.mask.len_k));
+    }
+  }
+}
+
+TEST(Band, FitsNeitherChunksNorStrides) {
+  const Segment one{0, 0, 1, 0, 9}, two{0, 0, 2, 0, 9};
+  const SequenceMask causal{Mask::causal(), 9, 9};
+  EXPECT_TRUE(Band::fits(causal, one, one));
+  EXPECT_FALSE(Band::fits(causal, two, one));
+  EXPECT_FALSE(Band::fits(causal, one, two));
+  EXPECT_FALSE(Band::fits({Mask::chunked(4), 9, 9}, one, one));
+  EXPECT_FALSE(Band::fits({Mask::causal(), Band::kFar, 9}, one, one));
+  EXPECT_FALSE(Band::fits({Mask::causal(), 9, Band::kFar}, one, one));
 }
 
 }  // namespace

@@ -4,8 +4,9 @@
 // multiprocessor and takes items (a key block, one key head) from a queue. One warp walks over the
 // query blocks that see the item, across segments and the query heads of the group, and leaves
 // notes of them, by which others have the copy engine bring them. Two groups of four warps consume,
-// 64 keys each: dk and dv stay in their registers. dq = dS K is added up in global memory by the
-// copy engine, in float32; where the item is all that its queries meet, it is final at once.
+// 64 keys each: dk and dv stay in their registers, and leave by the copy engine where they are
+// final. dq = dS K is added up in global memory by the copy engine, in float32; where the item is
+// all that its queries meet, it is final at once.
 #include <algorithm>
 
 #include "optimized/attention/dropped.h"
@@ -35,7 +36,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (warp == 0) write_notes(parameters, shared);
     if (warp == 1) load_rows<kArriving<kDq>>(parameters, shared);
     if (warp == 2 && threadIdx.x % 32 == 0) load_tiles(parameters, shared);
-    if (kDq != Dq::none && warp == 3 && threadIdx.x % 32 == 0) send_dq<kDq>(parameters, shared);
+    if (kDq != Dq::none && warp == 3 && threadIdx.x % 32 == 0)
+      send_results<kDq>(parameters, shared);
   } else {
     take_registers<kConsumerRegisters>();
     // All warps of a group agree on its number, which the compiler must see.
@@ -70,7 +72,10 @@ bool make_maps(Maps& maps, const BackwardArguments& a) {
          make_map(maps.dout, a.dout, {s.type, s.head_dim_v, s.num_heads}) &&
          make_map(maps.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
          make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
-         (dq_of(a) == Dq::none || make_map(maps.dq, a.dq, shape_of_dq(a)));
+         (dq_of(a) == Dq::none || make_map(maps.dq, a.dq, shape_of_dq(a))) &&
+         (a.accumulate != Accumulate::only ||
+          (make_map(maps.dk, a.dk, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
+           make_map(maps.dv, a.dv, {s.type, s.head_dim_v, s.num_kv_heads})));
 }
 
 // Two heads at a time at least: with one, processors idle at the end of each.

@@ -41,6 +41,7 @@ __device__ __forceinline__ void arrive_of_warp(Barrier& barrier) {
 
 struct Maps {
   CUtensorMap q, k, v, dout, dq;
+  CUtensorMap dk, dv;  // of final ones
 };
 
 struct Parameters {

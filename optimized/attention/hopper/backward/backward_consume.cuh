@@ -65,16 +65,28 @@ struct Consumer {
         tile_descriptor(shared_address(shared.k[item % kKeyStages]) + group * kKeyPanel));
     commit_products();
   }
-  // The same block's, when the products have come.
-  __device__ __forceinline__ void hand_over_dq(const float (&dq)[32], uint32_t of_block) const {
-    arrive_as_warp(barriers().ds_empty[of_block % 2]);
-    wait(barriers().dq_empty[group], (of_block & 1) ^ 1);
-    store_dq<T, kDq>(shared_address(shared.dq[group]), dq, scale(), thread);
+  // Puts something where the sender finds it, once that has sent what was there: dq of a block, or
+  // an item's final dk and dv, which are two, so that `turn` may leave out those of items before.
+  template <typename Put>
+  __device__ __forceinline__ void hand_over(uint32_t turn, Put put) {
+    forget_places();
+    wait(barriers().dq_empty[group], (turn & 1) ^ 1);
+    put(shared_address(shared.dq[group]));
     show_to_async();
     arrive_as_warp(barriers().dq_full[group]);
   }
-  __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[4][4]) const {
+  // dq of a block, when the products have come.
+  __device__ __forceinline__ void hand_over_dq(const float (&dq)[32], uint32_t of_block,
+                                               uint32_t turn) {
+    arrive_as_warp(barriers().ds_empty[of_block % 2]);
+    hand_over(turn, [&](uint32_t tile) { store_dq<T, kDq>(tile, dq, scale(), thread); });
+  }
+  __device__ __forceinline__ void hand_over_keys(const float (&sum)[64], float by, uint32_t turn) {
+    hand_over(turn, [&](uint32_t tile) { stage_keys<T>(tile, sum, by, thread); });
+  }
+  __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[4][4]) {
     if constexpr (!kHasDq) return;
+    forget_places();
     wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);
     store_scores(ds_tile(block) + group * kGroupKeys * 128, ds, thread);
     show_to_async();
@@ -173,7 +185,7 @@ struct Consumer {
     if constexpr (kLate && kHasDq) {
       wait_for_products<1>();
       hopper::pin(dq);
-      hand_over_dq(dq, block - 1);
+      hand_over_dq(dq, block - 1, block - 1);
     }
     wait_for_products<0>();
     hopper::pin(dk), hopper::pin(dv);
@@ -198,13 +210,32 @@ struct Consumer {
       take_block<true>(flags, scores, dk, dv);
     }
     arrive_as_warp(barriers().v_empty);
+    if (kHasDq && parameters.is_final)
+      hand_over_results(dk, dv);
+    else
+      put_results(dk, dv);
+  }
+
+  // What is left of an item: dq of its last block, dk and dv. Final ones are sent off like dq.
+  __device__ __forceinline__ void hand_over_results(const float (&dk)[64], const float (&dv)[64]) {
+    const uint32_t turn = block - 1;
+    float dq[32];
+    start_dq(dq, block - 1);
+    hand_over_keys(dv, 1, turn);
+    wait_for_products<0>();
+    hopper::pin(dq);
+    hand_over_dq(dq, block - 1, turn + 1);
+    arrive_as_warp(barriers().k_empty[item % kKeyStages]);
+    hand_over_keys(dk, scale(), turn + 2);
+  }
+  __device__ __forceinline__ void put_results(const float (&dk)[64], const float (&dv)[64]) {
     const BlockNote note = shared.notes[(block - 1) % kNotes];
     if constexpr (kHasDq) {
       float dq[32];
       start_dq(dq, block - 1);
       wait_for_products<0>();
       hopper::pin(dq);
-      hand_over_dq(dq, block - 1);
+      hand_over_dq(dq, block - 1, block - 1);
     }
     arrive_as_warp(barriers().k_empty[item % kKeyStages]);
     const AttentionShape& shape = parameters.shape;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "optimized/attention/hopper/backward/query_walk.cuh"
+#include "optimized/attention/hopper/band.h"
 
 namespace ringside::hopper::backward_detail {
 
@@ -121,7 +122,11 @@ __device__ inline void load_tiles(const Parameters& p, Shared& shared) {
   }
 }
 
-// Which of the item's keys a row of a block sees.
+__device__ inline uchar2 packed(Interval seen) {
+  return {static_cast<uint8_t>(seen.begin), static_cast<uint8_t>(seen.size())};
+}
+
+// Which of the item's keys a row of a block sees, where there is no band.
 __device__ inline uchar2 keys_of_row(const Parameters& parameters, const BlockNote& note, int i) {
   if (i >= note.rows) return {0, 0};
   const WorkItem& item = parameters.work.items[note.item];
@@ -129,7 +134,7 @@ __device__ inline uchar2 keys_of_row(const Parameters& parameters, const BlockNo
   const Interval seen = sequence_mask(parameters.work, item).visible_rows(item.own, query);
   const int first = max(seen.begin, item.begin), last = min(seen.end, item.end);
   if (first >= last) return {0, 0};
-  return {static_cast<uint8_t>(first - item.begin), static_cast<uint8_t>(last - first)};
+  return packed({first - item.begin, last - item.begin});
 }
 
 // Bits of the groups whose keys all of a lane's rows see, or of which it has none.
@@ -183,14 +188,27 @@ struct LaneRows {
 __device__ inline void write_seen(const Parameters& parameters, const BlockNote& note,
                                   SeenKeysOfRows& to) {
   int clear = 3;
-  if ((note.flags & kClear) == 0) {
+  const auto write = [&](auto seen_of) {
 #pragma unroll 1
     for (int row = threadIdx.x % 32; row < kQueries; row += 32) {
-      const uchar2 seen = keys_of_row(parameters, note, row);
+      const uchar2 seen = seen_of(row);
       to.of[row] = seen;
       clear &= groups_seen(seen, row < note.rows);
     }
     clear = __reduce_and_sync(kEveryLane, clear);
+  };
+  if ((note.flags & kClear) == 0) {
+    const WorkItem& item = parameters.work.items[note.item];
+    const SequenceMask mask = sequence_mask(parameters.work, item);
+    const Segment q = parameters.work.partners[note.partner];
+    if (Band::fits(mask, q, item.own)) {
+      const Band band(mask, q, item.own, item.begin);
+      write([&](int row) {
+        return row < note.rows ? packed(band.of_row(note.begin + row, note.keys)) : uchar2{0, 0};
+      });
+    } else {
+      write([&](int row) { return keys_of_row(parameters, note, row); });
+    }
   }
   if (threadIdx.x % 32 == 0) to.clear = clear;
 }
@@ -211,34 +229,64 @@ __device__ void load_rows(const Parameters& parameters, Shared& shared) {
   }
 }
 
-// Sends off what the groups have left of dq, until they have nothing more; by one thread.
+// Final dk or dv of a group's keys: two panels.
+__device__ inline void store_keys(const CUtensorMap& map, const BlockNote& note, int group,
+                                  uint32_t tile) {
+  const int keys = note.keys - group * kGroupKeys;
+  if (keys <= 0) return;
+#pragma unroll
+  for (int panel = 0; panel < 2; ++panel)
+    store_box(
+        map,
+        ragged_box(panel * kPanelColumns, note.kv_head, note.key_row + group * kGroupKeys, keys),
+        tile + panel * kQueryPanel);
+}
+
 template <Dq kDq>
-__device__ void send_dq(const Parameters& parameters, Shared& shared) {
+__device__ inline void store_queries(const CUtensorMap& map, const BlockNote& note, int group,
+                                     uint32_t tile) {
+  if constexpr (kDq == Dq::add) {
+    for (int panel = 0; panel < 2; ++panel)
+      add_box(map, ragged_box(group * 64 + panel * 32, note.head, note.row, note.rows),
+              tile + panel * kQueryPanel);
+  } else {
+    store_box(map, ragged_box(group * 64, note.head, note.row, note.rows), tile);
+  }
+}
+
+// Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
+// nothing more; by one thread. A group's last dq comes between dv and dk.
+template <Dq kDq>
+__device__ void send_results(const Parameters& parameters, Shared& shared) {
   Barriers& barriers = shared.barriers;
-  uint32_t items = 0;  // that have begun
+  const Maps& maps = parameters.maps;
+  uint32_t items = 0, turn = 0;  // items that have begun; what was sent before, of each group
   for (uint32_t block = 0;; ++block) {
-    for (int group = 0; group < kGroups; ++group) {
-      wait(barriers.dq_full[group], block & 1);
-      const BlockNote& note = shared.notes[block % kNotes];
-      if (note.flags & kStop) return;
-      if (group == 0 && (note.flags & kFirst)) ++items;
-      if ((note.flags & kClear) == 0 && shared.keys_found[group][(items - 1) % kKeyStages] != 0) {
-        arrive(barriers.dq_empty[group]);  // another launch adds it: seen_pairs.cuh
-        continue;
+    wait(barriers.dq_full[0], turn & 1);
+    const BlockNote& note = shared.notes[block % kNotes];
+    if (note.flags & kStop) return;
+    if (note.flags & kFirst) ++items;
+    // Of keys that are not finite, another launch adds dq: seen_pairs.cuh.
+    const bool all_sent = (note.flags & kClear) != 0;
+    const int* found = &shared.keys_found[0][(items - 1) % kKeyStages];
+    const auto send = [&](auto start) {
+#pragma unroll 1
+      for (int group = 0; group < kGroups; ++group) {
+        wait(barriers.dq_full[group], turn & 1);
+        start(group, shared_address(shared.dq[group]));
+        commit_stores();
+        wait_until_read<0>();
+        arrive(barriers.dq_empty[group]);
       }
-      const uint32_t tile = shared_address(shared.dq[group]);
-      if constexpr (kDq == Dq::add) {
-        for (int panel = 0; panel < 2; ++panel)
-          add_box(parameters.maps.dq,
-                  ragged_box(group * 64 + panel * 32, note.head, note.row, note.rows),
-                  tile + panel * kQueryPanel);
-      } else {
-        store_box(parameters.maps.dq, ragged_box(group * 64, note.head, note.row, note.rows), tile);
-      }
-      commit_stores();
-      wait_until_read<0>();
-      arrive(barriers.dq_empty[group]);
-    }
+      ++turn;
+    };
+    const bool with_keys = parameters.is_final && (note.flags & kLast);
+    if (with_keys) send([&](int group, uint32_t tile) { store_keys(maps.dv, note, group, tile); });
+    send([&](int group, uint32_t tile) {
+      if (all_sent || found[group * kKeyStages] == 0)
+        store_queries<kDq>(maps.dq, note, group, tile);
+    });
+    if (with_keys) send([&](int group, uint32_t tile) { store_keys(maps.dk, note, group, tile); });
   }
 }
 

@@ -161,6 +161,23 @@ __device__ __forceinline__ void store_dq(uint32_t tile, const float (&dq)[32], f
   }
 }
 
+// A group's final dk or dv, to where its sender finds it: two panels of [keys][64 columns].
+template <typename T>
+__device__ __forceinline__ void stage_keys(uint32_t tile, const float (&sum)[64], float scale,
+                                           int thread) {
+  const int lane = thread % 32, warp = thread / 32;
+  const uint32_t row = tile + (warp * 16 + lane % 16) * 128;
+#pragma unroll
+  for (int k = 0; k < 8; ++k) {
+    uint32_t of[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      of[i] = pack<T>(scale * sum[8 * k + 2 * i], scale * sum[8 * k + 2 * i + 1]);
+    store_matrices<false>(row + k / 4 * kQueryPanel + ((2 * (k % 4) + lane / 16) ^ (lane % 8)) * 16,
+                          of[0], of[1], of[2], of[3]);
+  }
+}
+
 // Where a lane puts a row of dk or dv, four columns at a time: neighbouring lanes swap halves of
 // two groups of columns, so that an even one has four of the first and an odd one of the second.
 struct KeyPlace {
