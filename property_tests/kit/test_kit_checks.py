@@ -68,6 +68,26 @@ def test_plans_agree_rank_by_rank_with_all_options(case):
     assert report.largest_ratio < 0.5
 
 
+def test_a_dsink_that_alone_is_wrong_is_caught():
+    case = CASE.replace(sink=1.0)
+
+    def twice(*operands, **keywords):
+        *others, dsink = rs.attention_backward(*operands, **keywords)
+        return (*others, 2 * dsink)
+
+    class Whole(Ranks):
+        def backward(self, *operands, **keywords):
+            gradients = super().backward(*operands, **keywords)
+            return [(*others, dsink * case.cp_size) for *others, dsink in gradients]
+
+    with pytest.raises(Disagreement) as failure:
+        check_attention(rs.attention, case, backward=twice)
+    assert failure.value.finding.tensor == "dsink"
+    with pytest.raises(Disagreement) as failure:
+        check_context_parallel(Whole(), case)
+    assert failure.value.finding.tensor == "dsink"
+
+
 @pytest.mark.parametrize("name", rs.PARTITIONS)
 def test_a_report_names_rank_and_step(name):
     case = Case(rs.PackedLayout([0, 12]), cp_size=3, partition=name)

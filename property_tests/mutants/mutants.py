@@ -64,6 +64,7 @@ PROPERTIES = (
     *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
     *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
     *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
+    *("kit_checks", "kit_locate", "kit_rings"),
     *("lengths", "own_partitions", "ranges", "thd_check", "explore"),
     *("exercises", "learn", "learn_moves", "learn_merging", "learn_times", "learn_traffic"),
     *("pictures", "places", "displays", "saved_pictures"),
