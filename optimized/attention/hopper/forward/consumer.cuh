@@ -58,7 +58,7 @@ class Consumer {
           next_queries();
         }
         ended = note.halves(group_) == kBothHalves
-                    ? step<kBlockKeys>(note, finishes, output, weights)
+                    ? take_run(note, finishes, moves_on, output, weights)
                     : step<kHalfKeys>(note, finishes, output, weights);
       } else if (waits) {
         weigh_last(output, weights);
@@ -77,6 +77,20 @@ class Consumer {
       if (moves_on) note = next_note();
     } while (waits || !ended);
     items_.advance();
+  }
+
+  // Whole blocks one after the other, up to the item's last; one where an item `begins`, the one
+  // before has still to be finished. `moves_on`: the note is not yet the next one's.
+  __device__ __forceinline__ bool take_run(BlockNote& note, bool begins, bool& moves_on,
+                                           Output& output, Weights& weights) {
+    while (true) {
+      if (step<kBlockKeys>(note, begins, output, weights)) return true;
+      if (begins) return false;
+      note = next_note();
+      if (note.halves(group_) != kBothHalves) break;
+    }
+    moves_on = false;
+    return false;
   }
 
   __device__ __forceinline__ void start_item(const BlockNote& item, Output& output) {
