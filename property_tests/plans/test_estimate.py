@@ -127,7 +127,9 @@ def test_what_is_fetched_is_estimated_run_by_run(seed, multiple, mask, cp_size, 
     assert_estimated(layout, comm="fetch", **arguments)
 
 
-@pytest.mark.parametrize("partition", ["zigzag", "contiguous", "balanced", "whole_pack_zigzag"])
+@pytest.mark.parametrize(
+    "partition", ["zigzag", "contiguous", "balanced", "whole_pack_zigzag", "striped"]
+)
 def test_fetch_of_a_pack_that_no_plan_holds_is_estimated(partition):
     lengths = rs.lengths.pack(rs.lengths.load("man_pages"), 400_000)
     layout = rs.PackedLayout.from_lengths(lengths)
@@ -139,18 +141,39 @@ def test_fetch_of_a_pack_that_no_plan_holds_is_estimated(partition):
 
 
 @pytest.mark.parametrize(
-    ("cp_size", "partition", "limit"), [(512, "striped", 2), (1536, "whole_pack_zigzag", 4)]
+    ("cp_size", "partition", "comm", "limit"),
+    [
+        (512, "striped", {}, 2),
+        (512, "striped", {"comm": "fetch"}, 2),
+        (512, "striped", {"comm": "a2a+p2p", "a2a_size": 64}, 2),
+        (1536, "whole_pack_zigzag", {}, 4),
+    ],
 )
-def test_a_million_tokens_on_many_ranks_take_seconds_of_a_processor(cp_size, partition, limit):
+def test_a_million_tokens_on_many_ranks_take_seconds_of_a_processor(
+    cp_size, partition, comm, limit
+):
     """A card costs nothing of its own, and a step of a ring the same however many there are."""
     lengths = rs.lengths.pack(rs.lengths.load("man_pages"), 1_000_000)
     layout = rs.PackedLayout.from_lengths(lengths)
     seconds = []
     while len(seconds) < 2 and min(seconds, default=limit + 1) > limit:  # it may have been busy
         started = time.process_time()
-        rs.estimate(layout, cp_size=cp_size, partition=partition)
+        rs.estimate(layout, cp_size=cp_size, partition=partition, num_heads=64, **comm)
         seconds.append(time.process_time() - started)
     assert min(seconds) <= limit, seconds
+
+
+def test_fetch_of_own_stripes_that_no_memory_holds_is_refused():
+    layout = rs.PackedLayout.from_lengths([2000] * 200)
+    stripes = [
+        [
+            rs.Segment(s, (r + 1) % 512, (2000 - (r + 1) % 512 - 1) // 512 + 1, stride=512)
+            for s in range(200)
+        ]
+        for r in range(512)
+    ]
+    with pytest.raises(rs.Unsupported, match="a named partition, or fewer ranks"):
+        rs.estimate(layout, partition=stripes, comm="fetch")
 
 
 def test_a_plan_of_too_many_tiles_is_refused_before_it_is_built():

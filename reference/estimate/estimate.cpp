@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "reference/estimate/fetched.h"
+#include "reference/estimate/fetched_stripes.h"
 #include "reference/estimate/plan_size.h"
 #include "reference/estimate/shard_counts.h"
 #include "reference/support/errors.h"
+#include "reference/support/interrupt.h"
 #include "reference/support/parallel.h"
 #include "reference/transport/fetch.h"
 #include "reference/transport/gather.h"
@@ -42,6 +44,9 @@ class Estimate {
     start(ring.num_steps());
     for (int group = 0; group < ring.groups(); ++group)
       set_sources(ring.kv(group), group * a2a_size);
+    std::vector<Shard> queries;  // of groups of several ranks
+    for (int group = 0; a2a_size > 1 && group < ring.groups(); ++group)
+      queries.push_back(joined(*q[group]));
     parallel_for(plan_.cp_size(), [&](int rank) {
       std::vector<Step> steps;
       steps.reserve(ring.num_steps());
@@ -52,8 +57,8 @@ class Estimate {
         const int owner = ring.owner_at(group, i);
         total_->add_work(rank, i, counts.of(group, owner), steps[i].q.heads.size());
         if (owner == group)
-          total_->rows_needed(rank, i) -=
-              a2a_size == 1 ? counts.of(group, owner).rows_needed : seen_at_home(rank, *q[group]);
+          total_->rows_needed(rank, i) -= a2a_size == 1 ? counts.of(group, owner).rows_needed
+                                                        : seen_at_home(rank, queries[group]);
       }
       add(rank, steps);
     });
@@ -71,7 +76,7 @@ class Estimate {
     parallel_for(plan_.cp_size(), [&](int rank) {
       const Step step = gather.make_step(rank);
       total_->add_work(rank, 0, counts.of(rank, 0), step.q.heads.size());
-      total_->rows_needed(rank, 0) -= seen_at_home(rank, *q[rank]);
+      total_->rows_needed(rank, 0) -= seen_at_home(rank, joined(*q[rank]));
       add(rank, {&step, 1});
     });
     return total();
@@ -80,10 +85,15 @@ class Estimate {
   CostOfPasses of_fetch(int stages, StackOrder order) {
     const int ranks = plan_.cp_size(), most = num_stages(stages, ranks);
     std::vector<Fetched> fetched(ranks);
-    {
+    if (HomeKeys::are_runs(plan_)) {
       const HomeKeys keys(plan_);
       parallel_for(ranks, [&](int rank) {
         fetched[rank] = fetched_by(rank, plan_, keys, most, order, block_size_);
+      });
+    } else {
+      const HomeStripes stripes(plan_);
+      parallel_for(ranks, [&](int rank) {
+        fetched[rank] = fetched_of_stripes(rank, plan_, stripes, most, order, block_size_);
       });
     }
     std::vector<int> used;  // stages in which somebody fetches
@@ -172,10 +182,21 @@ class Estimate {
     return {std::move(*total_), passes_[0].second->total(), passes_[1].second->total()};
   }
 
-  // How many keys of the rank's home these queries see.
+  // How many keys of the rank's home these queries see, which are sorted by sequence.
   int64_t seen_at_home(int rank, const Shard& queries) const {
-    return count_line(plan_.problem, joined(queries), plan_.shard(plan_.home_kv[rank]), block_size_)
-        .rows_needed;
+    int64_t seen = 0;
+    std::vector<Interval> rows;  // of one segment
+    for (const Segment& k : plan_.shard(plan_.home_kv[rank])) {
+      const SequenceMask mask = mask_of(plan_.problem, k.seq);
+      const auto of_sequence = std::ranges::equal_range(queries, k.seq, {}, &Segment::seq);
+      check_interrupt(16 * (std::ssize(of_sequence) + 1));
+      rows.clear();
+      for (const Segment& q : of_sequence)
+        for_each_seen_run(mask, q, k, [&](Interval run) { rows.push_back(run); });
+      unite(rows);
+      for (const Interval run : rows) seen += run.size();
+    }
+    return seen;
   }
 
   Plan plan_;  // homes and shards alone
@@ -200,16 +221,16 @@ CostOfPasses estimate(const Problem& problem, const Placement& placement,
   const int a2a_size = name == "p2p" ? 1 : name == "a2a" ? cp_size : transport.a2a_size;
   if (name == "p2p" || name == "a2a" || name == "a2a+p2p")
     return Estimate(std::move(homes), sizes, block_size).of_ring(a2a_size, transport.order);
-  if (HomeKeys::are_runs(homes))
+  if (HomeKeys::are_runs(homes) || HomeStripes::are_stripes(homes))
     return Estimate(std::move(homes), sizes, block_size)
         .of_fetch(transport.stages.value_or(kDefaultStages), transport.order);
   const int64_t tiles = num_tiles(problem, placement, transport);
   if (tiles > kMaxTiles)
-    throw Unsupported(
-        concat("comm=\"", name, "\" of keys that are no runs of positions is built to ",
-               "be counted and would have about ", tiles, " tiles; expected at most ", kMaxTiles,
-               ". Its pairs are those of comm=\"p2p\": pass that, a partition into ",
-               "runs as \"zigzag\", or fewer ranks"));
+    throw Unsupported(concat(
+        "comm=\"", name, "\" of keys that are neither runs of positions nor the stripes of ",
+        "partition=\"striped\" is built to be counted and would have about ", tiles,
+        " tiles; expected at most ", kMaxTiles,
+        ". Its pairs are those of comm=\"p2p\": pass that, a named partition, or fewer ranks"));
   return cost_of_passes(build_plan(problem, placement, transport), sizes, block_size);
 }
 

@@ -7,8 +7,8 @@
 
 namespace ringside {
 
-// Fetch of keys that do not lie in runs of positions is built and counted; raises Unsupported where
-// it would have more than kMaxTiles tiles.
+// Fetch of keys that lie neither in runs of positions nor in the stripes of "striped" is built and
+// counted; raises Unsupported where it would have more than kMaxTiles tiles.
 CostOfPasses estimate(const Problem& problem, const Placement& placement,
                       const Transport& transport, const ElementSizes& sizes = {},
                       const BlockSize& block_size = {});

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "reference/estimate/plan_size.h"
 #include "reference/support/errors.h"
 #include "reference/test_support/test_random_case.h"
@@ -51,8 +53,8 @@ TEST(Estimate, IsTheCostOfThePlan) {
   }
 }
 
-PackedLayout long_documents(Random& random) {
-  std::vector<int32_t> lengths(random.integer(1, 25));
+PackedLayout long_documents(Random& random, int batch) {
+  std::vector<int32_t> lengths(batch);
   for (int32_t& length : lengths) length = random.integer(0, random.one_in(4) ? 600 : 40);
   return PackedLayout::from_lengths(lengths, random.coin() ? 1 : random.integer(1, 40));
 }
@@ -92,7 +94,7 @@ TEST(Estimate, OfWhatIsFetchedIsTheCostOfThePlan) {
   Random random(102);
   for (int i = 0; i < 1500 && !::testing::Test::HasFailure(); ++i) {
     random.begin_case();
-    const PackedLayout layout = long_documents(random);
+    const PackedLayout layout = long_documents(random, random.integer(1, 25));
     const Problem problem{layout, layout, narrow_mask(random), 2, 1};
     const int cp_size = random.integer(2, 20);
     const Placement placement =
@@ -101,6 +103,72 @@ TEST(Estimate, OfWhatIsFetchedIsTheCostOfThePlan) {
                                   dealt_at_random(random, layout, cp_size)};
     const Transport comm{"fetch", 0, random.integer(1, 5)};
     const BlockSize block{random.integer(1, 40), random.integer(1, 128)};
+    expect_equal(estimate(problem, placement, comm, {}, block),
+                 cost_of_passes(build_plan(problem, placement, comm), {}, block));
+  }
+}
+
+// Keys of which half have no queries, below one document that makes gaps of several rows small.
+Problem few_queries(Random& random) {
+  std::vector<int32_t> of_q, of_k;
+  for (int i = random.integer(1, 30); i > 0; --i) {
+    of_k.push_back(random.integer(0, 25));
+    of_q.push_back(random.coin() ? 0 : random.integer(0, 25));
+  }
+  of_q.push_back(random.integer(1, 60));
+  of_k.push_back(random.integer(0, 4000));
+  return {PackedLayout::from_lengths(of_q), PackedLayout::from_lengths(of_k), narrow_mask(random),
+          2, 1};
+}
+
+// Gaps of a row and of hundreds between what a rank sees of another's stripes, at home with few
+// rows, where none are bridged, and with thousands.
+TEST(Estimate, OfWhatIsFetchedOfStripesIsTheCostOfThePlan) {
+  Random random(103);
+  for (int i = 0; i < 1000 && !::testing::Test::HasFailure(); ++i) {
+    random.begin_case();
+    const PackedLayout layout = long_documents(random, random.integer(1, 25));
+    Problem problem{layout, layout, narrow_mask(random), 2, 1};
+    if (random.one_in(4)) problem.layout_k = long_documents(random, layout.batch());
+    if (random.one_in(4)) problem = few_queries(random);
+    const int cp_size = random.integer(2, random.coin() ? 8 : 30);
+    Transport comm{"fetch", 0, random.integer(1, 5)};
+    if (random.one_in(5)) comm.order = StackOrder::of_ranks;
+    const Placement placement = place(problem, "striped", cp_size);
+    const BlockSize block{random.integer(1, 9), random.integer(1, 40)};
+    expect_equal(estimate(problem, placement, comm, {}, block),
+                 cost_of_passes(build_plan(problem, placement, comm), {}, block));
+  }
+}
+
+// Every rank has two cards, whichever.
+std::vector<Shard> cards_at_random(Random& random, const PackedLayout& layout, int cp_size) {
+  std::vector<int> cards(2 * cp_size);
+  std::iota(cards.begin(), cards.end(), 0);
+  for (size_t i = 1; i < cards.size(); ++i)
+    std::swap(cards[i], cards[random.integer(0, static_cast<int>(i))]);
+  std::vector<Shard> homes(cp_size);
+  for (size_t i = 0; i < cards.size(); ++i)
+    for (int seq = 0; seq < layout.batch(); ++seq) {
+      const int rows = layout.padded_len(seq) - cards[i];
+      append(homes[i / 2], seq, cards[i], 2 * cp_size, (rows + 2 * cp_size - 1) / (2 * cp_size));
+    }
+  return homes;
+}
+
+// Shards hold several stripes of a document, as queries and as keys: what one of them has seen or
+// visited the next one does not count again.
+TEST(Estimate, OfStripesInGroupsIsTheCostOfThePlan) {
+  Random random(104);
+  for (int i = 0; i < 400 && !::testing::Test::HasFailure(); ++i) {
+    random.begin_case();
+    const PackedLayout layout = long_documents(random, random.integer(1, 12));
+    const Problem problem{layout, layout, narrow_mask(random), 8, 4};
+    const int a2a_size = random.integer(2, 4), cp_size = a2a_size * random.integer(2, 6);
+    const Transport comm = random.coin() ? Transport{"p2p"} : Transport{"a2a+p2p", a2a_size};
+    Placement placement = place(problem, "striped", cp_size);
+    if (random.coin()) placement.q = placement.k = cards_at_random(random, layout, cp_size);
+    const BlockSize block{random.integer(1, 9), random.integer(1, 9)};
     expect_equal(estimate(problem, placement, comm, {}, block),
                  cost_of_passes(build_plan(problem, placement, comm), {}, block));
   }

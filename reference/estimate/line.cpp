@@ -1,6 +1,7 @@
 #include "reference/estimate/line.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "reference/plan/tiles.h"
 #include "reference/support/interrupt.h"
@@ -24,8 +25,39 @@ void for_each_union(std::vector<Part>& parts, Visit visit) {
   parts.clear();
 }
 
-// Where on the key axis, modulo the stride of the queries, an end of what they see may lie: keys of
-// that stride between two such places are met alike.
+// Calls visit(range, size) with the size of the union of what is spread over each index.
+template <typename Visit>
+void for_each_union(std::vector<Spread>& spreads, Visit visit) {
+  std::ranges::sort(spreads, {}, [](const Spread& s) {
+    return std::tuple(s.interval.begin, s.interval.end, s.range.begin);
+  });
+  std::vector<int> cuts;
+  size_t kept = 0;
+  for (size_t i = 1; i < spreads.size(); ++i)
+    if (spreads[i].interval == spreads[kept].interval &&
+        spreads[i].range.begin <= spreads[kept].range.end)
+      spreads[kept].range.end = std::max(spreads[kept].range.end, spreads[i].range.end);
+    else
+      spreads[++kept] = spreads[i];
+  if (!spreads.empty()) spreads.resize(kept + 1);
+  for (const Spread& s : spreads) cuts.insert(cuts.end(), {s.range.begin, s.range.end});
+  std::ranges::sort(cuts);
+  for (size_t i = 1; i < cuts.size(); ++i) {
+    if (cuts[i - 1] == cuts[i]) continue;
+    check_interrupt(2 * std::ssize(spreads));
+    int size = 0, end = 0;
+    for (const Spread& s : spreads) {
+      if (!s.range.contains(cuts[i - 1])) continue;
+      size += std::max(0, s.interval.end - std::max(end, s.interval.begin));
+      end = std::max(end, s.interval.end);
+    }
+    visit(Interval{cuts[i - 1], cuts[i]}, size);
+  }
+  spreads.clear();
+}
+
+}  // namespace
+
 std::vector<int> places_of_ends(const SequenceMask& mask, const Segment& q) {
   std::vector<int> places{0, q.stride, mask.len_k % q.stride};
   const int ends[] = {0, mask.len_k};
@@ -41,8 +73,6 @@ std::vector<int> places_of_ends(const SequenceMask& mask, const Segment& q) {
   places.erase(std::unique(places.begin(), places.end()), places.end());
   return places;
 }
-
-}  // namespace
 
 int Grown::grow(int wanted, Interval interval) {
   if (of != wanted) {
@@ -62,7 +92,8 @@ Line::Line(const Problem& problem, const SortedKeys& keys, size_t num_shards, co
       size_(size),
       cells_(num_shards),
       seen_(keys.most_of_sequence()),
-      cards_(num_shards > 1 ? keys.cards().size() + 1 : 0) {}
+      cards_(num_shards > 1 ? keys.cards().size() + 1 : 0),
+      hands_(keys.num_hands() + 1) {}
 
 void Line::add(std::span<const Segment> queries, int weight) {
   const int seq = queries.front().seq;
@@ -70,7 +101,7 @@ void Line::add(std::span<const Segment> queries, int weight) {
   const Interval keys = keys_.of_sequence(seq), dealt = keys_.dealt(seq);
   weight_ = weight;
   is_only_query_ = queries.size() == 1;
-  are_apart_ = keys_.cards_are_apart() && dealt == keys;
+  are_in_hands_ = keys_.are_in_hands() && dealt == keys;
   first_key_ = keys.begin;
   for (Segment q : queries) {
     q.len = q.rows_below(mask.len_q);
@@ -92,6 +123,10 @@ void Line::add(std::span<const Segment> queries, int weight) {
 }
 
 void Line::finish_query() {
+  for_each_union(hand_visits_, [this](Interval hands, int blocks) {
+    hands_[hands.begin] += weight_ * blocks;
+    hands_[hands.end] -= weight_ * blocks;
+  });
   if (visits_.empty()) return;
   for (const Part& part : std::vector(visits_)) {
     Part grown{part.index, cells_[part.index].visited.all};
@@ -170,20 +205,21 @@ void Line::add_alike(const SequenceMask& mask, const Segment& q, Interval keys) 
 }
 
 // What each of them counts, at both ends of the range: whatever its size, unless other keys of the
-// shard have been visited, or other queries have seen the keys.
+// shard may have been visited.
 void Line::add_cards(Interval keys) {
   TileCounts each{.pairs = weight_ * met_.pairs,
                   .blocks = weight_ * met_.blocks,
                   .partial_blocks = weight_ * met_.partial_blocks,
                   .tiles = weight_};
-  if (are_apart_)
-    for (const Interval blocks : met_.visited) each.visits += weight_ * blocks.size();
+  if (are_in_hands_)
+    visit_hands(keys);
   else
     visit_shards(keys);
   if (is_only_query_)
     for (const Interval rows : met_.seen) each.rows_needed += weight_ * rows.size();
   else
-    see_all(keys);
+    for (const Interval rows : met_.seen)
+      card_sights_.push_back({{keys.begin - first_key_, keys.end - first_key_}, rows});
   cards_[keys.begin - first_key_] += each;
   cards_[keys.end - first_key_] -= each;
 }
@@ -196,17 +232,23 @@ void Line::visit_shards(Interval keys) {
       for (const Interval blocks : met_.visited) visit(sizes[i].shard, blocks);
 }
 
-void Line::see_all(Interval keys) {
-  check_interrupt(4 * int64_t{keys.size()});
-  for (int i = keys.begin; i < keys.end; ++i)
-    for (const Interval rows : met_.seen) see(i, rows);
+void Line::visit_hands(Interval keys) {
+  const Interval hands{keys_.hand(keys.begin - first_key_),
+                       keys_.hand(keys.end - 1 - first_key_) + 1};
+  for (const Interval blocks : met_.visited) hand_visits_.push_back({hands, blocks});
 }
 
 void Line::finish() {
   if (cards_.empty()) return;
   TileCounts card;
   const auto shards = keys_.sizes_of(keys_.cards());
-  for (size_t i = 0; i < shards.size(); ++i) cells_[shards[i].shard] += card += cards_[i];
+  int64_t visits = 0;
+  for (int i = 0; i < keys_.cards().size(); ++i) {
+    Cell& cell = cells_[shards[i].shard];
+    cell += card += cards_[i];
+    if (i == 0 || keys_.hand(i) != keys_.hand(i - 1))
+      cell.visits += visits += hands_[keys_.hand(i)];
+  }
 }
 
 void Line::meet(const SequenceMask& mask, const Segment& q, const Segment& k) {
@@ -276,6 +318,10 @@ void Line::add_seen_by_ranges() {
 
 void Line::finish_sequence() {
   add_seen_by_ranges();
+  for_each_union(card_sights_, [this](Interval cards, int rows) {
+    cards_[cards.begin].rows_needed += weight_ * rows;
+    cards_[cards.end].rows_needed -= weight_ * rows;
+  });
   if (sights_.empty()) return;
   for (const Part& part : std::vector(sights_)) {
     Grown& seen = seen_[part.index - first_key_];

@@ -23,6 +23,14 @@ struct Part {  // of what is counted apart: an interval that did not touch
   Interval interval;
 };
 
+struct Spread {  // the same interval for each index of a range
+  Interval range, interval;
+};
+
+// Where on the key axis, modulo the stride of the queries, an end of what they see may lie, rising:
+// keys of that stride between two such places are met alike.
+std::vector<int> places_of_ends(const SequenceMask& mask, const Segment& q);
+
 class Line {
  public:
   Line(const Problem& problem, const SortedKeys& keys, size_t num_shards, const BlockSize& size);
@@ -52,7 +60,7 @@ class Line {
   bool has_cards(int seq) const;
   void add_cards(Interval keys);
   void visit_shards(Interval keys);
-  void see_all(Interval keys);
+  void visit_hands(Interval keys);
   void meet(const SequenceMask& mask, const Segment& q, const Segment& k);
   void add_met(int index);
   void visit(int shard, Interval blocks);
@@ -68,11 +76,13 @@ class Line {
   int64_t weight_ = 1;
   int query_ = 0, sequence_ = 0, first_key_ = 0;
   bool is_only_query_ = false;  // of its sequence
-  bool are_apart_ = false;      // its keys are cards, each in a shard of its own
+  bool are_in_hands_ = false;   // its keys are cards, a hand to a shard
   Met met_;
   std::vector<Grown> seen_;            // by key of the sequence: its rows
   std::vector<Part> visits_, sights_;  // what did not touch
   std::vector<TileCounts> cards_;      // [cards + 1] what each counts more than the one before
+  std::vector<int64_t> hands_;         // [hands + 1] likewise, visits
+  std::vector<Spread> hand_visits_, card_sights_;  // of a query; of a sequence
   // Where there is one shard of keys: those of the sequence that are seen as a whole, by ranges,
   // and each that is seen in part.
   std::vector<Interval> seen_whole_;

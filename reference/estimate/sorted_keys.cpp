@@ -83,11 +83,14 @@ void SortedKeys::find_cards(size_t num_shards) {
         std::ranges::equal(some, all.first(some.size()), {}, &KeySize::shard, &KeySize::shard);
   }
   std::vector<bool> is_taken(num_shards);
-  cards_are_apart_ = std::ranges::none_of(all, [&](const KeySize& card) {
-    const bool taken = is_taken[card.shard];
-    is_taken[card.shard] = true;
-    return taken;
-  });
+  are_in_hands_ = true;
+  for (size_t card = 0; card < all.size(); ++card) {
+    const int shard = all[card].shard;
+    const bool is_next = card == 0 || shard != all[card - 1].shard;
+    hands_.push_back(card == 0 ? 0 : hands_.back() + is_next);
+    if (is_next && is_taken[shard]) are_in_hands_ = false;
+    is_taken[shard] = true;
+  }
 }
 
 bool SortedKeys::are_alike(int a, int b) const {

@@ -32,7 +32,11 @@ class SortedKeys {
   // the last cards.
   bool are_cards(int seq) const { return are_cards_[seq]; }
   Interval cards() const { return cards_; }  // the keys of a sequence that lacks none
-  bool cards_are_apart() const { return cards_are_apart_; }  // each in a shard of its own
+  // The cards of one shard lie one behind the other: a hand. Whether no shard has two of them, and
+  // which hand a card is of, counted from 0.
+  bool are_in_hands() const { return are_in_hands_; }
+  int hand(int card) const { return hands_[card]; }
+  int num_hands() const { return hands_.empty() ? 0 : hands_.back() + 1; }
   // Whether two sequences are cut alike.
   bool are_alike(int a, int b) const;
   size_t hash(int seq) const;
@@ -64,7 +68,8 @@ class SortedKeys {
   std::vector<int> dealt_;
   std::vector<char> are_cards_;
   Interval cards_;
-  bool cards_are_apart_ = false;
+  bool are_in_hands_ = false;
+  std::vector<int> hands_;  // of cards
   std::vector<int64_t> rows_before_, blocks_before_;
 };
 

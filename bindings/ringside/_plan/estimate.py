@@ -78,8 +78,8 @@ def estimate(
 
     A plan holds a tile for every pair of segments that meet, and steps for every rank: packs of
     thousands of documents on thousands of ranks do not fit into memory. Here segments that a query
-    block sees as a whole are counted, not listed. comm="fetch" of keys that lie in stripes alone is
-    built to be counted.
+    block sees as a whole are counted, not listed, and so are stripes that are seen alike.
+    comm="fetch" is built to be counted where keys lie in other stripes than those of "striped".
 
     Args:
         layout_q, layout_k, mask, cp_size, partition, partition_k, comm, a2a_size, stages,
@@ -91,8 +91,8 @@ def estimate(
 
     Raises:
         ValueError: as ringside.plan and Plan.cost do.
-        Unsupported: comm="fetch" of stripes, of about more than 50 million tiles; a model that
-            lacks the dtype, the head size or the exchange.
+        Unsupported: comm="fetch" that is built to be counted, of about more than 50 million
+            tiles; a model that lacks the dtype, the head size or the exchange.
 
     >>> import ringside as rs
     >>> layout = rs.PackedLayout.from_lengths([5000] + [700] * 40)
