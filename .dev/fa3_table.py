@@ -28,10 +28,7 @@ def conditions(comment: str) -> dict[str, str]:
     return {name: value for name, _, value in (part.partition(" ") for part in parts)}
 
 
-Rows = dict[tuple[str, str], dict[str, str]]
-
-
-def rows_of(file: Path) -> tuple[dict[str, str], Rows]:
+def rows_of(file: Path) -> tuple[dict[str, str], dict[tuple[str, str], dict[str, str]]]:
     """The conditions, and what was measured by case and pass; a case has all passes."""
     with file.open(encoding="utf-8", newline="") as text:
         measured = conditions(next(text))
@@ -44,20 +41,8 @@ def rows_of(file: Path) -> tuple[dict[str, str], Rows]:
 
 
 def section_of(file: Path) -> str:
-    """A line for each case: both rates and their ratio, forward and backward.
-
-    Backward is of a run of its own, fa3_backward_*.csv, where there is one: of the same machine
-    code as today's, where the other run's is not.
-    """
+    """A line for each case: both rates and their ratio, forward and backward."""
     measured, of = rows_of(file)
-    own = file.with_name(file.name.replace("bench_fa3_", "fa3_backward_"))
-    told_too = ""
-    if own.is_file():
-        backward, rows = rows_of(own)
-        if {case for case, _ in rows} != {case for case, _ in of}:
-            raise SystemExit(f"{own.name}: other cases than {file.name}; measure both again")
-        of |= {(case, work): row for (case, work), row in rows.items() if work == "backward"}
-        told_too = f" Backward: a run of its own ({backward['date']}, {backward['commit'][:7]})."
     lines = [
         "| heads | pack | ours, forward | FA3 | ratio | ours, backward | FA3 | ratio |",
         "|---|---|---|---|---|---|---|---|",
@@ -76,7 +61,7 @@ def section_of(file: Path) -> str:
         f"TFLOP/s of visible pairs, bfloat16, packs of 32k tokens, on one {measured['gpu']}, from "
         "the GPU time of all kernels of a call, by turns with\nflash-attn3-jax in one process "
         f"({measured['date']}, commit {measured['commit'][:7]}, `ringside bench gpu --peer fa3`); "
-        f"ratio: theirs over ours in time.{told_too}"
+        "ratio: theirs over ours in time."
     )
     return "\n".join([*lines, "", told])
 

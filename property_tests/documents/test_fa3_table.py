@@ -25,18 +25,6 @@ def test_a_line_has_both_passes_of_a_case(results):
     assert "on one A GPU" in lines[4] and "2026-11-22, commit 0123456," in lines[5]
 
 
-def test_backward_is_of_a_run_of_its_own_where_there_is_one(results):
-    own = results.with_name("fa3_backward_a_gpu.csv")
-    rows = (FORWARD + BACKWARD).replace("374.5", "1").replace("353.5,0.953", "400,0.843")
-    own.write_text(HEAD.replace("0123456789", "9876543210") + FIELDS + rows)
-    lines = fa3_table.section_of(results).splitlines()
-    assert lines[2].endswith("| 374 | 402 | 0.93 | 337 | 400 | 0.84 |")
-    assert lines[5].endswith("Backward: a run of its own (2026-11-22, 9876543).")
-    own.write_text(HEAD + FIELDS + rows.replace("mean 1k", "mean 2k"))
-    with pytest.raises(SystemExit, match="other cases than bench_fa3_a_gpu"):
-        fa3_table.section_of(results)
-
-
 @pytest.mark.parametrize("rest", [FORWARD, FORWARD + BACKWARD.replace(",\n", ",wrong\n")])
 def test_half_a_case_is_refused(results, rest):
     results.write_text(HEAD + FIELDS + rest)
