@@ -42,6 +42,18 @@ MUTANTS_OF_SHARED_PATHS = [
         "alibi_slopes[0 * head]",
     ),
     Mutant(
+        "rows that others write too are final",
+        "optimized/tables/sole_items.h",
+        "[](int n) { return n == 1; }",
+        "[](int n) { return n >= 1; }",
+    ),
+    Mutant(
+        "an item is final but for its last row, which others write",
+        "optimized/tables/sole_items.h",
+        "first + item.end,",
+        "first + item.end - 1,",
+    ),
+    Mutant(
         "an item of 256 rows loses its last",
         "optimized/tables/build_work_list.cpp",
         "std::min(begin + rows_of_item, valid)",
