@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import gpu_mutants
+import mutants
 import pytest
 import ringside as rs
-from mutants import OF_USERS, PROPERTIES, Failure, Scratch, check_list, main
+from mutants import OF_USERS, PROPERTIES, Failure, Scratch, Verdict, check_list, main
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS
 from mutants_of_groups import MUTANTS_OF_GROUPS
@@ -58,7 +59,7 @@ def test_shares_are_together_the_whole(capsys):
 
 
 def test_every_test_that_is_to_notice_is_there_and_imports_in_the_copy(tmp_path):
-    scratch = Scratch(tmp_path)
+    scratch = Scratch(tmp_path, compilers=1)
     scratch.refresh()
     folder = scratch.source / "property_tests"
     files = {name: [*folder.rglob(f"test_{name}.py")] for name in PROPERTIES + OF_USERS}
@@ -74,13 +75,56 @@ def test_every_test_that_is_to_notice_is_there_and_imports_in_the_copy(tmp_path)
     assert done.returncode == 0, done.stdout[-3000:]
 
 
+@pytest.fixture
+def played_trials(monkeypatch):
+    """Copies that build nothing; of faults, those called "seen" are noticed."""
+    tried = []
+
+    class Played:
+        def __init__(self, folder, compilers):
+            self.folder = folder
+
+        def refresh(self):
+            pass
+
+        configure = refresh
+
+    def verdict_on(mutant, scratch, suite):
+        tried.append((mutant.name, scratch.folder))
+        return Verdict("a test" if "seen" in mutant.name else "", 0.0)
+
+    monkeypatch.setattr(mutants, "Scratch", Played)
+    monkeypatch.setattr(mutants, "verdict_on", verdict_on)
+    return tried
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_copies_share_the_faults_and_name_each_survivor(monkeypatch, played_trials, jobs):
+    monkeypatch.setattr(mutants, "prove_healthy", lambda *_: None)
+    faults = [Mutant(f"{'seen' if i % 4 else 'missed'} {i}", "dev", "a", "b") for i in range(20)]
+    survivors = mutants.try_all(faults, "cpp", jobs)
+    assert sorted(survivors) == sorted(f.name for f in faults if "missed" in f.name)
+    assert sorted(name for name, _ in played_trials) == sorted(f.name for f in faults)
+    assert 1 <= len({folder for _, folder in played_trials}) <= jobs
+
+
+def test_copies_count_for_nothing_where_one_is_red_without_a_fault(monkeypatch, played_trials):
+    def red(*_):
+        raise Failure("red without any fault")
+
+    monkeypatch.setattr(mutants, "prove_healthy", red)
+    with pytest.raises(Failure, match="without any fault"):
+        mutants.try_all([Mutant("seen", "dev", "a", "b")], "cpp", 3)
+
+
 def test_a_stale_fault_is_refused():
     with pytest.raises(Failure, match="occurs 0 times in dev"):
         check_list([Mutant("no such line", "dev", "this line is nowhere in dev", "")])
 
 
 @pytest.mark.parametrize(
-    ("minutes", "code", "said"), [("60", 0, "killed, in"), ("0", 1, "0 of 1 killed, 1 not tried")]
+    ("minutes", "code", "said"),
+    [("60", 0, "a red test on GPU 5"), ("0", 1, "0 of 1 killed, 1 not tried")],
 )
 def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minutes, code, said):
     class Copy:
@@ -93,12 +137,13 @@ def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minut
         def link(self, objects):
             pass
 
-        def red(self):
-            return "a red test"
+        def red(self, gpu):
+            return f"a red test on GPU {gpu}"
 
     monkeypatch.setattr(gpu_mutants, "Copy", Copy)
     monkeypatch.setattr(gpu_mutants, "Healthy", lambda build: None)
     monkeypatch.setattr(gpu_mutants, "prove_healthy", lambda healthy: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     assert gpu_mutants.main(["--only", "float32: output is not", "--minutes", minutes]) == code
     assert said in capsys.readouterr().out
 
@@ -108,13 +153,13 @@ def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minut
     [("echo RACECHECK SUMMARY: 0 hazards", ""), ("echo RACECHECK SUMMARY; exit 1", "racecheck")],
 )
 def test_a_race_is_what_the_sanitizer_says(monkeypatch, tmp_path, script, red):
-    assert gpu_mutants.red_race(played_sanitizer(monkeypatch, tmp_path, script)) == red
+    assert gpu_mutants.red_race(played_sanitizer(monkeypatch, tmp_path, script), "0") == red
 
 
 def test_a_sanitizer_that_does_not_end_clears_nobody(monkeypatch, tmp_path):
     test = played_sanitizer(monkeypatch, tmp_path, "echo no driver; exit 1")
     with pytest.raises(Failure, match="no driver"):
-        gpu_mutants.red_race(test)
+        gpu_mutants.red_race(test, "0")
 
 
 def played_sanitizer(monkeypatch, folder, script):

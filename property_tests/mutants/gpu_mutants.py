@@ -2,7 +2,7 @@
 
 The faults are data (mutants_of_kernels.py). Each gets a copy of the sources; only the objects that
 its file goes into are compiled again, by the commands of the healthy build, and linked in front of
-the others. All are compiled at once and tested one by one, until the first red test: the C++
+the others. All are compiled at once and tested one by one on each GPU, until the first red: the C++
 conformance test, then some property tests, then compute-sanitizer's racecheck, as a race need not
 show in results. A fault that no test notices has survived: exit 1.
 """
@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import queue
 import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -63,7 +63,6 @@ PROPERTIES_OF_LINKS = (
     "test_group_cuda_failures.py",
 )
 TIMEOUT = 300  # seconds for one suite; a kernel may hang
-TESTED_AT_ONCE = 1  # what shares a GPU waits for its turn at every launch
 
 
 class Verdict(NamedTuple):
@@ -151,11 +150,11 @@ class Copy:
             command = self.healthy.command(target)
             self._shell(command.replace(f"-o {target}", f"-o {made} {named}"))
 
-    def red(self) -> str:
+    def red(self, gpu: str) -> str:
         """The first test that notices the fault, or nothing."""
         if self.mutant in MUTANTS_OF_LINKS:
-            return red_group(self.package)
-        return red_test(self.test, self.package)
+            return red_group(self.package, gpu)
+        return red_test(self.test, self.package, gpu)
 
     def _shell(self, command: str) -> None:
         code, output = run(["/bin/sh", "-c", command], self.healthy.build)
@@ -163,19 +162,29 @@ class Copy:
             raise Failure(f"'{self.mutant.name}' does not build\n{output[-2000:]}")
 
 
-def red_test(test: Path, package: Path) -> str:
+def gpus() -> list[str]:
+    """Numbers of the GPUs that tests may use."""
+    if seen := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return seen.split(",")
+    query = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    return subprocess.check_output(query, text=True).split()
+
+
+def red_test(test: Path, package: Path, gpu: str) -> str:
     """The first failing test of a build; empty if none fails."""
     tests = [f"property_tests/cuda/{name}" for name in PROPERTIES]
-    return red_conformance(test) or red_property(package, tests) or red_race(test)
+    return red_conformance(test, gpu) or red_property(package, tests, gpu) or red_race(test, gpu)
 
 
-def red_group(package: Path) -> str:
+def red_group(package: Path, gpu: str) -> str:
     """Likewise, of those that several processes run: they notice faults of links."""
-    return red_property(package, [f"property_tests/group_cuda/{x}" for x in PROPERTIES_OF_LINKS])
+    tests = [f"property_tests/group_cuda/{x}" for x in PROPERTIES_OF_LINKS]
+    return red_property(package, tests, gpu)
 
 
-def red_conformance(test: Path) -> str:
-    code, output = run([str(test), "--gtest_fail_fast"], ROOT, TIMEOUT, lambda: None)
+def red_conformance(test: Path, gpu: str) -> str:
+    command = [str(test), "--gtest_fail_fast"]
+    code, output = run(command, ROOT, TIMEOUT, lambda: None, CUDA_VISIBLE_DEVICES=gpu)
     if not code and "[  SKIPPED ]" in output:  # after a red test the others are skipped, too
         raise Failure(f"the conformance test was skipped, nothing was tested\n{output[:600]}")
     if not code:
@@ -185,13 +194,14 @@ def red_conformance(test: Path) -> str:
     return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
 
 
-def red_property(package: Path, tests: list[str]) -> str:
+def red_property(package: Path, tests: list[str], gpu: str) -> str:
     options = ["-x", "-v", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
     code, output = run(
         [sys.executable, "-m", "pytest", *options, *tests],
         ROOT,
         TIMEOUT,
         lambda: None,
+        CUDA_VISIBLE_DEVICES=gpu,
         PYTHONPATH=str(package),
         PYTHONDONTWRITEBYTECODE="1",
         RINGSIDE_GPU_RESULTS="",
@@ -205,7 +215,7 @@ def red_property(package: Path, tests: list[str]) -> str:
     return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
 
 
-def red_race(test: Path) -> str:
+def red_race(test: Path, gpu: str) -> str:
     """What ./dev gpu-test runs under racecheck; nothing where there is no compute-sanitizer."""
     sanitizer = shutil.which("compute-sanitizer")
     if sanitizer is None:
@@ -216,6 +226,7 @@ def red_race(test: Path) -> str:
         ROOT,
         TIMEOUT,
         lambda: None,
+        CUDA_VISIBLE_DEVICES=gpu,
         RINGSIDE_FEW_CASES="1",
     )
     if "RACECHECK SUMMARY" not in output:
@@ -229,7 +240,7 @@ class Trial:
     def __init__(self, healthy: Healthy, folder: Path, jobs: int, until: float):
         self.healthy, self.folder = healthy, folder
         self.compilers = ThreadPoolExecutor(jobs)
-        self.places = threading.Semaphore(0)  # none until the healthy build has been tested
+        self.places: queue.SimpleQueue[str] = queue.SimpleQueue()  # none until open()
         self.stopped = False
         self.until = until  # of time.monotonic()
 
@@ -240,28 +251,33 @@ class Trial:
             objects = [compiled.result() for compiled in waiting]
             self.compilers.submit(copy.link, objects).result()
             built = time.monotonic() - begin
-            with self.places:
+            place = self.places.get()
+            try:
                 begin = time.monotonic()
                 if begin > self.until:
                     return Verdict(built=built, tried=False)
-                killed_by = "built, not tested" if self.stopped else copy.red()
+                killed_by = "built, not tested" if self.stopped else copy.red(place)
+            finally:
+                self.places.put(place)
             return Verdict(killed_by, built, time.monotonic() - begin)
         except Failure as failure:
             return Verdict(problem=str(failure))
         finally:
             shutil.rmtree(copy.folder, ignore_errors=True)
 
-    def open(self, *, test: bool) -> None:
-        """Lets the mutants be tested, or go."""
+    def open(self, places: list[str], *, test: bool) -> None:
+        """Lets the mutants be tested, each at a place of its own, or go."""
         self.stopped = not test
-        self.places.release(TESTED_AT_ONCE)
+        for place in places:
+            self.places.put(place)
 
 
 def prove_healthy(healthy: Healthy) -> None:
     """Without a fault everything is green, or no red would mean anything."""
     begin = time.monotonic()
     package = healthy.build / "python"
-    if red := red_test(healthy.build / TEST, package) or red_group(package):
+    gpu = gpus()[0]
+    if red := red_test(healthy.build / TEST, package, gpu) or red_group(package, gpu):
         raise Failure(f"{red} is red without any fault. Mend it first: ./dev gpu-test")
     print(f"healthy: all green without a fault in {time.monotonic() - begin:.0f} s", flush=True)
 
@@ -278,6 +294,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--build", default=ROOT / "build/gpu", type=Path, help="the healthy build")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at once")
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=1,
+        help="faults tested at once on each GPU; default 1, as they wait for each other's launches",
+    )
     return parser.parse_args(arguments)
 
 
@@ -288,7 +310,7 @@ def print_line(mutant: Mutant, verdict: Verdict) -> None:
     print(f"{times}  {mutant.name}: {outcome}", flush=True)
 
 
-def try_all(mutants: list[Mutant], trial: Trial, test: bool) -> list[Verdict]:
+def try_all(mutants: list[Mutant], trial: Trial, places: list[str], test: bool) -> list[Verdict]:
     """All are built while the healthy build is tested; then they are, and each is reported."""
     print(f"{'build':>6} {'test':>6}  fault: killed by", flush=True)
     with trial.compilers, ThreadPoolExecutor(len(mutants)) as all_at_once:
@@ -300,7 +322,7 @@ def try_all(mutants: list[Mutant], trial: Trial, test: bool) -> list[Verdict]:
             test = False
             raise
         finally:
-            trial.open(test=test)
+            trial.open(places, test=test)
         for future in as_completed(running):
             print_line(mutants[running.index(future)], future.result())
         return [future.result() for future in running]
@@ -321,7 +343,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     folder, until = ROOT / "build" / "gpu_mutants", begin + 60 * options.minutes
     trial = Trial(Healthy(options.build.resolve()), folder, options.jobs, until)
-    verdicts = try_all(mutants, trial, test=not options.build_only)
+    places = ["-1"] if options.build_only else gpus() * options.at_once
+    verdicts = try_all(mutants, trial, places, test=not options.build_only)
     done = sum(bool(verdict.killed_by) for verdict in verdicts)
     word, seconds = "built" if options.build_only else "killed", time.monotonic() - begin
     untried = sum(not verdict.tried for verdict in verdicts)

@@ -3,6 +3,7 @@
 The faults are data (mutants_list.py). Each is planted in a scratch copy, build/mutants/source,
 never in the checkout; what it touches is rebuilt there, and the C++ tests, then the property tests
 with few examples, run until the first red one. A fault that no test notices has survived: exit 1.
+With --jobs N there are N such copies, each of which takes the next fault.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import filecmp
+import itertools
 import os
 import re
 import resource
@@ -17,8 +19,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,8 +133,9 @@ def run(
 class Scratch:
     """A copy of the tree with a build folder of its own."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, compilers: int):
         self.source, self.build = folder / "source", folder / "build"
+        self.compilers = compilers
 
     def refresh(self) -> None:
         """Makes the copy equal to the checkout; what is equal keeps its time and is not rebuilt."""
@@ -176,10 +181,8 @@ class Scratch:
 
     def make(self, target: str) -> None:
         """Builds one target."""
-        jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
-        code, output = run(
-            ["cmake", "--build", str(self.build), "--target", target, "-j", jobs], ROOT
-        )
+        command = ["cmake", "--build", str(self.build), "--target", target]
+        code, output = run([*command, "-j", str(self.compilers)], ROOT)
         if code:
             raise Failure(f"{target} does not build\n{output[-2000:]}")
 
@@ -317,9 +320,41 @@ def prove_healthy(scratch: Scratch, mutants: list[Mutant], suite: str) -> None:
             raise Failure(
                 f"{red} is red without any fault; expected green. Mend it first: ./dev test"
             )
-    print(
-        f"healthy: all green without a fault, built and tested in {time.monotonic() - begin:.0f} s"
-    )
+    seconds = time.monotonic() - begin
+    print(f"healthy: all green without a fault, built and tested in {seconds:.0f} s", flush=True)
+
+
+def try_all(mutants: list[Mutant], suite: str, jobs: int) -> list[str]:
+    """The names of those that survive.
+
+    One copy proves that all is green without a fault before it takes any; others begin at once.
+    """
+    compilers = int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", os.cpu_count() or 1))
+    first = ROOT / "build" / "mutants"
+    folders = [first, *(first / str(number) for number in range(2, jobs + 1))]
+    left, numbers, failed = iter(mutants), itertools.count(1), threading.Event()
+
+    def survivors_of(folder: Path) -> list[str]:
+        scratch, survivors = Scratch(folder, max(1, compilers // jobs)), []
+        try:
+            scratch.refresh()
+            scratch.configure()
+            if folder is first:
+                prove_healthy(scratch, mutants, suite)
+            while not failed.is_set() and (mutant := next(left, None)):
+                verdict = verdict_on(mutant, scratch, suite)
+                outcome = f"killed by {verdict.killed_by}" if verdict.killed_by else "SURVIVED"
+                place = f"[{next(numbers):2}/{len(mutants)}] {verdict.seconds:4.0f} s"
+                print(f"{place}  {mutant.name}: {outcome}", flush=True)
+                survivors += [] if verdict.killed_by else [mutant.name]
+        except BaseException:
+            failed.set()  # the others end with the fault that they have
+            raise
+        return survivors
+
+    with ThreadPoolExecutor(jobs) as workers:
+        running = [workers.submit(survivors_of, folder) for folder in folders]
+    return [name for future in running for name in future.result()]
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -338,6 +373,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         default=(1, 1),
         help="the I-th of N parts of the faults, from 1/N; N such runs are a whole one",
     )
+    parser.add_argument("--jobs", type=at_least_1, default=1, help="copies at once; default 1")
     return parser.parse_args(arguments)
 
 
@@ -347,6 +383,13 @@ def share(text: str) -> tuple[int, int]:
     if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise argparse.ArgumentTypeError(f'"{text}"; expected I/N with 1 <= I <= N, such as 1/16')
     return int(match[1]), int(match[2])
+
+
+def at_least_1(text: str) -> int:
+    """A count."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'"{text}"; expected at least 1')
+    return int(text)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -370,20 +413,8 @@ def main(arguments: list[str] | None = None) -> int:
                 f"{mutant.name}  [{mutant.file}]" + (f"  like {mutant.like}" if mutant.like else "")
             )
         return 0
-    scratch = Scratch(ROOT / "build" / "mutants")
-    scratch.refresh()
-    scratch.configure()
-    prove_healthy(scratch, mutants, options.suite)
-    survivors, begin = [], time.monotonic()
-    for number, mutant in enumerate(mutants, 1):
-        verdict = verdict_on(mutant, scratch, options.suite)
-        outcome = f"killed by {verdict.killed_by}" if verdict.killed_by else "SURVIVED"
-        print(
-            f"[{number:2}/{len(mutants)}] {verdict.seconds:4.0f} s  {mutant.name}: {outcome}",
-            flush=True,
-        )
-        if not verdict.killed_by:
-            survivors.append(mutant.name)
+    begin = time.monotonic()
+    survivors = try_all(mutants, options.suite, options.jobs)
     killed = len(mutants) - len(survivors)
     seconds = time.monotonic() - begin
     print(f"{killed} of {len(mutants)} killed ({killed / len(mutants):.0%}) in {seconds:.0f} s")
