@@ -44,32 +44,18 @@ std::vector<int32_t> seeing_rows(const Plan& plan, int rank) {
   return rows;
 }
 
-// The buffer that an operation's own items write, and the one that holds them at the end.
-int sums_of(const Schedule& schedule, const Operation& op) {
-  return schedule.pass == Pass::forward ? op.query_sums : op.key_sums;
-}
-int sums_of(const Schedule& schedule) {
-  return schedule.pass == Pass::forward ? schedule.home_query_sums : schedule.home_key_sums;
-}
-
 // The sums that an operation adds to hold nothing: cleared for its step, or not added to before.
 bool finds_nothing(const Schedule& schedule, int operation) {
   const Operation& op = schedule.operations[operation];
   const bool forward = schedule.pass == Pass::forward;
-  const int sums = sums_of(schedule, op);
+  const int sums = schedule.item_sums(op);
   for (int i = operation; i-- > 0;) {
     const Operation& before = schedule.operations[i];
-    if (before.kind == OperationKind::compute && sums_of(schedule, before) == sums) return false;
+    if (before.kind == OperationKind::compute && schedule.item_sums(before) == sums) return false;
     if (before.kind == OperationKind::clear && before.to.buffer == sums)
       return !forward || before.step == op.step;
   }
   return false;
-}
-
-// Of a copy or combine: its own, or all of its blocks.
-std::vector<RowRun> runs_of(const Operation& op) {
-  if (!op.runs.empty() || op.to.cells() == 0) return op.runs;
-  return {{op.from.row, op.to.row, op.to.rows}};
 }
 
 // Within the two buffers.
@@ -82,7 +68,7 @@ std::vector<CellBlock> blocks_of(const Schedule& schedule, const Operation& op) 
     return int64_t{row} * pitch(block) + block.heads.begin - buffer.heads.begin;
   };
   std::vector<CellBlock> pieces;
-  for (const RowRun& run : runs_of(op))
+  for (const RowRun& run : op.row_runs())
     add_in_pieces({cell(op.from, run.from), cell(op.to, run.to), run.from_step * pitch(op.from),
                    run.to_step * pitch(op.to), run.rows, op.to.heads.size()},
                   pieces);
@@ -192,43 +178,31 @@ HostWorkList RankParts::items_of(const Plan& plan, const Schedule& schedule,
 void RankParts::tell_sole_items(const Plan& plan, const Schedule& schedule,
                                 std::vector<OperationTables>& operations, SoleRows& sole_rows) {
   if (!family.final_results || converts) return;
-  const int home = sums_of(schedule);
-  const ScheduledBuffer& sums = schedule.buffers[home];
-  RowWriters writers(sums.rows);
   std::vector<HostWorkList> lists(operations.size());
   for (size_t i = 0; i < operations.size(); ++i) {
     const Operation& op = schedule.operations[i];
-    if (op.kind == OperationKind::compute && sums_of(schedule, op) == home) {
+    if (op.kind == OperationKind::compute && schedule.item_sums(op) == schedule.home_item_sums())
       lists[i] = items_of(plan, schedule, op);
-      for (const WorkItem& item : lists[i].items) writers.add(item);
-    } else if (op.kind != OperationKind::clear && op.to.buffer == home) {
-      for (const RowRun& run : runs_of(op))
-        for (int row = 0; row < run.rows; ++row) writers.add(run.to + row * run.to_step, 1);
-    }
-    for (const ScheduledMessage& message : op.receives)
-      if (message.block.buffer == home) writers.add(message.block.row, message.block.rows);
   }
-  std::vector<int32_t> rows(static_cast<size_t>(sums.rows), kNobody);
-  int count = 0;
-  std::vector<SplitItems> split;
-  for (const HostWorkList& list : lists) {
-    split.push_back(split_items(list, writers));
-    for (const WorkItem& item : split.back().sole)
-      for (int i = item.begin; i < item.end; ++i) rows[item.own.row + i] = kWritten, ++count;
-  }
-  if (2 * count < sums.rows || count == 0) return;  // a launch more costs more
-  sole_rows.any = true, sole_rows.all = count == sums.rows;
+  const SoleItems found = sole_items(schedule, lists);
+  const int rows = static_cast<int>(found.row_is_sole.size());
+  if (2 * found.rows < rows || found.rows == 0) return;  // a launch more costs more
+  sole_rows.any = true, sole_rows.all = found.rows == rows;
   for (size_t i = 0; i < operations.size(); ++i) {
     const OperationTables& of = operations[i];
     const WorkTable& whole = schedule.pass == Pass::forward ? of.forward : of.backward_keys;
-    operations[i].sole = add(split[i].sole, whole.partners);
-    operations[i].others = add(split[i].others, whole.partners);
+    operations[i].sole = add(found.of_operation[i].sole, whole.partners);
+    operations[i].others = add(found.of_operation[i].others, whole.partners);
   }
   const Operand operand = schedule.pass == Pass::forward ? Operand::q : Operand::kv;
   const std::vector<int32_t> own = own_rows(plan, schedule.rank, operand);
-  for (size_t i = 0; i < rows.size(); ++i)
-    if (rows[i] != kWritten && own[i] != kNobody) rows[i] = static_cast<int32_t>(i);
-  sole_rows.not_sole = {tables.add(own), tables.add(rows)};
+  std::vector<int32_t> not_sole(own.size(), kNobody);
+  for (int row = 0; row < rows; ++row)
+    if (found.row_is_sole[row])
+      not_sole[row] = kWritten;
+    else if (own[row] != kNobody)
+      not_sole[row] = row;
+  sole_rows.not_sole = {tables.add(own), tables.add(not_sole)};
 }
 
 OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule, int operation) {

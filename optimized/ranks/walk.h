@@ -50,10 +50,7 @@ class Walk {
   AttentionShape shape_of(int member, const Operation& op) const;
 
   // Those that sole items may spare.
-  int home_sums(int member) const {
-    const Schedule& schedule = hosted()[member];
-    return schedule.pass == Pass::forward ? schedule.home_query_sums : schedule.home_key_sums;
-  }
+  int home_sums(int member) const { return hosted()[member].home_item_sums(); }
   // Whether sole items leave their results in the caller's arrays in this call; if so, whether
   // there are no others.
   bool has_sole(int member) const { return finals_ && pass_.sole_rows[member].any; }

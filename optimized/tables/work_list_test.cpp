@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "optimized/tables/build_work_list.h"
-#include "optimized/tables/sole_items.h"
 #include "reference/rows/seen_rows.h"
 #include "reference/support/errors.h"
 #include "reference/test_support/test_random_case.h"
@@ -104,26 +103,6 @@ std::vector<Tile> cut_at_random(Random& random, const std::vector<Tile>& tiles) 
           cut.push_back({part(tile.q, rows.begin, rows.end), part(tile.k, keys.begin, keys.end)});
   }
   return cut;
-}
-
-TEST(WorkList, ItemsAreSoleWhereNobodyElseWritesOneOfTheirRows) {
-  const auto item = [](int row, int begin, int end) {
-    return WorkItem{{0, 0, 1, row, end}, begin, end, 0, 1, end, end};
-  };
-  const HostWorkList list{{item(4, 0, 3), item(4, 3, 5), item(12, 0, 2), item(9, 0, 3)}, {}};
-  RowWriters writers(14);
-  for (const WorkItem& of_list : list.items) writers.add(of_list);
-  EXPECT_EQ(split_items(list, writers).sole.size(), 4);
-  writers.add(8, 1);   // the last row of the second
-  writers.add(3, 1);   // before the first
-  writers.add(13, 1);  // the last of the third
-  const SplitItems split = split_items(list, writers);
-  ASSERT_EQ(split.sole.size(), 2);
-  EXPECT_EQ(split.sole[0].end, 3);
-  EXPECT_EQ(split.sole[1].own.row, 9);
-  ASSERT_EQ(split.others.size(), 2);
-  EXPECT_EQ(split.others[0].begin, 3);
-  EXPECT_EQ(split.others[1].own.row, 12);
 }
 
 TEST(WorkList, ItemsComputeWhatTheTilesSay) {

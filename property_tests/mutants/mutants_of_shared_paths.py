@@ -43,15 +43,21 @@ MUTANTS_OF_SHARED_PATHS = [
     ),
     Mutant(
         "rows that others write too are final",
-        "optimized/tables/sole_items.h",
+        "optimized/tables/sole_items.cpp",
         "[](int n) { return n == 1; }",
         "[](int n) { return n >= 1; }",
     ),
     Mutant(
         "an item is final but for its last row, which others write",
-        "optimized/tables/sole_items.h",
+        "optimized/tables/sole_items.cpp",
         "first + item.end,",
         "first + item.end - 1,",
+    ),
+    Mutant(
+        "what messages add to rows is forgotten where rows are told to be sole",
+        "optimized/tables/sole_items.cpp",
+        "if (message.block.buffer == buffer) add",
+        "if (message.block.buffer == -2) add",
     ),
     Mutant(
         "an item of 256 rows loses its last",

@@ -95,6 +95,10 @@ struct Operation {
   int64_t cells_moved() const {  // of copy and combine
     return runs.empty() ? from.cells() : rows_of(runs) * from.heads.size();
   }
+  std::vector<RowRun> row_runs() const {  // of copy and combine: `runs`, or all of its blocks
+    if (!runs.empty() || to.cells() == 0) return runs;
+    return {{from.row, to.row, to.rows}};
+  }
   bool operator==(const Operation&) const = default;
 };
 
@@ -118,6 +122,11 @@ struct Schedule {
   Payload query_sums() const {
     return pass == Pass::forward ? Payload::results : Payload::query_gradients;
   }
+  // Sums of those whose rows work items are blocks of: queries, and in the backward pass keys.
+  int item_sums(const Operation& op) const {
+    return pass == Pass::forward ? op.query_sums : op.key_sums;
+  }
+  int home_item_sums() const { return pass == Pass::forward ? home_query_sums : home_key_sums; }
 };
 
 // Raises PlanError where a rank sends itself what it does not receive. The plan is taken to be
