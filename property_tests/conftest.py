@@ -14,6 +14,10 @@ from hypothesis import Phase, is_hypothesis_test, settings
 # Else JAX, where a test imports it, takes three quarters of a GPU that all tests share.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
+# Each shape is compiled, and most of them run once: half of the time, where no GPU is to be had.
+if not Path("/dev/nvidiactl").exists():
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 # A shell has what it runs in the background ignore Ctrl-C, which tests send to it and to processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
