@@ -58,12 +58,24 @@ def pytest_configure(config):
         config.option.hypothesis_seed = config.stash[SEED] = seed
 
 
+def is_at(path, places):
+    """Whether a file is one of these or lies in one, wherever the checkout is."""
+    return bool(places & {*path.relative_to(HERE).parts})
+
+
+def pytest_ignore_collect(collection_path, config):
+    """What -m leaves out is not imported, where it names one marker alone: see ./dev test."""
+    places = {"alone": ALONE, "by_file": BY_FILE}.get(config.option.markexpr)
+    if places and collection_path.suffix == ".py" and not is_at(collection_path, places):
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(items):
     """Marks tests that look at the clock, and those that start processes: see ./dev test."""
     for item in items:
-        parts = item.path.relative_to(HERE).parts  # wherever the checkout is, and what it is called
         for marker, places in (("alone", ALONE), ("by_file", BY_FILE)):
-            if places & {*parts}:
+            if is_at(item.path, places):
                 item.add_marker(marker)
 
 
