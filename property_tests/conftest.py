@@ -18,6 +18,10 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
+# Workers share the processor: threads of torch that wait for each other would spin.
+if os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell has what it runs in the background ignore Ctrl-C, which tests send to it and to processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
