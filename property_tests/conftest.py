@@ -14,6 +14,14 @@ from hypothesis import Phase, is_hypothesis_test, settings
 # Else JAX, where a test imports it, takes three quarters of a GPU that all tests share.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
+# Each shape is compiled, and most of them run once: half of the time, where no GPU is to be had.
+if not Path("/dev/nvidiactl").exists():
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+# Workers share the processor: threads of torch that wait for each other would spin.
+if os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell has what it runs in the background ignore Ctrl-C, which tests send to it and to processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -54,12 +62,24 @@ def pytest_configure(config):
         config.option.hypothesis_seed = config.stash[SEED] = seed
 
 
+def is_at(path, places):
+    """Whether a file is one of these or lies in one, wherever the checkout is."""
+    return bool(places & {*path.relative_to(HERE).parts})
+
+
+def pytest_ignore_collect(collection_path, config):
+    """What -m leaves out is not imported, where it names one marker alone: see ./dev test."""
+    places = {"alone": ALONE, "by_file": BY_FILE}.get(config.option.markexpr)
+    if places and collection_path.suffix == ".py" and not is_at(collection_path, places):
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(items):
     """Marks tests that look at the clock, and those that start processes: see ./dev test."""
     for item in items:
-        parts = item.path.relative_to(HERE).parts  # wherever the checkout is, and what it is called
         for marker, places in (("alone", ALONE), ("by_file", BY_FILE)):
-            if places & {*parts}:
+            if is_at(item.path, places):
                 item.add_marker(marker)
 
 

@@ -93,7 +93,7 @@ void check_lengths(int len_q, int len_k) {
           "; lengths cannot be negative");
 }
 
-std::string repr(const Mask& mask) {
+std::string words_of_mask(const Mask& mask) {
   return concat("Mask(window_size=(", mask.left, ", ", mask.right, "), chunk_size=", mask.chunk,
                 ", align=\"", name_of(mask.align), "\")");
 }
@@ -268,7 +268,7 @@ Raises:
              return constructor_call(self, std::pair(mask.left, mask.right), mask.chunk,
                                      name_of(mask.align));
            })
-      .def("__repr__", &repr);
+      .def("__repr__", &words_of_mask);
 }
 
 }  // namespace ringside::bindings

@@ -232,4 +232,5 @@ PYBIND11_MODULE(_cuda_core, m) {
   py::list families;
   for (const KernelFamily& family : kernel_families()) families.append(family.name);
   m.attr("KERNEL_FAMILIES") = py::tuple(families);
+  m.attr("QUICK_KERNELS") = bool(RINGSIDE_QUICK_KERNELS);
 }

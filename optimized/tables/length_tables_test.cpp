@@ -214,7 +214,7 @@ std::map<Pair, int> visible_pairs(const Problem& problem) {
 
 TEST(LengthTables, ListsMeetEveryVisiblePairOnceForAnyLengths) {
   Random random(2);
-  for (int number = 0; number < 5'000; ++number) {
+  for (int number = 0; number < testing::cases(5'000); ++number) {
     Problem problem = testing::random_problem(random);
     const Capacity capacity = random_capacity(random, problem);
     HostTables tables(capacity, random.integer(1, 9));

@@ -4,16 +4,14 @@ dout is always random: with dout = 1 many wrong gradients look right (mindone #1
 """
 
 import numpy as np
-import pytest
 from assertions import assert_close, noted, scale_of, valid_rows
+from each_way import both_ways, each_of
 from hypothesis import given
 from hypothesis import strategies as st
 from independent import dense_mask, seeing_rows, split
-from ringside.testing import Arrays, Case, strategies
+from ringside.testing import Arrays, strategies
 
 CASES = noted(strategies.cases())
-RUNS = {"definition": Case.by_definition, "plan": Case.by_plan}
-BOTH = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
 # Step H, fourth-order differences: the formula is off by H^4 / 30 of the fifth derivative, 3e-14 of
 # scale^5, and each loss is rounded to 1e-16 of its size, over H. 1e-8 leaves room for both.
 H, DIFFERENCES = 1e-3, 1e-8
@@ -32,9 +30,9 @@ def loss(run, case, arrays):
     return float((arrays.dout[tokens] * out[tokens]).sum())
 
 
-@BOTH
-@pytest.mark.parametrize("name", ["q", "k", "v"])
 @given(case=GENTLE)
+@each_of("name", ["q", "k", "v"])
+@both_ways
 def test_gradients_are_what_finite_differences_say(run, name, case):
     arrays = case.arrays()
     x = getattr(arrays, name)
@@ -62,8 +60,8 @@ def largest_ds(case, arrays):
     return case.scale * case.head_dim_v * scale_of(arrays.dout) * scale_of(arrays.v)
 
 
-@BOTH
 @given(case=CASES)
+@both_ways
 def test_q_and_k_feel_the_same_scores(run, case):
     """s = scale * q.k, so sum(dq * q) == sum(dk * k) over each document and kv head."""
     arrays = case.arrays()
@@ -81,8 +79,8 @@ def test_q_and_k_feel_the_same_scores(run, case):
         )
 
 
-@BOTH
 @given(case=CASES)
+@both_ways
 def test_moving_all_keys_of_a_document_alike_changes_nothing(run, case):
     """softmax does not notice a constant added to a row of scores: dk sums to zero."""
     arrays = case.arrays()
@@ -95,8 +93,8 @@ def test_moving_all_keys_of_a_document_alike_changes_nothing(run, case):
         )
 
 
-@BOTH
 @given(case=CASES)
+@both_ways
 def test_a_value_added_everywhere_arrives_in_every_row_that_sees_something(run, case):
     """The weights of a row sum to one: dv sums to the dout of rows that see something."""
     arrays = case.arrays()
@@ -110,8 +108,8 @@ def test_a_value_added_everywhere_arrives_in_every_row_that_sees_something(run, 
         )
 
 
-@BOTH
 @given(case=CASES, factor=st.sampled_from([2.0, -4.0, 0.5]))
+@both_ways
 def test_gradients_are_linear_in_dout(run, case, factor):
     """A power of two only moves the exponent: equal bit for bit."""
     arrays = case.arrays()
@@ -123,8 +121,8 @@ def test_gradients_are_linear_in_dout(run, case, factor):
         )
 
 
-@BOTH
 @given(case=CASES)
+@both_ways
 def test_kv_gradients_are_sums_over_the_query_heads_of_a_group(run, case):
     """Grouped heads are kv heads repeated: repeat them and sum their gradients by hand."""
     arrays = case.arrays()
@@ -169,8 +167,8 @@ def attention_by_hand(case, arrays):
     return results
 
 
-@BOTH
 @given(case=CASES)
+@both_ways
 def test_results_are_those_of_the_textbook(run, case):
     arrays = case.arrays()
     got = run(case, arrays)

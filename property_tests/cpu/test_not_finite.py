@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import ringside as rs
 from assertions import assert_close, assert_same_bits, noted, scale_of, valid_rows
+from each_way import RUNS, both_ways
 from hypothesis import assume, example, given, note
 from hypothesis import strategies as st
 from not_finite import NOT_FINITE, behind, classes, who_sees_whom
 from pairwise import pairwise
 from ringside.testing import Arrays, Case, Results, strategies
 
-RUNS = {"definition": Case.by_definition, "plan": Case.by_plan}
 BOTH = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
 
 
@@ -99,11 +99,11 @@ LONG = Case(
 )
 
 
-@BOTH
 @given(case=CASES, share=st.floats(0, 1), value=NOT_FINITE)
 @example(case=LONG, share=0.4, value=np.nan)
 @example(case=LONG.replace(comm="a2a", head_dim_v=1, sink=0.5), share=0.7, value=np.inf)
 @example(case=LONG.replace(partition="striped", mask=rs.Mask.chunked(70)), share=0.5, value=-np.inf)
+@both_ways
 def test_whoever_does_not_see_the_poison_keeps_his_bits(run, case, share, value):
     """Causality as people test it: everything behind a position is poisoned, q and dout too."""
     sees, late_q, late_k = (

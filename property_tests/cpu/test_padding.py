@@ -1,16 +1,15 @@
 """Padding is never read and never written: no value in it can be noticed."""
 
 import numpy as np
-import pytest
 import ringside as rs
 from assertions import assert_close, assert_results_close, assert_same_bits, noted, valid_rows
+from each_way import both_ways
 from hypothesis import given
 from hypothesis import strategies as st
 from ringside.testing import Arrays, Case, Results, strategies
 
 PADDED = strategies.layouts(padding=st.integers(0, 5))
 CASES = noted(strategies.cases(layouts_q=PADDED))
-RUNS = {"definition": Case.by_definition, "plan": Case.by_plan}
 FILLS = [0.0, np.inf, -np.inf, 1e300, -0.0]
 
 
@@ -26,8 +25,8 @@ def refilled(case, arrays, fill):
     return copies
 
 
-@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
 @given(case=CASES)
+@both_ways
 def test_nan_in_all_padding_never_spreads_and_results_are_zero_there(run, case):
     arrays = case.arrays()
     assert all(
@@ -43,8 +42,8 @@ def test_nan_in_all_padding_never_spreads_and_results_are_zero_there(run, case):
     assert (got.dv[padding_k] == 0).all(), "dv in padding"
 
 
-@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
 @given(case=CASES, fill=st.sampled_from(FILLS))
+@both_ways
 def test_results_are_bit_identical_whatever_is_in_padding(run, case, fill):
     arrays = case.arrays()
     for name, a, b in zip(

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import ringside as rs
+from each_way import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 from ringside.testing import Case, strategies
@@ -27,14 +28,14 @@ def equal_twins(x, twin):
     return x == twin and twin == x and repr(x) == repr(twin) and type(x) is type(twin)
 
 
-@ways
 @given(value=strategies.layouts() | strategies.masks() | SEGMENTS)
+@each_of("way", WAYS)
 def test_values_come_back_equal(way, value):
     assert equal_twins(value, way(value))
 
 
-@ways
 @given(case=strategies.cases())
+@each_of("way", WAYS)
 def test_plans_come_back_equal(way, case):
     plan = case.plan()
     assert equal_twins(plan, way(plan))

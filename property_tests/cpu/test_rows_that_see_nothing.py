@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import ringside as rs
 from assertions import assert_same_bits, noted
+from each_way import both_ways, each_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from independent import seeing_rows, seen_rows
 from ringside.testing import Case, Results, strategies
 
-RUNS = {"definition": Case.by_definition, "plan": Case.by_plan}
-BOTH = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
 NARROW = noted(
     strategies.cases(
         masks=strategies.masks(bounds=st.integers(-1, 2), chunk_sizes=st.integers(0, 3)),
@@ -19,8 +18,8 @@ NARROW = noted(
 )
 
 
-@BOTH
 @given(case=NARROW)
+@both_ways
 def test_they_have_exactly_zero_results_and_gradients(run, case):
     seeing = seeing_rows(case.mask, case.layout_q, case.keys)
     seen = seen_rows(case.mask, case.layout_q, case.keys)
@@ -33,16 +32,16 @@ def test_they_have_exactly_zero_results_and_gradients(run, case):
     assert (got.dv[~seen] == 0).all()
 
 
-@BOTH
 @given(case=NARROW)
+@both_ways
 def test_rows_that_see_something_have_a_finite_lse(run, case):
     seeing = seeing_rows(case.mask, case.layout_q, case.keys)
     assert np.isfinite(run(case).lse[:, seeing]).all()
 
 
-@pytest.mark.parametrize("value", [1e6, np.nan, np.inf, -np.inf])
-@BOTH
 @given(case=NARROW)
+@each_of("value", [1e6, np.nan, np.inf, -np.inf])
+@both_ways
 def test_their_dout_reaches_nobody(run, value, case):
     seeing = seeing_rows(case.mask, case.layout_q, case.keys)
     assume(not seeing.all())

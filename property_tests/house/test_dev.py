@@ -58,6 +58,13 @@ def test_the_tests_build_in_the_folder_of_the_c_plus_plus_tests(tmp_path):
     assert "--config-settings=cmake.define.RINGSIDE_CUDA=AUTO" in settings
 
 
+def test_kernels_that_nothing_runs_are_compiled_to_be_checked_and_others_in_full(tmp_path):
+    for gpus, quick in (("", "ON"), ("GPU 0: NVIDIA H200\\n", "OFF")):
+        wanted = f"--config-settings=cmake.define.RINGSIDE_QUICK_KERNELS={quick}"
+        assert wanted in settings_of("test", tmp_path, gpus)
+        assert not any("QUICK" in setting for setting in settings_of("run", tmp_path, gpus))
+
+
 @pytest.mark.parametrize(("purpose", "extras"), [("run", "cli,plot,testing"), ("test", "test")])
 def test_every_verb_installs_the_packages_that_it_needs(tmp_path, purpose, extras):
     script(tmp_path, "python", 'echo "$@"')

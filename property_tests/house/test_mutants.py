@@ -64,7 +64,7 @@ def test_every_test_that_is_to_notice_is_there_and_imports_in_the_copy(tmp_path)
     folder = scratch.source / "property_tests"
     files = {name: [*folder.rglob(f"test_{name}.py")] for name in PROPERTIES + OF_USERS}
     assert not [name for name, found in files.items() if len(found) != 1]
-    options = ["-q", "-p", "no:cacheprovider", "--collect-only"]
+    options = ["-q", "-p", "no:cacheprovider", "--assert=plain", "--collect-only"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *itertools.chain(*files.values())],
         cwd=scratch.source,

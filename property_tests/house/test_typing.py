@@ -89,6 +89,14 @@ layer.softcap = 2.0  # misc
 """
 
 
+# Parts of torch that no line of the program names, and that take half of mypy's time.
+UNNAMED = ("_dynamo", "_inductor", "distributed", "export", "fx", "nn", "onnx", "utils")
+SETTINGS = f"""\
+[mypy]
+[mypy-{",".join(f"torch.{part}.*" for part in UNNAMED)}]
+follow_imports = skip
+"""
+
 HERE = Path(rs.__file__).parents[1]  # checkers find what is installed by themselves
 ELSEWHERE = [] if "site-packages" in HERE.parts else [str(HERE)]
 
@@ -96,6 +104,7 @@ ELSEWHERE = [] if "site-packages" in HERE.parts else [str(HERE)]
 def told_by_mypy(folder, program):
     """(line, kind) of every error, sorted; Python 3.10, the oldest that the package runs on."""
     (folder / "program.py").write_text(program, encoding="utf-8")
+    (folder / "mypy.ini").write_text(SETTINGS, encoding="utf-8")
     flags = ["--strict", "--follow-imports=silent", "--python-version=3.10", "--no-error-summary"]
     command = [sys.executable, "-m", "mypy", *flags, "--cache-dir", "cache", "program.py"]
     places = {"MYPYPATH": os.pathsep.join(ELSEWHERE)}

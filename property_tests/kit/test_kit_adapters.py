@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ringside.testing import Case, Disagreement, adapters, check_attention, strategies
 
 DTYPES = ["float32", "bfloat16", "float16"]
-LENGTHS = st.lists(st.sampled_from([0, 1, 3, 4]), min_size=1, max_size=3)
+LENGTHS = st.lists(st.sampled_from([0, 1, 3]), min_size=1, max_size=3)
 """Few lengths: JAX compiles for each."""
 
 

@@ -77,7 +77,7 @@ PROPERTIES = (
 OF_USERS = (
     *("api", "lengths", "own_partitions", "ranges", "thd_check", "explore", "flash"),
     *("kit_strategies", "kit_stand_ins", "kit_dense", "arrays_in_kind", "peers", "peers_table"),
-    *("stand_ins", "kit_processes", "torch_on_cpu"),
+    *("stand_ins", "kit_processes", "torch_on_cpu", "quick_kernels"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 TIMEOUT = 300  # seconds for one suite; a fault may hang

@@ -14,7 +14,14 @@ OPERATOR = "bindings/ringside/_torch_operator.py"
 STAND_IN = "bindings/ringside/testing/stand_ins/flash_attn.py"
 PLAN = "bindings/ringside/_plan/plan.py"
 DRAWN = "bindings/ringside/testing/strategies.py"
+DEVICE = "bindings/ringside/_arrays/cuda.py"
 MUTANTS_OF_USERS = [
+    Mutant(
+        "kernels that were compiled to be checked are run without a word",
+        DEVICE,
+        "if cuda_core().QUICK_KERNELS:",
+        "if False:",
+    ),
     Mutant(
         "a method from a file of its own says that it is a function",
         PLAN,

@@ -92,7 +92,7 @@ std::vector<Shard> dealt_at_random(Random& random, const PackedLayout& layout, i
 // that reach from one into the other.
 TEST(Estimate, OfWhatIsFetchedIsTheCostOfThePlan) {
   Random random(102);
-  for (int i = 0; i < 1500 && !::testing::Test::HasFailure(); ++i) {
+  for (int i = 0; i < testing::cases(1500) && !::testing::Test::HasFailure(); ++i) {
     random.begin_case();
     const PackedLayout layout = long_documents(random, random.integer(1, 25));
     const Problem problem{layout, layout, narrow_mask(random), 2, 1};
@@ -125,7 +125,7 @@ Problem few_queries(Random& random) {
 // rows, where none are bridged, and with thousands.
 TEST(Estimate, OfWhatIsFetchedOfStripesIsTheCostOfThePlan) {
   Random random(103);
-  for (int i = 0; i < 1000 && !::testing::Test::HasFailure(); ++i) {
+  for (int i = 0; i < testing::cases(1000) && !::testing::Test::HasFailure(); ++i) {
     random.begin_case();
     const PackedLayout layout = long_documents(random, random.integer(1, 25));
     Problem problem{layout, layout, narrow_mask(random), 2, 1};
@@ -160,7 +160,7 @@ std::vector<Shard> cards_at_random(Random& random, const PackedLayout& layout, i
 // visited the next one does not count again.
 TEST(Estimate, OfStripesInGroupsIsTheCostOfThePlan) {
   Random random(104);
-  for (int i = 0; i < 400 && !::testing::Test::HasFailure(); ++i) {
+  for (int i = 0; i < testing::cases(400) && !::testing::Test::HasFailure(); ++i) {
     random.begin_case();
     const PackedLayout layout = long_documents(random, random.integer(1, 12));
     const Problem problem{layout, layout, narrow_mask(random), 8, 4};

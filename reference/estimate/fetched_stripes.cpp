@@ -30,10 +30,10 @@ int next_change(const std::vector<uint8_t>& list, size_t first, int i, int end) 
   return i;
 }
 
-class OfRank {
+class StripesOfRank {
  public:
-  OfRank(int rank, const Plan& plan, const HomeStripes& stripes, int num_stages, StackOrder order,
-         const BlockSize& block_size)
+  StripesOfRank(int rank, const Plan& plan, const HomeStripes& stripes, int num_stages,
+                StackOrder order, const BlockSize& block_size)
       : rank_(rank),
         ranks_(plan.cp_size()),
         plan_(plan),
@@ -363,7 +363,7 @@ class OfRank {
 
 Fetched fetched_of_stripes(int rank, const Plan& plan, const HomeStripes& stripes, int num_stages,
                            StackOrder order, const BlockSize& block_size) {
-  return OfRank(rank, plan, stripes, num_stages, order, block_size).result();
+  return StripesOfRank(rank, plan, stripes, num_stages, order, block_size).result();
 }
 
 }  // namespace ringside

@@ -9,7 +9,7 @@
 namespace ringside {
 namespace {
 
-constexpr int kStepsOfTile = 64;  // what counting one costs, in simple operations
+constexpr int kStepsOfCount = 64;  // what counting one costs, in simple operations
 
 constexpr int64_t TileCounts::*kFields[] = {&TileCounts::pairs,          &TileCounts::blocks,
                                             &TileCounts::partial_blocks, &TileCounts::visits,
@@ -55,7 +55,7 @@ TileCounts count_tiles(const Problem& problem, std::span<const Tile> tiles,
   for (size_t i = 0; i < tiles.size(); ++i) {
     const auto& [q, k] = tiles[i];
     const SequenceMask mask = mask_of(problem, q.seq);
-    check_interrupt(kStepsOfTile);
+    check_interrupt(kStepsOfCount);
     counts.pairs += visible_pairs(mask, q, k);
     ++counts.tiles;
     for_each_block_run(mask, q, k, block_size, [&](const BlockRun& run) {
@@ -80,7 +80,7 @@ std::vector<SeenRows> seen_keys(const Problem& problem, std::span<const Tile> ti
   std::vector<Interval> rows;  // of one segment
   for (size_t i = 0; i < by_key.size(); ++i) {
     const auto& [q, k] = *by_key[i];
-    check_interrupt(kStepsOfTile);
+    check_interrupt(kStepsOfCount);
     for_each_seen_run(mask_of(problem, q.seq), q, k, [&](Interval run) { rows.push_back(run); });
     if (i + 1 < by_key.size() && by_key[i + 1]->k == k) continue;
     unite(rows);

@@ -41,7 +41,7 @@ Segment random_segment(Random& random) {
           random.integer(1, 24)};
 }
 
-MaskedTile random_case(Random& random) {
+MaskedTile random_tile(Random& random) {
   MaskedTile c{{testing::random_mask(random), random.integer(0, 40), random.integer(0, 40)},
                random_segment(random),
                random_segment(random),
@@ -90,7 +90,7 @@ template <typename Visit>
 void for_random_cases(unsigned seed, Visit visit) {
   Random random(seed);
   for (int n = 0; n < 100'000 && !::testing::Test::HasFatalFailure(); ++n)
-    visit(random_case(random));
+    visit(random_tile(random));
 }
 
 struct Sight {

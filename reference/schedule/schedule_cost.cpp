@@ -11,7 +11,7 @@
 namespace ringside {
 namespace {
 
-class InTurn {  // cells of two areas that buffers take in turn
+class CellsInTurn {  // cells of two areas that buffers take in turn
  public:
   void add(int64_t cells) {
     int64_t& area = areas_[taken_++ % 2];
@@ -143,7 +143,7 @@ void PassCounter::add_messages_back(const OfRank& of, int step, Operand operand,
 }
 
 void PassCounter::add_forward(const OfRank& of) {
-  InTurn keys;
+  CellsInTurn keys;
   int64_t queries = 0, results = of.cells(plan_.home_q[of.rank]), staged_q = 0, staged_kv = 0;
   for (int step = 0; step <= of.last(); ++step) {
     check_interrupt(16);
@@ -167,7 +167,7 @@ void PassCounter::add_forward(const OfRank& of) {
 }
 
 void PassCounter::add_backward(const OfRank& of) {
-  InTurn keys, key_sums;
+  CellsInTurn keys, key_sums;
   const int steps = of.last() + 1;
   int64_t queries = 0, query_sums = of.cells(of.before(steps, Operand::q)), key_arrivals = 0;
   int64_t staged_q = 0, staged_keys = 0, staged_sums = 0;

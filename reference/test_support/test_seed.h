@@ -31,6 +31,15 @@ inline uint32_t seed_of_run() {
   return seed;
 }
 
+// How many of so many cases a build with sanitizers draws: it takes ten times as long for each, and
+// the same test without them draws all.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int kSanitizedShare = 3;
+#else
+constexpr int kSanitizedShare = 1;
+#endif
+constexpr int cases(int all) { return all / kSanitizedShare; }
+
 // Numbers of a test (or case) in this run; the same in every run where `number` is a multiple of
 // kFixedShare, so that what was found once is looked at again.
 inline std::mt19937 engine(unsigned number, uint32_t run = seed_of_run()) {

@@ -18,7 +18,7 @@ namespace {
 using Token = std::array<int, 2>;                 // sequence, position
 using Pairs = std::map<std::array<int, 3>, int>;  // (sequence, query, key) -> how often
 
-std::vector<Token> tokens_of(const Shard& shard) {
+std::vector<Token> tokens_in_order(const Shard& shard) {
   std::vector<Token> tokens;
   for (const Segment& s : shard)
     for (int i = 0; i < s.len; ++i) tokens.push_back({s.seq, s.position(i)});
@@ -26,7 +26,7 @@ std::vector<Token> tokens_of(const Shard& shard) {
 }
 
 std::vector<Token> local_tokens(const PackedLayout& layout, CpRank cp) {
-  return tokens_of(find_partition("zigzag").shard(layout, cp.cp_size, cp.rank));
+  return tokens_in_order(find_partition("zigzag").shard(layout, cp.cp_size, cp.rank));
 }
 
 // FlashAttention's bottom-right contract, read literally.
@@ -70,8 +70,8 @@ TEST(StepMetadata, MeansExactlyTheMaskOverAllStepsAndRanks) {
     for (int rank = 0; rank < cp_size; ++rank) {
       const auto tokens = local_tokens(p.layout_q, {cp_size, rank});
       for (const StepMetadata& step : all_gather_step_metadata(layouts, {cp_size, rank}))
-        add_pairs(step, tokens, tokens_of(find_partition("contiguous").shard(p.layout_k, 1, 0)),
-                  gathered);
+        add_pairs(step, tokens,
+                  tokens_in_order(find_partition("contiguous").shard(p.layout_k, 1, 0)), gathered);
       for (int s = 0; s < cp_size; ++s) {
         const StepMetadata step = p2p_step_metadata(layouts, {cp_size, rank}, s);
         add_pairs(step, tokens, local_tokens(p.layout_k, {cp_size, step.kv_rank}), ring);

@@ -16,36 +16,36 @@ namespace {
 using Messages = std::vector<Message>;
 constexpr ExchangeKind kKind = ExchangeKind::all_to_all;
 
-Problem one_sequence(int tokens, const Mask& mask) {
+Problem sequence_of(int tokens, const Mask& mask) {
   const PackedLayout layout({0, tokens});
   return {layout, layout, mask, 1, 1};
 }
 
-Plan make_plan(const Problem& problem, int cp_size, std::optional<int> stages = {},
-               const std::string& partition = "contiguous") {
+Plan fetch_plan(const Problem& problem, int cp_size, std::optional<int> stages = {},
+                const std::string& partition = "contiguous") {
   return build_plan(problem, place(problem, partition, cp_size), {"fetch", 0, stages});
 }
 
-Message kv(int peer, int row, int rows) { return {peer, Operand::kv, row, rows, {0, 1}}; }
+Message keys(int peer, int row, int rows) { return {peer, Operand::kv, row, rows, {0, 1}}; }
 
-const Exchange& exchange(const Plan& plan, int rank, int step) {
+const Exchange& before(const Plan& plan, int rank, int step) {
   return plan.steps_of_rank[rank][step].before;
 }
 
 TEST(Fetch, BringsTheKeysThatAreSeenStageByStage) {  // rank 1 sees rank 0's, rank 2 both's
-  const Plan plan = make_plan(one_sequence(6, Mask::causal()), 3);
+  const Plan plan = fetch_plan(sequence_of(6, Mask::causal()), 3);
   ASSERT_EQ(plan.num_steps(), 3);
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_TRUE(exchange(plan, rank, 0).empty());
+    EXPECT_TRUE(before(plan, rank, 0).empty());
     EXPECT_EQ(plan.steps_of_rank[rank][0].kv, plan.home_kv[rank]);
   }
   // Home stays for the second exchange by a message to oneself.
-  EXPECT_EQ(exchange(plan, 0, 1), (Exchange{kKind, {kv(0, 0, 2), kv(2, 0, 2)}, {kv(0, 0, 2)}}));
-  EXPECT_EQ(exchange(plan, 1, 1), (Exchange{kKind, {kv(1, 0, 2)}, {kv(1, 0, 2)}}));
-  EXPECT_EQ(exchange(plan, 2, 1), (Exchange{kKind, {kv(2, 0, 2)}, {kv(2, 0, 2), kv(0, 2, 2)}}));
-  EXPECT_EQ(exchange(plan, 0, 2), (Exchange{kKind, {kv(1, 0, 2)}, {}}));
-  EXPECT_EQ(exchange(plan, 1, 2), (Exchange{kKind, {kv(2, 0, 2)}, {kv(0, 0, 2)}}));
-  EXPECT_EQ(exchange(plan, 2, 2), (Exchange{kKind, {}, {kv(1, 0, 2)}}));
+  EXPECT_EQ(before(plan, 0, 1), (Exchange{kKind, {keys(0, 0, 2), keys(2, 0, 2)}, {keys(0, 0, 2)}}));
+  EXPECT_EQ(before(plan, 1, 1), (Exchange{kKind, {keys(1, 0, 2)}, {keys(1, 0, 2)}}));
+  EXPECT_EQ(before(plan, 2, 1), (Exchange{kKind, {keys(2, 0, 2)}, {keys(2, 0, 2), keys(0, 2, 2)}}));
+  EXPECT_EQ(before(plan, 0, 2), (Exchange{kKind, {keys(1, 0, 2)}, {}}));
+  EXPECT_EQ(before(plan, 1, 2), (Exchange{kKind, {keys(2, 0, 2)}, {keys(0, 0, 2)}}));
+  EXPECT_EQ(before(plan, 2, 2), (Exchange{kKind, {}, {keys(1, 0, 2)}}));
   EXPECT_EQ(plan.shard(plan.steps_of_rank[2][1].kv), (Shard{{0, 4, 1, 0, 2}, {0, 0, 1, 2, 2}}));
   EXPECT_EQ(plan.steps_of_rank[0][2].kv, Buffer{}) << "keys that are gone are not resident";
   EXPECT_TRUE(plan.tiles(plan.steps_of_rank[1][1]).empty());
@@ -55,34 +55,34 @@ TEST(Fetch, BringsTheKeysThatAreSeenStageByStage) {  // rank 1 sees rank 0's, ra
 }
 
 TEST(Fetch, OneStageKeepsNoHome) {
-  const Plan plan = make_plan(one_sequence(6, Mask::full()), 3, 1);
+  const Plan plan = fetch_plan(sequence_of(6, Mask::full()), 3, 1);
   ASSERT_EQ(plan.num_steps(), 2);
-  EXPECT_EQ(exchange(plan, 1, 1),
-            (Exchange{kKind, {kv(0, 0, 2), kv(2, 0, 2)}, {kv(2, 0, 2), kv(0, 2, 2)}}));
+  EXPECT_EQ(before(plan, 1, 1),
+            (Exchange{kKind, {keys(0, 0, 2), keys(2, 0, 2)}, {keys(2, 0, 2), keys(0, 2, 2)}}));
 }
 
 TEST(Fetch, AWindowBringsTheRowsInIt) {
-  const Plan plan = make_plan(one_sequence(12, Mask::sliding_window(2, 0)), 3);
+  const Plan plan = fetch_plan(sequence_of(12, Mask::sliding_window(2, 0)), 3);
   ASSERT_EQ(plan.num_steps(), 2) << "each rank asks one other: one exchange";
-  EXPECT_EQ(exchange(plan, 1, 1).receives, (Messages{kv(0, 0, 2)}));
-  EXPECT_EQ(exchange(plan, 0, 1).sends, (Messages{kv(1, 2, 2)}));
+  EXPECT_EQ(before(plan, 1, 1).receives, (Messages{keys(0, 0, 2)}));
+  EXPECT_EQ(before(plan, 0, 1).sends, (Messages{keys(1, 2, 2)}));
   EXPECT_EQ(plan.shard(plan.steps_of_rank[1][1].kv), (Shard{{0, 2, 1, 0, 2}}));
 }
 
 TEST(Fetch, OneselfOnlyNeedsNoExchange) {
-  const Plan plan = make_plan(one_sequence(8, Mask::sliding_window(0, 0)), 4);
+  const Plan plan = fetch_plan(sequence_of(8, Mask::sliding_window(0, 0)), 4);
   EXPECT_EQ(plan.num_steps(), 1);
-  for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(exchange(plan, rank, 0).empty());
+  for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(before(plan, rank, 0).empty());
 }
 
 TEST(Fetch, DealsOwnersToStagesEvenly) {
   for (const int stages : {1, 2, 3, 7, 9}) {
-    const Plan plan = make_plan(one_sequence(8 * 5, Mask::full()), 8, stages);
+    const Plan plan = fetch_plan(sequence_of(8 * 5, Mask::full()), 8, stages);
     ASSERT_EQ(plan.num_steps(), 1 + std::min(stages, 7));
     for (int rank = 0; rank < 8; ++rank)
       for (int step = 1; step < plan.num_steps(); ++step) {
         int owners = 0;
-        for (const Message& m : exchange(plan, rank, step).receives) owners += m.peer != rank;
+        for (const Message& m : before(plan, rank, step).receives) owners += m.peer != rank;
         EXPECT_GE(owners, 7 / stages);
         EXPECT_LE(owners, 7 / stages + (7 % stages != 0));
       }
@@ -95,12 +95,12 @@ TEST(Fetch, MovesWhatIsSeenOnceAndNothingElse) {
     const Problem problem = testing::random_problem(random);
     const int n = random.integer(1, 6);
     const Plan plan =
-        make_plan(problem, n, random.integer(1, 4), testing::random_partition(random).name);
+        fetch_plan(problem, n, random.integer(1, 4), testing::random_partition(random).name);
     for (int rank = 0; rank < n; ++rank)
       for (int owner = 0; owner < n; ++owner) {
         std::vector<Interval> sent;
         for (int step = 0; step < plan.num_steps(); ++step)
-          for (const Message& m : exchange(plan, owner, step).sends)
+          for (const Message& m : before(plan, owner, step).sends)
             if (m.peer == rank && rank != owner) sent.push_back({m.row, m.row + m.rows});
         if (rank == owner) continue;
         ASSERT_EQ(sent, rows_seen(problem, plan.shard(plan.home_q[rank]),
@@ -113,21 +113,21 @@ TEST(Fetch, SendsFewMessagesWhereRunsAreShort) {  // every second chunk of 5 row
   const std::vector<int32_t> lengths(400, 40);
   const PackedLayout layout = PackedLayout::from_lengths(lengths);
   const Problem problem{layout, layout, Mask::causal(), 1, 1};
-  const Plan plan = make_plan(problem, 4, 1, "zigzag");
-  const Messages& receives = exchange(plan, 3, 1).receives;
+  const Plan plan = fetch_plan(problem, 4, 1, "zigzag");
+  const Messages& receives = before(plan, 3, 1).receives;
   ASSERT_EQ(receives.size(), 3u) << "400 runs from each of the three, and few rows between them";
   for (const Message& m : receives) EXPECT_EQ(m.rows, 400 * 10 - 5) << "the last chunk is not seen";
   verify(plan);
-  const Plan windows = make_plan(problem, 4, 1, "contiguous");
-  EXPECT_EQ(exchange(windows, 3, 1).receives.size(), 3u);
+  const Plan windows = fetch_plan(problem, 4, 1, "contiguous");
+  EXPECT_EQ(before(windows, 3, 1).receives.size(), 3u);
 }
 
 TEST(Fetch, LeavesLongGapsOut) {  // 2 documents of 8 chunks of 128 rows: 4 runs in 512 rows
   const PackedLayout layout({0, 1024, 2048});
-  const Plan plan = make_plan({layout, layout, Mask::causal(), 1, 1}, 4, 1, "zigzag");
-  EXPECT_EQ(exchange(plan, 3, 1).receives,
-            (Messages{kv(0, 0, 128), kv(0, 384, 128), kv(1, 128, 128), kv(1, 512, 128),
-                      kv(2, 256, 128), kv(2, 640, 128)}))
+  const Plan plan = fetch_plan({layout, layout, Mask::causal(), 1, 1}, 4, 1, "zigzag");
+  EXPECT_EQ(before(plan, 3, 1).receives,
+            (Messages{keys(0, 0, 128), keys(0, 384, 128), keys(1, 128, 128), keys(1, 512, 128),
+                      keys(2, 256, 128), keys(2, 640, 128)}))
       << "and chunks that meet lie together";
   EXPECT_EQ(plan.shard(plan.steps_of_rank[3][1].kv),
             (Shard{{0, 0, 1, 0, 384}, {1, 0, 1, 384, 384}}));

@@ -14,52 +14,52 @@ namespace {
 using testing::expect_error;
 
 // Sequences of 4 and 3 tokens, 2 query and 2 kv heads, two ranks.
-Plan good_plan(const std::string& comm, const Mask& mask = Mask::causal(),
-               StackOrder order = StackOrder::fewest_segments) {
+Plan covering_plan(const std::string& comm, const Mask& mask = Mask::causal(),
+                   StackOrder order = StackOrder::fewest_segments) {
   const PackedLayout layout({0, 4, 7});
   const Problem problem{layout, layout, mask, 2, 2};
   return build_plan(problem, place(problem, "contiguous", 2), {comm, 0, {}, order});
 }
 
-std::vector<Tile>& tiles(Plan& plan, int rank, int step) {
+std::vector<Tile>& tiles_at(Plan& plan, int rank, int step) {
   return plan.tile_lists[plan.steps_of_rank[rank][step].tiles];
 }
 
 TEST(VerifyCoverage, ATileIsMissing) {
-  Plan plan = good_plan("p2p");
-  tiles(plan, 1, 1).pop_back();  // sequence 1: queries 1, 2 and key 0
+  Plan plan = covering_plan("p2p");
+  tiles_at(plan, 1, 1).pop_back();  // sequence 1: queries 1, 2 and key 0
   expect_error<PlanError>(
       [&] { verify(plan); },
       {"query 1 of sequence 1 sees key 0", "computed 0 times for heads [0, 2)", "expected once"});
 }
 
 TEST(VerifyCoverage, ATileListIsNotNamed) {
-  Plan plan = good_plan("p2p");
+  Plan plan = covering_plan("p2p");
   plan.steps_of_rank[0][0].tiles = 0;
   expect_error<PlanError>([&] { verify(plan); },
                           {"query 0 of sequence 0 sees key 0", "computed 0 times"});
 }
 
 TEST(VerifyCoverage, ATileTwice) {
-  Plan plan = good_plan("p2p");
-  tiles(plan, 1, 0).push_back(tiles(plan, 1, 0)[0]);
+  Plan plan = covering_plan("p2p");
+  tiles_at(plan, 1, 0).push_back(tiles_at(plan, 1, 0)[0]);
   expect_error<PlanError>([&] { verify(plan); },
                           {"query 2 of sequence 0 sees key 2", "computed 2 times"});
 }
 
 TEST(VerifyCoverage, TilesThatOverlapInOneKey) {
-  Plan plan = good_plan("p2p", Mask::full());
-  Tile more = tiles(plan, 1, 0)[0];
+  Plan plan = covering_plan("p2p", Mask::full());
+  Tile more = tiles_at(plan, 1, 0)[0];
   ASSERT_EQ(more.k, (Segment{0, 2, 1, 0, 2}));
   more.k = {0, 3, 1, 1, 1};
-  tiles(plan, 1, 0).push_back(more);
+  tiles_at(plan, 1, 0).push_back(more);
   expect_error<PlanError>([&] { verify(plan); },
                           {"query 2 of sequence 0 sees key 3", "computed 2 times"});
 }
 
 TEST(VerifyCoverage, OneMissingAndOneTwiceDoNotMakeUpForEachOther) {
-  Plan plan = good_plan("all_gather", Mask::full(), StackOrder::of_ranks);
-  for (Tile& tile : tiles(plan, 0, 0))
+  Plan plan = covering_plan("all_gather", Mask::full(), StackOrder::of_ranks);
+  for (Tile& tile : tiles_at(plan, 0, 0))
     if (tile.k == Segment{0, 2, 1, 3, 2}) tile.k = {0, 0, 1, 0, 2};  // keys 0, 1 instead of 2, 3
   expect_error<PlanError>([&] { verify(plan); },
                           {"query 0 of sequence 0 sees key 0, which is", "computed 2 times"});
@@ -71,17 +71,17 @@ TEST(VerifyCoverage, EachRowOfATileMayHaveOtherTilesBesideIt) {  // counts are r
   Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});
   const Segment all{0, 0, 1, 0, 4}, one{0, 1, 1, 1, 1}, others{0, 2, 1, 2, 2};
   const Segment first{0, 0, 1, 0, 1}, low{0, 0, 1, 0, 2}, high{0, 2, 1, 2, 2};
-  tiles(plan, 0, 0) = {{all, low}, {first, high}, {one, low}, {others, high}};
+  tiles_at(plan, 0, 0) = {{all, low}, {first, high}, {one, low}, {others, high}};
   expect_error<PlanError>([&] { verify(plan); },
                           {"query 1 of sequence 0 sees key 0", "computed 2 times"});
-  tiles(plan, 0, 0)[2].k = high;
+  tiles_at(plan, 0, 0)[2].k = high;
   EXPECT_NO_THROW(verify(plan));
 }
 
 TEST(VerifyCoverage, ATileCutShort) {
   for (const bool of_queries : {true, false}) {
-    Plan plan = good_plan("p2p", Mask::full());
-    Tile& tile = tiles(plan, 0, 1)[0];  // queries 0, 1 and keys 2, 3 of sequence 0
+    Plan plan = covering_plan("p2p", Mask::full());
+    Tile& tile = tiles_at(plan, 0, 1)[0];  // queries 0, 1 and keys 2, 3 of sequence 0
     --(of_queries ? tile.q : tile.k).len;
     expect_error<PlanError>([&] { verify(plan); }, {of_queries ? "query 1 of sequence 0 sees key 2"
                                                                : "query 0 of sequence 0 sees key 3",
@@ -90,20 +90,20 @@ TEST(VerifyCoverage, ATileCutShort) {
 }
 
 TEST(VerifyCoverage, AHeadThatNobodyComputes) {
-  Plan plan = good_plan("a2a");
+  Plan plan = covering_plan("a2a");
   Step& step = plan.steps_of_rank[1][0];
   step.tiles = 0;
   expect_error<PlanError>([&] { verify(plan); }, {"computed 0 times for heads [1, 2)"});
 }
 
 TEST(VerifyCoverage, AHeadOfOneRankThatAnotherComputesToo) {  // heads [0, 2) and [1, 2)
-  Plan plan = good_plan("a2a");
+  Plan plan = covering_plan("a2a");
   plan.steps_of_rank[0][0].q.heads = plan.steps_of_rank[0][0].kv.heads = {0, 2};
   expect_error<PlanError>([&] { verify_coverage(plan); }, {"computed 2 times for heads [1, 2)"});
 }
 
 TEST(VerifyCoverage, AHeadThatTwoRanksCompute) {  // every rank has all the keys in the end
-  Plan plan = good_plan("all_gather");
+  Plan plan = covering_plan("all_gather");
   for (int rank = 0; rank < 2; ++rank)
     plan.steps_of_rank[rank].push_back(plan.steps_of_rank[rank][0]);
   for (int rank = 0; rank < 2; ++rank) plan.steps_of_rank[rank][1].before = {};
@@ -113,7 +113,7 @@ TEST(VerifyCoverage, AHeadThatTwoRanksCompute) {  // every rank has all the keys
 }
 
 TEST(VerifyCoverage, AWiderMaskThanThePlanWasMadeFor) {
-  Plan plan = good_plan("p2p");
+  Plan plan = covering_plan("p2p");
   plan.problem.mask = Mask::sliding_window(-1, 1);
   expect_error<PlanError>([&] { verify(plan); },
                           {"query 1 of sequence 0 sees key 2", "computed 0 times"});

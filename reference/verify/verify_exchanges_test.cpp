@@ -13,33 +13,33 @@ namespace {
 using testing::expect_error;
 
 // One sequence of 6 tokens over 3 ranks of 2 rows; 3 query and 3 kv heads; everybody sees all.
-Plan good_plan(const std::string& comm) {
+Plan all_seen_plan(const std::string& comm) {
   const PackedLayout layout({0, 6});
   const Problem problem{layout, layout, Mask::full(), 3, 3};
   return build_plan(problem, place(problem, "contiguous", 3), {comm});
 }
 
-Step& step(Plan& plan, int rank, int i) { return plan.steps_of_rank[rank][i]; }
+Step& step_at(Plan& plan, int rank, int i) { return plan.steps_of_rank[rank][i]; }
 std::vector<Message>& sends(Plan& plan, int rank, int i) {
-  return step(plan, rank, i).before.sends;
+  return step_at(plan, rank, i).before.sends;
 }
 std::vector<Message>& receives(Plan& plan, int rank, int i) {
-  return step(plan, rank, i).before.receives;
+  return step_at(plan, rank, i).before.receives;
 }
 
-struct Corruption {
+struct WrongMessage {
   const char* name;
   const char* comm;
   void (*apply)(Plan&);
   std::vector<const char*> parts;  // of the message
 };
-void PrintTo(const Corruption& corruption, std::ostream* text) { *text << corruption.name; }
+void PrintTo(const WrongMessage& wrong, std::ostream* text) { *text << wrong.name; }
 
-class CorruptExchange : public ::testing::TestWithParam<Corruption> {};
+class CorruptExchange : public ::testing::TestWithParam<WrongMessage> {};
 
 TEST_P(CorruptExchange, IsRefusedByName) {
   const auto& [name, comm, apply, parts] = GetParam();
-  Plan plan = good_plan(comm);
+  Plan plan = all_seen_plan(comm);
   ASSERT_NO_THROW(verify(plan));
   apply(plan);
   for (const char* part : parts) expect_error<PlanError>([&] { verify(plan); }, {part});
@@ -47,7 +47,7 @@ TEST_P(CorruptExchange, IsRefusedByName) {
 
 TEST(ByPosition, AnyReceiveMayLand) {
   for (const char* comm : {"p2p", "all_gather", "a2a"}) {
-    Plan plan = good_plan(comm);
+    Plan plan = all_seen_plan(comm);
     for (int rank = 0; rank < 3; ++rank)
       for (int i = 0; i < plan.num_steps(); ++i)
         for (Message& m : receives(plan, rank, i)) m.row = kByPosition;
@@ -55,7 +55,7 @@ TEST(ByPosition, AnyReceiveMayLand) {
   }
 }
 
-const Corruption kCorruptions[] = {
+const WrongMessage kWrongMessages[] = {
     // Messages without a partner.
     {"ASendIsMissing",
      "p2p",
@@ -73,8 +73,8 @@ const Corruption kCorruptions[] = {
      "p2p",
      [](Plan& p) {
        receives(p, 1, 2).clear();
-       step(p, 1, 2).kv = {};
-       step(p, 1, 2).tiles = 0;
+       step_at(p, 1, 2).kv = {};
+       step_at(p, 1, 2).tiles = 0;
      },
      {"rank 0 step 2 sends to 1", "deadlock"}},
     {"BothEndsAreMissing",
@@ -169,7 +169,7 @@ const Corruption kCorruptions[] = {
      "all_gather",
      [](Plan& p) {
        p.shards.push_back({{0, 1, 1, 0, 5}});
-       step(p, 1, 0).kv.shard = static_cast<int>(p.shards.size()) - 1;
+       step_at(p, 1, 0).kv.shard = static_cast<int>(p.shards.size()) - 1;
        receives(p, 1, 0)[0].row = kByPosition;
        receives(p, 1, 0)[1].row = 1, receives(p, 1, 0)[2].row = 3;
      },
@@ -276,20 +276,20 @@ const Corruption kCorruptions[] = {
      [](Plan& p) {
        receives(p, 1, 2).insert(receives(p, 1, 2).begin(), receives(p, 1, 1)[0]);
        receives(p, 1, 1).clear();
-       step(p, 1, 1).kv = {};
-       step(p, 1, 1).tiles = 0;
+       step_at(p, 1, 1).kv = {};
+       step_at(p, 1, 1).tiles = 0;
        sends(p, 1, 2).clear();
      },
      {"rank 1 step 2 receives from 0", "what meets it is: rank 0 step 1 sends to 1"}},
     {"TwoStepsSwappedOnOneRank",
      "p2p",
-     [](Plan& p) { std::swap(step(p, 1, 1), step(p, 1, 2)); },
+     [](Plan& p) { std::swap(step_at(p, 1, 1), step_at(p, 1, 2)); },
      {"rank 1 step 1 receives from 0", "claims global row 4 but global row 0 arrives"}},
     {"OneRankStartsLate",
      "p2p",
      [](Plan& p) {
        for (int rank = 0; rank < 3; ++rank) {  // the others compute first, then exchange
-         const Step idle = step(p, rank, rank == 1 ? 0 : 2);
+         const Step idle = step_at(p, rank, rank == 1 ? 0 : 2);
          auto& steps = p.steps_of_rank[rank];
          steps.insert(rank == 1 ? steps.begin() + 1 : steps.end(), idle);
          Step& added = rank == 1 ? steps[1] : steps.back();
@@ -301,46 +301,46 @@ const Corruption kCorruptions[] = {
     // What buffers claim.
     {"ABufferClaimsOtherRows",
      "p2p",
-     [](Plan& p) { step(p, 1, 1).kv.shard = p.home_kv[2].shard; },
+     [](Plan& p) { step_at(p, 1, 1).kv.shard = p.home_kv[2].shard; },
      {"rank 1 step 1 receives from 0", "row 0 claims global row 4 but global row 0 arrives"}},
     {"ABufferAppearsFromNowhere",
      "p2p",
-     [](Plan& p) { step(p, 1, 0).kv.shard = p.home_kv[2].shard; },
+     [](Plan& p) { step_at(p, 1, 0).kv.shard = p.home_kv[2].shard; },
      {"rank 1 step 0: the resident kv buffer has 6 rows x heads, of which only 0 arrive"}},
     {"AQueryBufferAppearsFromNowhere",
      "p2p",
-     [](Plan& p) { step(p, 2, 1).q.shard = p.home_q[0].shard; },
+     [](Plan& p) { step_at(p, 2, 1).q.shard = p.home_q[0].shard; },
      {"rank 2 step 1: the resident q buffer has 6 rows x heads, of which only 0 arrive"}},
     {"ABufferSlicesItsHeads",
      "p2p",
      [](Plan& p) {
-       step(p, 0, 0).kv.heads = {0, 2};
+       step_at(p, 0, 0).kv.heads = {0, 2};
      },
      {"rank 0 step 0: the resident kv buffer has 4 rows x heads, of which only 0 arrive"}},
     {"ABufferSentOnAfterItIsGone",
      "p2p",
      [](Plan& p) {
-       step(p, 1, 1).kv = {};
-       step(p, 1, 1).tiles = 0;
+       step_at(p, 1, 1).kv = {};
+       step_at(p, 1, 1).tiles = 0;
        receives(p, 1, 1).clear();
        sends(p, 0, 1).clear();
      },
      {"rank 1 step 2 sends to 2", "the buffer has 0 rows"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Each, CorruptExchange, ::testing::ValuesIn(kCorruptions),
+INSTANTIATE_TEST_SUITE_P(Each, CorruptExchange, ::testing::ValuesIn(kWrongMessages),
                          [](const auto& corruption) { return corruption.param.name; });
 
 TEST(VerifyExchanges, CountsMessages) {
-  EXPECT_EQ(verify_exchanges(good_plan("p2p")), 6);
-  EXPECT_EQ(verify_exchanges(good_plan("all_gather")), 9);
-  EXPECT_EQ(verify_exchanges(good_plan("a2a")), 18);
+  EXPECT_EQ(verify_exchanges(all_seen_plan("p2p")), 6);
+  EXPECT_EQ(verify_exchanges(all_seen_plan("all_gather")), 9);
+  EXPECT_EQ(verify_exchanges(all_seen_plan("a2a")), 18);
 }
 
 // A group of messages is posted at once, so a ring in which all send first is no deadlock; two
 // ranks of which each waits for a message that the other would send one step later is one.
 TEST(VerifyExchanges, FindsACircleOfWaiting) {
-  Plan plan = good_plan("p2p");
+  Plan plan = all_seen_plan("p2p");
   for (const int rank : {0, 1, 2}) {
     sends(plan, rank, 1).swap(sends(plan, rank, 2));
     sends(plan, rank, 1).clear();

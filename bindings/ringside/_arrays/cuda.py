@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -167,11 +168,22 @@ def problem() -> str:
 
 @functools.cache  # what was found stays; what was not is looked for again
 def require_cuda() -> None:
-    """Raises Unsupported where there is no CUDA in the build, or no device."""
+    """Raises Unsupported where there is no CUDA in the build, or no device.
+
+    Warns of kernels that were compiled to be checked, not to be run: they are right, but slow.
+    """
     if reason := problem():
         raise _core.Unsupported(
             f'backend="cuda" cannot run here: {reason}. Nearest supported: backend="reference" '
             f"(CPU, float64)"
+        )
+    if cuda_core().QUICK_KERNELS:
+        warnings.warn(
+            "this build has kernels that are hardly optimized (RINGSIDE_QUICK_KERNELS=ON, as "
+            "`./dev test` builds it where there is no GPU); expected those of `pip install .`. "
+            "Install that, or expect kernels several times slower",
+            RuntimeWarning,
+            stacklevel=3,
         )
 
 

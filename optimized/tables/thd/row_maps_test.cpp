@@ -12,8 +12,8 @@
 namespace ringside::thd {
 namespace {
 
-struct Random : std::mt19937 {
-  explicit Random(unsigned number) : std::mt19937(testing::engine(number)) {}
+struct Numbers : std::mt19937 {
+  explicit Numbers(unsigned number) : std::mt19937(testing::engine(number)) {}
   int integer(int lo, int hi) { return lo + static_cast<int>((*this)() % (hi - lo + 1)); }
 };
 
@@ -33,7 +33,7 @@ struct Given {
   DeviceOffsets view() const { return {data(), static_cast<int>(narrow.size()), is_wide}; }
 };
 
-Given random_offsets(Random& random, int multiple) {
+Given random_offsets(Numbers& random, int multiple) {
   Offsets offsets{0};
   for (int s = random.integer(1, 6); s > 0; --s)
     offsets.push_back(offsets.back() +
@@ -55,7 +55,7 @@ std::vector<typename Map::Sum> table_of(const Map& map) {
 
 // The end of a search that began with the whole batch, as kernels narrow it for a tile.
 template <typename Map, typename FirstMoves>
-RowMove move_in_tile(const Map& map, const FirstMoves& first, int i, Random& random) {
+RowMove move_in_tile(const Map& map, const FirstMoves& first, int i, Numbers& random) {
   const int begin = random.integer(0, i), end = random.integer(i, map.num_moves() - 1);
   const int lo = last_at_or_before(first, begin, 0, map.last());
   const int hi = last_at_or_before(first, end, 0, map.last());
@@ -71,7 +71,7 @@ std::vector<RowMove> expected(const RowCopies& copies, int moves) {
 }
 
 TEST(ReorderMap, IsTheReferencesCopiesBothWays) {
-  Random random(1);
+  Numbers random(1);
   for (int n = 0; n < 100'000; ++n) {
     const int cp_size = random.integer(1, 6);
     const Given starts = random_offsets(random, random.integer(0, 1) ? 2 * cp_size : 1);
@@ -91,7 +91,7 @@ TEST(ReorderMap, IsTheReferencesCopiesBothWays) {
 }
 
 TEST(ReorderMap, ItsTableIsWhereRanksRowsBegin) {
-  Random random(5);
+  Numbers random(5);
   for (int n = 0; n < 20'000; ++n) {
     const int cp_size = random.integer(1, 6);
     const Given starts = random_offsets(random, 1);
@@ -108,7 +108,7 @@ TEST(ReorderMap, ItsTableIsWhereRanksRowsBegin) {
 }
 
 TEST(ValidRowMap, IsTheReferencesCopies) {
-  Random random(2);
+  Numbers random(2);
   for (int n = 0; n < 100'000; ++n) {
     const int first = random.integer(0, 5);
     Offsets starts = random_offsets(random, 1).narrow, valid{random.integer(0, 9)};
@@ -125,7 +125,7 @@ TEST(ValidRowMap, IsTheReferencesCopies) {
 }
 
 TEST(SegmentMap, FollowsTheTable) {
-  Random random(3);
+  Numbers random(3);
   for (int n = 0; n < 100'000; ++n) {
     std::vector<int32_t> narrow;
     std::vector<int64_t> first{0};  // rows of earlier segments
@@ -151,7 +151,7 @@ TEST(SegmentMap, FollowsTheTable) {
 }
 
 // Neither sorted nor in range, and in one case of four far beyond all rows.
-Given meaningless(Random& random, int size) {
+Given meaningless(Numbers& random, int size) {
   std::vector<int64_t> values;
   Offsets narrow;
   for (int i = 0; i < size; ++i) {
@@ -164,7 +164,7 @@ Given meaningless(Random& random, int size) {
 
 // Whatever moves, moves between rows that exist.
 TEST(RowMaps, OfMeaninglessOffsetsStayInside) {
-  Random random(4);
+  Numbers random(4);
   int moved = 0;
   for (int n = 0; n < 100'000; ++n) {
     const int size = random.integer(2, 6), rows = random.integer(1, 20);
