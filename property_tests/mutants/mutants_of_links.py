@@ -20,14 +20,8 @@ MUTANTS_OF_LINKS = [
     Mutant(
         "tiles of later steps forget the sums of those before",
         "optimized/ranks/parts.cpp",
-        "sums_of(schedule, before) == sums) return false;",
-        "sums_of(schedule, before) == sums) return true;",
-    ),
-    Mutant(
-        "rows that messages add to are final before",
-        "optimized/ranks/parts.cpp",
-        "for (int row = 0; row < run.rows; ++row) writers.add(run.to + row * run.to_step, 1);",
-        "",
+        "schedule.item_sums(before) == sums) return false;",
+        "schedule.item_sums(before) == sums) return true;",
     ),
     Mutant(
         "sums that one item did not write are not cleared",
