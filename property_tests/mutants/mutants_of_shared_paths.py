@@ -56,8 +56,8 @@ MUTANTS_OF_SHARED_PATHS = [
     Mutant(
         "rows that copies and sums write, too, are told to be sole",
         "optimized/tables/sole_items.cpp",
-        "for (int i = 0; i < run.rows; ++i) add(run.to + i * run.to_step, 1);",
-        "",
+        "add(run.to + i * run.to_step, 1);",
+        "add(run.to + i * run.to_step, 0);",
     ),
     Mutant(
         "what messages add to rows is forgotten where rows are told to be sole",
