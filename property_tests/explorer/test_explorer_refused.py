@@ -101,6 +101,16 @@ def test_it_opens_at_the_fault_and_marks_it_everywhere(reader):
     assert 26 + cell - 3 <= left and right <= 26 + 2 * cell + 3
 
 
+@pytest.mark.parametrize("document", [-1, 2**31 - 1])
+def test_a_tile_of_no_document_has_no_mark(reader, document):
+    def lost(tables):
+        tables["tiles"][0][1] = document  # the column seq
+
+    page = page_of_texts([("", edited(PLAN, lost))])
+    refused(reader, page)
+    assert reader.run("document.querySelector('.marks rect.fault')") is None
+
+
 def test_a_fault_of_a_rank_alone_marks_all_its_steps(reader):
     refused(reader, at_fault(rank=1))
     red = np.argwhere((reader.pixels(".matrix") == RED).all(axis=-1))

@@ -301,7 +301,7 @@
       if (!fault) return;
       lines("fault", ...[fault.row, fault.key].map((n) => Number.isInteger(n) ? [n + 0.5] : []));
       const found = plan.tileAt(fault.rank, fault.step, fault.tile), height = ({ len, stride }) => Math.max(1, (len - 1) * stride + 1);
-      if (found) draw(marks, "rect", { class: "fault", x: plan.k.begins[found.doc] + found.tile.k.pos, width: height(found.tile.k),
+      if (found && plan.k.begins[found.doc] !== undefined) draw(marks, "rect", { class: "fault", x: plan.k.begins[found.doc] + found.tile.k.pos, width: height(found.tile.k),
         y: plan.q.begins[found.doc] + found.tile.q.pos, height: height(found.tile.q) });
     }
     showPack() {
