@@ -21,7 +21,7 @@ from ringside._core import InvalidArgument
 from ringside._group import host, launched
 
 GRACE_S = 5.0  # between asking a process to end and ending it
-BEGAN_S = 2.0  # for the process that others fail because of: it may take longer to end than they
+BEGAN_S = 5.0  # for the process that others fail because of: it may take longer to end than they
 LOOK_EVERY_S = 0.02
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
