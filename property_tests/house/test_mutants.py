@@ -117,6 +117,17 @@ def test_copies_count_for_nothing_where_one_is_red_without_a_fault(monkeypatch, 
         mutants.try_all([Mutant("seen", "dev", "a", "b")], "cpp", 3)
 
 
+@pytest.mark.parametrize("wrong", ["0", "-1", "many"])
+@pytest.mark.parametrize(
+    ("plant", "flag"),
+    [(main, "--jobs"), (gpu_mutants.main, "--jobs"), (gpu_mutants.main, "--at-once")],
+)
+def test_nobody_at_once_is_refused(capsys, plant, flag, wrong):
+    with pytest.raises(SystemExit):
+        plant(["--list", flag, wrong])
+    assert "expected at least 1" in capsys.readouterr().err
+
+
 def test_a_stale_fault_is_refused():
     with pytest.raises(Failure, match="occurs 0 times in dev"):
         check_list([Mutant("no such line", "dev", "this line is nowhere in dev", "")])

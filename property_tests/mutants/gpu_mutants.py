@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from mutants import ROOT, Failure, ending, run
+from mutants import ROOT, Failure, at_least_1, ending, run
 from mutants import check_list as check
 from mutants_list import Mutant
 from mutants_of_hopper import MUTANTS_OF_HOPPER
@@ -293,10 +293,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--minutes", type=float, default=math.inf, help="begin no test after so many"
     )
     parser.add_argument("--build", default=ROOT / "build/gpu", type=Path, help="the healthy build")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at once")
+    parser.add_argument(
+        "--jobs", type=at_least_1, default=os.cpu_count() or 1, help="compilers at once"
+    )
     parser.add_argument(
         "--at-once",
-        type=int,
+        type=at_least_1,
         default=1,
         help="faults tested at once on each GPU; default 1, as they wait for each other's launches",
     )
