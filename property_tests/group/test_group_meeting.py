@@ -4,7 +4,11 @@ import signal
 import time
 
 import pytest
+import ringside as rs
+from group_meets import Meets, place
 from group_processes import meeting, require_failure, started, wait_for_listener, within
+from ringside._group import wire
+from ringside._group.door import Door
 
 SOON = 2.0  # seconds, after a death
 TIMEOUT = 1.0  # of groups in which a rank is missing
@@ -76,3 +80,90 @@ def test_a_process_that_dies_while_the_group_meets_is_named():
         with within(SOON):
             for worker in workers[1:]:
                 require_failure(worker.error(), [0], "rank 0 ended while the group met")
+
+
+def test_another_version_is_refused_by_both():
+    with started(1) as workers:
+        where = {**meeting(), "size": 2, "timeout_s": 20}
+        workers.all("from ringside._group import rendezvous\nrendezvous.__version__ = '0.0'")
+        first = Meets(place(0, **where))
+        workers[0].tell("rs.init(1, **where)", where=where)
+        told = f"ringside 0.0 of rank 1 and {rs.__version__} of rank 0; expected one version"
+        assert told in workers[0].error().text
+        assert isinstance(first.outcome(), rs.InvalidArgument) and told in str(first.outcome())
+
+
+def test_who_still_connects_for_a_group_that_failed_does_the_next_no_harm():
+    where = meeting()
+    first = Meets(place(0, 2, **where))
+    wait_for_listener(where["address"])
+    host, port = where["address"].split(":")
+    late = Door(where["key"].encode(), 20.0).call((host, int(port)))
+    wire.send(late, {"process": 1, "rank": 1, "peer": 0})
+    second = Meets(place(1, 2, **where))
+    assert first.outcome() == second.outcome() == [(0,), (1,)]
+    late.close(), first.close(), second.close()
+
+
+# --- groups of some processes of a job
+
+LAUNCHERS = {
+    "ringside run": lambda number, where: {
+        **{"RINGSIDE_RANK": number, "RINGSIDE_SIZE": 4},
+        **{"RINGSIDE_RENDEZVOUS": where["address"], "RINGSIDE_KEY": where["key"]},
+    },
+    "torchrun": lambda number, where: {
+        **{"RANK": number, "WORLD_SIZE": 4, "LOCAL_WORLD_SIZE": 4},
+        **{"MASTER_ADDR": "localhost", "MASTER_PORT": where["address"].split(":")[1]},
+    },
+}
+
+
+@pytest.fixture(params=LAUNCHERS)
+def pairs(request):
+    """pairs(more, order): processes 0 to 3 of a job, which come in an order that would mix them.
+
+    `more` are arguments by pair.
+    """
+    where, all_of_them = meeting(), []
+
+    def make(more, order=(3, 0, 1, 2)):
+        four = {}
+        for number in order:
+            variables = LAUNCHERS[request.param](number, where)
+            four[number] = Meets(place(number % 2, 2, variables, **more(number // 2)))
+            all_of_them.append(four[number])
+            time.sleep(0.2)
+        return [four[number] for number in range(4)]
+
+    yield make
+    for process in all_of_them:
+        process.close()
+
+
+@pytest.mark.parametrize("order", [(3, 0, 1, 2), (0, 2, 1, 3)])
+def test_two_groups_of_a_job_meet_at_once_by_name(pairs, order):
+    a, b, c, d = pairs(lambda pair: {"name": f"pair {pair}"}, order)
+    assert [x.outcome() for x in (a, b, c, d)] == [[(0,), (1,)]] * 4
+    assert a.met_with(b) and c.met_with(d)
+
+
+def test_two_groups_of_a_job_without_names_are_refused_and_not_mixed(pairs):
+    for process in pairs(lambda pair: {}):
+        error = process.outcome()
+        assert isinstance(error, rs.InvalidArgument), error
+        assert "a group of 2 processes of a job of 4; expected a name, as others" in str(error)
+        assert 'Pass name="..." to ringside.init, alike in the processes of each' in str(error)
+
+
+def test_a_group_that_never_comes_is_missed_though_another_meets_at_its_place():
+    """As long as the other one meets, it lets in who is of another name, and sends them away."""
+    where = meeting()
+    first = Meets(place(0, 2, **where, name="a", timeout_s=2.5))
+    wait_for_listener(where["address"])
+    with within(LATE):
+        error = Meets(place(1, 2, **where, name="b", timeout_s=TIMEOUT)).outcome()
+    assert isinstance(error, rs.RankFailure) and error.ranks == (0,), error
+    told = "rank 0 was not there within 1 s; another group of the same key met at its place"
+    assert told in str(error)
+    assert isinstance(first.outcome(), rs.RankFailure)

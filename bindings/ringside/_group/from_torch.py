@@ -53,6 +53,7 @@ def init_from(
         ranks_per_process=1,
         address=host.with_port(ways[0], port),
         key=key,
+        name="",
         timeout_s=timeout_s,
         environment=os.environ,
     )
@@ -65,14 +66,7 @@ def _meeting_point(hosts: list[str]) -> tuple[list[str], int, str]:
     with socket.socket() as probe:
         probe.bind(("", 0))
         port = int(probe.getsockname()[1])
-    is_one_host = len(set(hosts)) == 1
-    return ["127.0.0.1"] if is_one_host else _ways_here(), port, secrets.token_hex(32)
-
-
-def _ways_here() -> list[str]:
-    """By which other hosts may reach this one: where it faces torch's first process, then any."""
-    main = os.environ.get("MASTER_ADDR", "localhost")
-    own = host.facing(main)
-    faces_main = main if own is None or host.is_loopback(own) else own
-    ways = dict.fromkeys([faces_main, *host.addresses(), socket.gethostname()])
-    return [way for way in ways if not host.is_loopback(way)]
+    ways = ["127.0.0.1"]
+    if len(set(hosts)) != 1:
+        ways = host.ways(os.environ.get("MASTER_ADDR", "localhost"))
+    return ways, port, secrets.token_hex(32)

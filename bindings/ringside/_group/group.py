@@ -298,14 +298,16 @@ def init(
     ranks_per_process: int = 1,
     address: str | None = None,
     key: str | None = None,
+    name: str = "",
     timeout_s: float | None = None,
 ) -> Group:
     """Meets the other processes that run the ranks of a plan, and returns the group of them.
 
     What is not said is found in the variables of `ringside run`, torchrun, mpirun (OpenMPI, MPICH)
     or srun; without any of these the process is alone. The variables that a batch script inherits
-    are not those of a launcher. On one host processes find each other by a private file; else one
-    says where to meet.
+    are not those of a launcher. On one host processes find each other by a private file; on several
+    those of `ringside run` by what it was told, of torchrun by its store, of srun by the first host
+    of the step and RINGSIDE_KEY; else one says where to meet.
 
     Args:
         rank: the rank of the plans that this process hosts, or several, rising.
@@ -313,13 +315,16 @@ def init(
         ranks_per_process: of a launcher's process of number p the ranks from p times this.
         address: "host:port", where the process of rank 0 listens until all have met; default
             RINGSIDE_RENDEZVOUS.
-        key: a secret text that all processes know; default RINGSIDE_KEY.
+        key: a secret text that all processes know; default RINGSIDE_KEY, or a random one where
+            processes find each other by a file or a store.
+        name: tells the group from others of the same job, such as those of every two of its
+            processes; alike in all processes of the group.
         timeout_s: how long a silent rank is waited for, here and in calls; default
             RINGSIDE_TIMEOUT_S, or 60.
 
     Raises:
         ValueError: arguments or variables that do not fit, also between processes: another key,
-            another size, a rank twice.
+            another size, a rank twice; a group without a name of some processes of a job.
         RankFailure: ranks that did not come.
 
     >>> import ringside as rs
@@ -333,6 +338,7 @@ def init(
         ranks_per_process=ranks_per_process,
         address=address,
         key=key,
+        name=name,
         timeout_s=timeout_s,
         environment=os.environ,
     )

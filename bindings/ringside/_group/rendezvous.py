@@ -12,10 +12,10 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import NoReturn
 
 from ringside._core import InvalidArgument, __version__
-from ringside._group import host, meeting_file, wire
+from ringside._group import host, wire
 from ringside._group.door import (
     AGAIN_AFTER_S,
     CHALLENGE_S,
@@ -28,6 +28,7 @@ from ringside._group.door import (
 )
 from ringside._group.failure import RankFailure, named
 from ringside._group.first_call import call_first, where_to_listen
+from ringside._group.notice import Board, Notice, new_key
 from ringside._group.place import Place
 
 REASON_S = 1.0  # how long who finds a process gone waits to hear why
@@ -48,6 +49,8 @@ class Meeting:
     """One attempt to meet, until a deadline."""
 
     def __init__(self, place: Place) -> None:
+        if place.board is not None:
+            place.board.open()
         self.place, self.door = place, Door(place.key, place.timeout_s)
         self.controls: dict[int, socket.socket] = {}  # once all have come; see Connections
 
@@ -85,6 +88,8 @@ class Meeting:
                     self._send(guests, ranks, {"missing": failure.ranks, "why": failure.why})
                 raise
             processes = sorted([self.place.ranks, *guests])
+            if len(processes) < self.place.processes:
+                self._refuse(guests, self._some_of_a_job(processes))
             listening = [None, *(guests[ranks][1] for ranks in processes[1:])]
             met = Connections(processes, 0, self.controls)
             for process, ranks in enumerate(processes[1:], 1):
@@ -97,21 +102,36 @@ class Meeting:
     @contextlib.contextmanager
     def _announced(self) -> Iterator[socket.socket]:
         """A listener where the others look for one."""
-        file: Path | None = None
+        board = self.place.board
         if self.place.address is not None:
             where, port = self.place.address
-            listener = self.door.listener((EVERYWHERE if self.place.also else where, port))
-        else:
-            assert self.place.job is not None
-            listener = self.door.listener(("127.0.0.1", 0))
-            file, self.door.key = meeting_file.path_of(self.place.job), meeting_file.new_key()
-            meeting_file.write(file, listener.getsockname()[:2], self.door.key)
-        with listener:
+            with self.door.listener((EVERYWHERE if self.place.also else where, port)) as listener:
+                yield listener
+            return
+        assert board is not None
+        where = "127.0.0.1" if board.is_of_one_host else EVERYWHERE
+        with self.door.listener((where, 0)) as listener:
+            self.door.key = self.place.key or new_key()
             try:
+                self._post(board, listener.getsockname()[1])
                 yield listener
             finally:
-                if file is not None:
-                    file.unlink(missing_ok=True)
+                board.take_down()
+
+    def _post(self, board: Board, port: int) -> None:
+        """Where the others look, as soon as that can be reached."""
+        key = None if self.place.key else self.door.key
+        while True:
+            try:
+                return board.post(Notice(tuple(board.ways()), port, key), self.door.left())
+            except OSError as error:
+                if self.door.left() <= 0:
+                    raise InvalidArgument(
+                        f"{error}, tried for {self.place.timeout_s:g} s; expected to be let in "
+                        "there, to tell the others where rank 0 is. Set RINGSIDE_RENDEZVOUS=host:"
+                        "port (a free port of this host) and RINGSIDE_KEY in all processes"
+                    ) from None
+                time.sleep(AGAIN_AFTER_S)
 
     def _admit(self, listener: socket.socket, guests: Guests) -> None:
         missing = set(range(self.place.size)) - set(self._here(guests))
@@ -119,14 +139,31 @@ class Meeting:
         if come is None:
             return
         connection, hello = come
+        if "ranks" not in hello:  # of a group that met here before, and has failed
+            connection.close()
+            return
+        if hello["version"] == __version__ and hello["name"] != self.place.name:
+            wire.send(connection, {"again": True})  # the group of that name is not here yet
+            connection.close()
+            return
         ranks = tuple(hello["ranks"])
         wrong = self._misfit(hello, ranks, self._here(guests))
         if wrong:
             guests[(-1,)] = connection, ("", 0)
-            for other in guests:
-                self._send(guests, other, {"refused": wrong})
-            raise InvalidArgument(wrong)
+            self._refuse(guests, wrong)
         guests[ranks] = connection, (hello["host"], hello["port"])
+
+    def _refuse(self, guests: Guests, why: str) -> NoReturn:
+        for ranks in guests:
+            self._send(guests, ranks, {"refused": why})
+        raise InvalidArgument(why)
+
+    def _some_of_a_job(self, processes: list[tuple[int, ...]]) -> str:
+        return (
+            f"a group of {len(processes)} processes of a job of {self.place.processes}; expected "
+            "a name, as others of the job may make a group like this one at the same place. Pass "
+            'name="..." to ringside.init, alike in the processes of each group'
+        )
 
     def _here(self, guests: Guests) -> list[int]:
         """The ranks that have come; guests that have ended may come again."""
@@ -171,11 +208,18 @@ class Meeting:
                 if "again" not in table:
                     return self._connected(first, listener, table)
             first.close()
+            if self.door.left() <= 0:
+                why = (
+                    f"rank 0 was not there within {self.place.timeout_s:g} s; another group of "
+                    "the same key met at its place"
+                )
+                raise RankFailure(why, [0])
             time.sleep(AGAIN_AFTER_S)
 
     def _join(self, first: socket.socket, listening: Address) -> wire.Message:
         """What the process of rank 0 answers once all have come."""
         hello = {"ranks": self.place.ranks, "size": self.place.size, "version": __version__}
+        hello["name"] = self.place.name
         try:
             wire.send(first, {**hello, "host": listening[0], "port": listening[1]})
             table = wire.receive(first)
