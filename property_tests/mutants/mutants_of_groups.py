@@ -66,7 +66,37 @@ MUTANTS_OF_GROUPS = [
     Mutant(
         "an exception that leaves the context is not told",
         GROUP + "group.py",
-        "if error is not None and not self._closed:",
+        "if error is not None and not ends_well and not self._closed:",
+        "if False:",
+    ),
+    Mutant(
+        "a forked process keeps the sockets of control",
+        GROUP + "control.py",
+        "for connection in (*(p.connection for p in self.peers.values()), self._awake):",
+        "for connection in (self._awake,):",
+    ),
+    Mutant(
+        "a forked process may use the group of its parent",
+        GROUP + "group.py",
+        "    os.register_at_fork(after_in_child=_let_all_go)\n",
+        "    pass\n",
+    ),
+    Mutant(
+        "a closed group holds its descriptors until cycles are collected",
+        GROUP + "control.py",
+        "self._where, self._on_failure = (lambda: last), (lambda why: None)",
+        "last",
+    ),
+    Mutant(
+        "threads take turns in a group, in any order",
+        GROUP + "group.py",
+        "if not self._lock.acquire(blocking=not self._control.peers):",
+        "if not self._lock.acquire():",
+    ),
+    Mutant(
+        "who is not in torch's group asks for its rank there",
+        GROUP + "from_torch.py",
+        "if process < 0:",
         "if False:",
     ),
     Mutant(

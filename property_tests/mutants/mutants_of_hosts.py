@@ -185,6 +185,12 @@ MUTANTS_OF_HOSTS = [
         "if False:",
     ),
     Mutant(
+        "to exit with code 0 is to fail",
+        GROUP + "group.py",
+        "ends_well = isinstance(error, SystemExit) and error.code in (None, 0)",
+        "ends_well = False",
+    ),
+    Mutant(
         "processes of all hosts have the same numbers",
         GROUP + "launcher.py",
         "first = processes * (nodes.rank or 0)",

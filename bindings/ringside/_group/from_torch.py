@@ -11,6 +11,7 @@ from typing import Any
 
 from ringside._core import InvalidArgument, arguments
 from ringside._group import host
+from ringside._group.failure import RankFailure
 from ringside._group.group import Group
 from ringside._group.place import place_of
 from ringside._group.rendezvous import Meeting
@@ -30,7 +31,8 @@ def init_from(
         timeout_s: see ringside.init.
 
     Raises:
-        ValueError, RankFailure: as ringside.init.
+        ValueError: as ringside.init; a process that is not in torch's group.
+        RankFailure: as ringside.init; torch's group failed.
 
     >>> import ringside as rs
     >>> rs.init_from()  # doctest: +SKIP
@@ -41,12 +43,17 @@ def init_from(
         raise InvalidArgument(f"ranks_per_process={each}; expected at least 1. Leave it out")
     dist = importlib.import_module("torch.distributed")
     process, processes = dist.get_rank(torch_group), dist.get_world_size(torch_group)
-    hosts: list[Any] = [None] * processes
-    dist.all_gather_object(hosts, host.network(), group=torch_group)
-    first = 0 if torch_group is None else dist.get_global_rank(torch_group, 0)
-    told: list[Any] = [_meeting_point(hosts) if process == 0 else None]
-    dist.broadcast_object_list(told, src=first, group=torch_group)
-    ways, port, key = told[0]
+    if process < 0:
+        raise InvalidArgument(
+            "this process is not in torch_group; expected one of its processes. Call "
+            "ringside.init_from in those alone"
+        )
+    try:
+        ways, port, key = _told(dist, torch_group, process, processes)
+    except RuntimeError as error:
+        said = str(error).split("\n")[0]
+        why = f"a process of torch's group ended, or did not come to ringside.init_from ({said})"
+        raise RankFailure(why) from error
     place = place_of(
         [process * each + i for i in range(each)],
         processes * each,
@@ -59,6 +66,17 @@ def init_from(
     )
     place = replace(place, also=tuple(ways[1:]))
     return Group(place, Meeting(place).connect())
+
+
+def _told(dist: Any, group: Any, process: int, processes: int) -> tuple[list[str], int, str]:
+    """Where to meet, as the first process of torch's group says to all."""
+    hosts: list[Any] = [None] * processes
+    dist.all_gather_object(hosts, host.network(), group=group)
+    first = 0 if group is None else dist.get_global_rank(group, 0)
+    told: list[Any] = [_meeting_point(hosts) if process == 0 else None]
+    dist.broadcast_object_list(told, src=first, group=group)
+    ways, port, key = told[0]
+    return ways, port, key
 
 
 def _meeting_point(hosts: list[str]) -> tuple[list[str], int, str]:
