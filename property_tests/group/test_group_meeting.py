@@ -1,13 +1,14 @@
 """Processes that come late, never, too early, twice, or die while a group meets."""
 
 import signal
+import socket
 import time
 
 import pytest
 import ringside as rs
 from group_meets import Meets, place
-from group_processes import meeting, require_failure, started, wait_for_listener, within
-from ringside._group import wire
+from group_processes import free_port, meeting, require_failure, started, wait_for_listener, within
+from ringside._group import host, wire
 from ringside._group.door import Door
 
 SOON = 2.0  # seconds, after a death
@@ -97,12 +98,79 @@ def test_who_still_connects_for_a_group_that_failed_does_the_next_no_harm():
     where = meeting()
     first = Meets(place(0, 2, **where))
     wait_for_listener(where["address"])
-    host, port = where["address"].split(":")
-    late = Door(where["key"].encode(), 20.0).call((host, int(port)))
+    address, port = where["address"].split(":")
+    late = Door(where["key"].encode(), 20.0).call((address, int(port)))
     wire.send(late, {"process": 1, "rank": 1, "peer": 0})
     second = Meets(place(1, 2, **where))
     assert first.outcome() == second.outcome() == [(0,), (1,)]
     late.close(), first.close(), second.close()
+
+
+@pytest.mark.parametrize("runs_on", [False, True])
+def test_whom_all_wait_for_is_named_and_not_who_waits_for_it(runs_on):
+    """Rank 0 was stopped when it had met rank 2, and before it met rank 1, which is silent so."""
+    key = b"of this test"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+    ):
+        where = "127.0.0.1", first.getsockname()[1]
+        last = Meets(place(2, 3, address=host.with_port(*where), key=key.decode(), timeout_s=1.0))
+        joined, _ = Door(key, 20.0).admit(first, [2])
+        listening = [None, second.getsockname(), first.getsockname()]
+        wire.send(joined, {"processes": [[0], [1], [2]], "listening": listening, "mine": 2})
+        link, _ = Door(key, 20.0).admit(first, [2])
+        first.settimeout(20)
+        asking = first.accept()[0] if runs_on else None
+        if asking is not None:
+            asking.sendall(wire.GREETING)
+            asking.close()
+        error = last.outcome()
+    missed = 1 if runs_on else 0
+    assert isinstance(error, rs.RankFailure) and error.ranks == (missed,), error
+    assert f"rank {missed} did not answer rank 2 at 127.0.0.1:" in str(error)
+    joined.close(), link.close()
+
+
+def test_whom_those_that_do_not_come_wait_for_is_named_and_not_they():
+    """Rank 0 was stopped when it had met rank 1, and before it met rank 2."""
+    key, nowhere = b"of this test", ("127.0.0.1", free_port())
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        where = host.with_port("127.0.0.1", first.getsockname()[1])
+        second = Meets(place(1, 3, address=where, key=key.decode(), timeout_s=TIMEOUT))
+        joined, _ = Door(key, 20.0).admit(first, [1])
+        wire.send(
+            joined, {"processes": [[0], [1], [2]], "listening": [None, nowhere, nowhere], "mine": 1}
+        )
+        link, _ = Door(key, 20.0).admit(first, [1])
+        error = second.outcome()
+    assert isinstance(error, rs.RankFailure) and error.ranks == (0,), error
+    assert "rank 0 said nothing within 1 s while all met" in str(error)
+    joined.close(), link.close()
+
+
+def test_a_first_rank_that_stops_while_others_come_is_named_soon_after_the_timeout():
+    key = b"of this test"
+    begin = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        where = host.with_port("127.0.0.1", first.getsockname()[1])
+        second = Meets(place(1, 2, address=where, key=key.decode(), timeout_s=TIMEOUT))
+        joined, _ = Door(key, 20.0).admit(first, [1])
+        error = second.outcome()
+    assert isinstance(error, rs.RankFailure) and error.ranks == (0,), error
+    assert "rank 0 said nothing within 1 s while the group met" in str(error)
+    assert time.monotonic() - begin < 9.0  # to wait for one that runs would take 11
+    joined.close()
+
+
+def test_a_first_rank_that_began_later_may_say_later_who_is_missing():
+    where = meeting()
+    second = Meets(place(1, 3, **where, timeout_s=TIMEOUT))
+    first = Meets(place(0, 3, **where, timeout_s=TIMEOUT + 1.0))
+    for process in (first, second):
+        error = process.outcome()
+        assert isinstance(error, rs.RankFailure) and error.ranks == (2,), error
+        assert "rank 2 did not come within 2 s" in str(error)
 
 
 # --- groups of some processes of a job

@@ -88,6 +88,36 @@ MUTANTS_OF_GROUPS = [
         "last",
     ),
     Mutant(
+        "who waits for a stopped rank while all meet is named in its place",
+        GROUP + "rendezvous.py",
+        "if silent is not None:\n                    ranks, address",
+        "if False:\n                    ranks, address",
+    ),
+    Mutant(
+        "a first rank that was stopped is waited for beyond the timeout",
+        GROUP + "rendezvous.py",
+        "return bool(heard) or not is_silent(first.getpeername()[:2])",
+        "return True",
+    ),
+    Mutant(
+        "a first rank that began later is not waited for",
+        GROUP + "rendezvous.py",
+        "if not self._hears_or_may_yet(first):",
+        "if not select.select([first], [], [], self.door.left())[0]:",
+    ),
+    Mutant(
+        "those that wait for a stopped rank are missed in its place",
+        GROUP + "rendezvous.py",
+        "if silent is None:\n                    raise",
+        "if True:\n                    raise",
+    ),
+    Mutant(
+        "rank 0 is named for whoever is silent while all meet",
+        GROUP + "door.py",
+        "            connection.recv(1)\n",
+        "            return True\n",
+    ),
+    Mutant(
         "threads take turns in a group, in any order",
         GROUP + "group.py",
         "if not self._lock.acquire(blocking=not self._control.peers):",

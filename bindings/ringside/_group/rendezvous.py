@@ -8,9 +8,10 @@ that list: one socket for control, one for every pair of ranks.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -20,10 +21,12 @@ from ringside._group.door import (
     AGAIN_AFTER_S,
     CHALLENGE_S,
     EVERYWHERE,
+    LEAST_S,
     Address,
     Door,
     given_up,
     has_ended,
+    is_silent,
     take_leave,
 )
 from ringside._group.failure import RankFailure, named
@@ -53,6 +56,7 @@ class Meeting:
             place.board.open()
         self.place, self.door = place, Door(place.key, place.timeout_s)
         self.controls: dict[int, socket.socket] = {}  # once all have come; see Connections
+        self.addresses: dict[int, Address] = {}  # where the other processes listen until all met
 
     def connect(self) -> Connections:
         """All connections of this process; raises RankFailure where some rank does not come."""
@@ -92,6 +96,9 @@ class Meeting:
                 self._refuse(guests, self._some_of_a_job(processes))
             listening = [None, *(guests[ranks][1] for ranks in processes[1:])]
             met = Connections(processes, 0, self.controls)
+            for process, ranks in enumerate(processes[1:], 1):
+                where, port = guests[ranks][1]
+                self.addresses[process] = where or guests[ranks][0].getpeername()[0], port
             for process, ranks in enumerate(processes[1:], 1):
                 met.controls[process] = guests[ranks][0]
                 table = {"processes": processes, "listening": listening, "mine": process}
@@ -222,6 +229,8 @@ class Meeting:
         hello["name"] = self.place.name
         try:
             wire.send(first, {**hello, "host": listening[0], "port": listening[1]})
+            if not self._hears_or_may_yet(first):
+                raise TimeoutError
             table = wire.receive(first)
         except TimeoutError:
             why = f"rank 0 said nothing within {self.place.timeout_s:g} s while the group met"
@@ -234,6 +243,11 @@ class Meeting:
             raise RankFailure(table["why"], table["missing"])
         return table
 
+    def _hears_or_may_yet(self, first: socket.socket) -> bool:
+        """Whether rank 0 has answered in time, or at least runs: it may have begun later."""
+        heard, _, _ = select.select([first], [], [], max(self.door.left(), LEAST_S))
+        return bool(heard) or not is_silent(first.getpeername()[:2])
+
     def _connected(
         self, first: socket.socket, listener: socket.socket, table: wire.Message
     ) -> Connections:
@@ -241,9 +255,11 @@ class Meeting:
         met = Connections(processes, table["mine"], self.controls)
         met.controls[0] = first
         of_first = first.getpeername()[:2]
+        for process, listening in enumerate(table["listening"]):
+            where, port = of_first if process == 0 else listening
+            self.addresses[process] = where or of_first[0], port
         for other in range(met.mine):
-            where, port = of_first if other == 0 else table["listening"][other]
-            self._make_links((where or of_first[0], port), other, met)
+            self._make_links(self.addresses[other], other, met)
         self._accept_links(listener, met)
         return met
 
@@ -262,7 +278,14 @@ class Meeting:
                 connection = self.door.call(address)
                 wire.send(connection, {"process": met.mine, "rank": rank, "peer": peer})
             except (OSError, EOFError, wire.WrongKey) as error:
-                raise self._heard() or RankFailure(
+                if failure := self._heard():
+                    raise failure from None
+                silent = (
+                    self._first_silent(range(other)) if isinstance(error, TimeoutError) else None
+                )
+                if silent is not None:
+                    ranks, address = met.processes[silent], self.addresses[silent]
+                raise RankFailure(
                     f"{named(ranks)} did not answer {named(self.place.ranks)} at "
                     f"{host.with_port(*address)} while the group met ({error}); expected that "
                     "every host reaches every other, at any port. See whether they ended, and "
@@ -270,6 +293,10 @@ class Meeting:
                     ranks,
                 ) from None
             self._keep(connection, other, rank, peer, met)
+
+    def _first_silent(self, processes: Iterable[int]) -> int | None:
+        """Who does not run, or is cut off: others wait for one before them, and are silent, too."""
+        return next((p for p in processes if is_silent(self.addresses[p])), None)
 
     def _heard(self, seconds: float = REASON_S) -> RankFailure | None:
         """The failure that another process tells of, if it does so soon."""
@@ -288,7 +315,16 @@ class Meeting:
             wanted = {p: count + 1 for p, count in wanted.items()}  # control
         while any(wanted.values()):
             missing = {r for p, count in wanted.items() if count for r in met.processes[p]}
-            come = self.door.admit(listener, missing, met.controls.values())
+            try:
+                come = self.door.admit(listener, missing, met.controls.values())
+            except RankFailure:
+                others = [p for p in range(len(met.processes)) if p != met.mine]
+                silent = self._first_silent(others)
+                if silent is None:
+                    raise
+                ranks = met.processes[silent]
+                why = f"{named(ranks)} said nothing within {self.place.timeout_s:g} s while all met"
+                raise RankFailure(why, ranks) from None
             if failure := self._heard(0.0):
                 raise failure
             for p in [p for p, control in met.controls.items() if has_ended(control)]:
