@@ -66,7 +66,7 @@ def with_more_rows(x, room):
 
 
 def same_as_the_plan(case, dtype, room, *, deterministic=False, **more):
-    """The same kernels on the same pairs; gathered rows lie and are summed in another order."""
+    """The same kernels on the same pairs; rows of a document's stripes may be summed otherwise."""
     import torch
 
     q, k, v, dout = (to_device(x, dtype) for x in case.arrays())
@@ -126,6 +126,25 @@ def test_every_cell_of_documents_longer_than_a_block(partition, comm):
         num_kv_heads=2, head_dim=64, head_dim_v=64, seed=3,
     )  # fmt: skip
     same_as_the_plan(case, "bfloat16", 8, pad_to_multiple_of=8)
+
+
+@pytest.mark.parametrize("comm", ["all_gather", "a2a"])
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_blocks_go_on_across_the_chunks_of_a_document_as_in_the_plan(dtype, partition, comm):
+    """The same rows in the same blocks, summed in one order: the same bits."""
+    case = Case(
+        rs.PackedLayout.from_lengths([700, 0, 1, 13, 260, 40]), cp_size=8, partition=partition,
+        comm=comm, num_heads=8, num_kv_heads=4, head_dim=64, head_dim_v=64, seed=4,
+    )  # fmt: skip
+    q, k, v, dout = (to_device(x, dtype) for x in case.arrays())
+    found = []
+    for plan, options in ((case.plan(), {"backend": "cuda"}), (device_plan(case, 0), {})):
+        out, lse = plan.attention(q, k, v, **options)
+        grads = plan.attention_backward(dout, q, k, v, out, lse, deterministic=True, **options)
+        found.append([to_host(x) for x in (out, lse, *grads)])
+    for want, got in zip(*found, strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
