@@ -74,6 +74,28 @@ std::vector<int32_t> home_rows_of(const Plan& plan, const RankStack& home, const
   return map;
 }
 
+TEST(CellBlocks, MoveTheSameInPieces) {
+  std::vector<int32_t> map;
+  for (int row = 0; row < 1'500; ++row) map.push_back(1'500 - row);
+  for (const int from_map : {CellBlock::kNoMap, 0, 200}) {
+    const CellBlock whole{7, 90, 4, 2, 1'300, 2, from_map};  // of 4 heads, two
+    std::vector<CellBlock> pieces;
+    add_in_pieces(whole, pieces);
+    EXPECT_GT(pieces.size(), 2u);
+    std::vector<std::pair<int64_t, int64_t>> got, want;
+    const auto add_rows = [&](const CellBlock& b, auto& cells) {
+      for (int64_t i = 0; i < b.rows; ++i)
+        cells.emplace_back(
+            b.from +
+                int64_t{CellBlock::row(b.from_map, map.data(), static_cast<int>(i))} * b.from_pitch,
+            b.to + i * b.to_pitch);
+    };
+    add_rows(whole, want);
+    for (const CellBlock& piece : pieces) add_rows(piece, got);
+    EXPECT_EQ(want, got);
+  }
+}
+
 class Rounds : public ::testing::TestWithParam<Operand> {
  protected:
   void check(const Plan& plan, int step) {

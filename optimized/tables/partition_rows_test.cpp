@@ -38,6 +38,7 @@ Shard shard_in_closed_form(const PackedLayout& layout, const PartitionRows& part
     EXPECT_EQ(s.row, num_rows(shard)) << "segments lie back to back, in the order of the table";
     append(shard, s.seq, s.pos, s.stride, s.len);
   }
+  EXPECT_EQ(by_index.size(), shard.size()) << "chunks that meet are one segment";
   return shard;
 }
 

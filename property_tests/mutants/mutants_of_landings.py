@@ -27,6 +27,12 @@ MUTANTS_OF_LANDINGS = [
         "if (x.is_gathered())",
     ),
     Mutant(
+        "later pieces of gathered rows begin with the first one's",
+        OF_LENGTHS + "move_tables.cpp",
+        "map += begin;",
+        "map += 0 * begin;",
+    ),
+    Mutant(
         "ranks that gathered the same head add its gradients in one round",
         OF_LENGTHS + "move_tables.cpp",
         "std::max(round[rank], round[before] + 1);",
