@@ -238,8 +238,9 @@ def test_a_captured_graph_replays_other_lengths_without_a_synchronization(comm):
     "cu", [[0, 5, 3], [1, 2, 3], [0, 5, 17], [0, -(2**31), 4], [0, 2**31 - 1, 3]],
     ids=["falls", "does not start at 0", "more rows than room", "negative", "wraps"],
 )  # fmt: skip
-def test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so(cu):
-    plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=2)
+@pytest.mark.parametrize("comm", ["p2p", "all_gather"])
+def test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so(comm, cu):
+    plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=2, comm=comm)
     q, k, v = (to_device(np.ones((16, 1, 8))) for _ in range(3))
     plan.set_lengths(on_device([0, 5, 16]))
     good, _ = plan.attention(q, k, v)
@@ -256,12 +257,13 @@ def test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so(cu):
     assert (to_host(again) == to_host(good)).all()
 
 
-def test_either_width_and_a_layout_of_them_are_the_same_lengths():
+@pytest.mark.parametrize("comm", ["p2p", "all_gather"])
+def test_either_width_and_a_layout_of_them_are_the_same_lengths(comm):
     q, narrow, padded = to_device(np.ones((16, 1, 8))), on_device([0, 3, 9]), on_device([0, 5, 14])
     v = to_device(np.arange(128.0).reshape(16, 1, 8))
 
     def results(*lengths):
-        plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=2)
+        plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=2, comm=comm)
         plan.set_lengths(*lengths)
         found = [to_host(x) for x in plan.attention(q, q, v)]
         plan.check()
