@@ -70,9 +70,10 @@ struct DeviceCase {
   std::optional<Capacity> random_capacity(Random& random) const {
     const bool of_any_lengths =  // as DevicePlan wants it
         find_partition(plan.partition).rule.is_closed_form() && plan.comm != "fetch";
-    if (plan.comm == "a2a+p2p" || !of_any_lengths || random.integer(0, 2) > 0) return {};
+    if (!of_any_lengths || random.integer(0, 2) > 0) return {};
     Capacity room;
     room.partition = plan.partition, room.comm.name = plan.comm, room.cp_size = plan.cp_size();
+    if (plan.comm == "a2a+p2p") room.comm.a2a_size = room.cp_size % 2 == 0 ? 2 : 1;
     room.mask = problem.mask;
     room.num_heads = problem.num_heads, room.num_kv_heads = problem.num_kv_heads;
     room.max_sequences = problem.layout_q.batch() + 1 + random.integer(0, 3);

@@ -403,6 +403,12 @@ MUTANTS_OF_KERNELS = [
         "if (i < 0) x->home_of_global[i] = kNobody;",
     ),
     Mutant(
+        "gathered rows come from home in the order of ranks",
+        MOVE,
+        "int from = CellBlock::row(b.from_map, map, i)",
+        "int from = i",
+    ),
+    Mutant(
         "results that have come home are not emptied for the next step",
         FORWARD,
         "q_residency_, dim_qk_ * element_bytes_);\n      start_results();",
