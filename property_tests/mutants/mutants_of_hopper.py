@@ -206,4 +206,22 @@ MUTANTS_OF_HOPPER = [
         "last = last < 0 ? 0 : last < k.len ? last : k.len;",
         "last = k.len;",
     ),
+    Mutant(
+        "hopper: columns of results that are staged later are stored at the first ones",
+        RESULTS,
+        "ragged_box(begin + at,",
+        "ragged_box(at,",
+    ),
+    Mutant(
+        "hopper: no more than 128 columns of q and k are multiplied",
+        CONSUMER,
+        "i < Shape::kQk / 16;",
+        "i < (Shape::kQk < 128 ? Shape::kQk : 128) / 16;",
+    ),
+    Mutant(
+        "hopper: every other block of 64 keys is passed over",
+        WALK,
+        "begin_ += kKeys;",
+        "begin_ += kBlockKeys;",
+    ),
 ]
