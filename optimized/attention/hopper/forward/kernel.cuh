@@ -1,9 +1,9 @@
 // The forward kernel itself; an instance for each pair of head dimensions is a file of its own.
 //
 // A block of threads stays on its multiprocessor and takes items (128 query rows of a segment, one
-// head) from a queue. Two warps produce, by turns: they walk over the blocks of 128 keys that an
-// item sees, across all segments, and have the copy engine bring them; a third warp brings their
-// values, and a fourth looks whether they are finite, where that matters. Two groups of four warps
+// head) from a queue. Two warps produce, by turns: they walk over the blocks of keys that an item
+// sees, across all segments, and have the copy engine bring them; a third warp brings their values,
+// and a fourth looks whether they are finite, where that matters. Two groups of four warps
 // consume, 64 rows each: scores = Q K^T, online softmax in powers of two, output += P V with P from
 // registers. LADDER.md says what each idea brought.
 #pragma once
