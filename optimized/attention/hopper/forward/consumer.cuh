@@ -87,7 +87,7 @@ class Consumer {
       if (step<Shape::kKeys>(note, begins, output, weights)) return true;
       if (begins) return false;
       note = next_note();
-      if (note.halves(group_) == kNoHalf || !is_whole(note)) break;
+      if (Shape::kKeys == kHalfKeys ? note.halves(group_) == kNoHalf : !is_whole(note)) break;
     }
     moves_on = false;
     return false;
