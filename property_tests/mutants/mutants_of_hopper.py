@@ -23,8 +23,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: a half of which one key is seen is left out",
         NOTE,
-        "= some.end <= begin + kHalfKeys ? kFirstHalf : kBothHalves;",
-        "= some.end <= begin + kHalfKeys + 1 ? kFirstHalf : kBothHalves;",
+        "kKeys > kHalfKeys && some.end <= begin + kHalfKeys;",
+        "kKeys > kHalfKeys && some.end <= begin + kHalfKeys + 1;",
     ),
     Mutant(
         "hopper: a block that the last row sees in part counts as clear",
@@ -71,13 +71,13 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: output is stored before all of it is in shared memory",
         RESULTS,
-        "  show_to_async();\n  __syncwarp();",
+        "    show_to_async();\n    __syncwarp();",
         "",
     ),
     Mutant(
         "hopper: the next item's output overwrites what is being stored",
         RESULTS,
-        "if (lane == 0) wait_until_read<0>();  // of the item before",
+        "if (lane == 0) wait_until_read<0>();  // of the columns, or the item, before",
         "",
     ),
     Mutant(
@@ -131,8 +131,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: a row's table counts from the segment, not from the block",
         WALK,
-        "first = max(seen.begin - begin_, 0), last = min(seen.end - begin_, kBlockKeys);",
-        "first = max(seen.begin, 0), last = min(seen.end, kBlockKeys);",
+        "first = max(seen.begin - begin_, 0), last = min(seen.end - begin_, kKeys);",
+        "first = max(seen.begin, 0), last = min(seen.end, kKeys);",
     ),
     Mutant(
         "hopper: an item stops at its first segment that has keys",
@@ -161,8 +161,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: an item's rows are those of the next",
         CONSUMER,
-        "finish<T>(p_, s_, before, group_",
-        "finish<T>(p_, s_, item, group_",
+        "finish<T, Shape>(p_, s_, before, group_",
+        "finish<T, Shape>(p_, s_, item, group_",
     ),
     Mutant(
         "hopper: an item's output goes on from the one before",
@@ -205,5 +205,23 @@ MUTANTS_OF_HOPPER = [
         LINE,
         "last = last < 0 ? 0 : last < k.len ? last : k.len;",
         "last = k.len;",
+    ),
+    Mutant(
+        "hopper: columns of results that are staged later are stored at the first ones",
+        RESULTS,
+        "ragged_box(begin + at,",
+        "ragged_box(at,",
+    ),
+    Mutant(
+        "hopper: no more than 128 columns of q and k are multiplied",
+        CONSUMER,
+        "i < Shape::kQk / 16;",
+        "i < (Shape::kQk < 128 ? Shape::kQk : 128) / 16;",
+    ),
+    Mutant(
+        "hopper: every other block of 64 keys is passed over",
+        WALK,
+        "begin_ += kKeys;",
+        "begin_ += kBlockKeys;",
     ),
 ]

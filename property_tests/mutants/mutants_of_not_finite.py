@@ -127,8 +127,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: half of a block's values are inspected",
         PRODUCER,
-        "const int end = halves == kBothHalves ? kKeyPanelBytes : kHalfBytes;",
-        "const int end = halves == kBothHalves ? kHalfBytes : kHalfBytes;",
+        "const int end = halves == kBothHalves ? Shape::kPanelBytes : Shape::kHalfBytes;",
+        "const int end = halves == kBothHalves ? Shape::kHalfBytes : Shape::kHalfBytes;",
     ),
     Mutant(
         "hopper: dout of rows that see nothing reaches their block by delta",

@@ -1,17 +1,22 @@
-// The Hopper family in the table. What its kernels do not take goes to the mma family: both cut
-// items of as many rows.
+// The Hopper family in the table. What its kernels do not take goes to the mma family, as does the
+// backward of head dimensions that only its forward has: both cut items of as many rows.
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
 
 namespace ringside {
 namespace hopper {
 
-bool supports(const AttentionShape& shape, const DeviceProperties& device) {
+bool has_backward(const AttentionShape& shape) {
   const int qk = shape.head_dim_qk, v = shape.head_dim_v, larger = qk > v ? qk : v;
-  const bool fits = qk > 0 && v > 0 && qk % 8 == 0 && v % 8 == 0 && larger > 64 && larger <= 128;
-  return device.compute_capability == 90 && fits && shape.type != ElementType::float32 &&
+  return larger > 64 && larger <= 128;
+}
+
+bool supports(const AttentionShape& shape, const DeviceProperties& device) {
+  return device.compute_capability == 90 && mma_family().supports(shape, device) &&
          mma_family().forward_rows(shape) == forward_rows(shape) &&
-         mma_family().backward_key_rows(shape) == backward_key_rows(shape) && driver_makes_maps();
+         (!has_backward(shape) ||
+          mma_family().backward_key_rows(shape) == backward_key_rows(shape)) &&
+         driver_makes_maps();
 }
 
 }  // namespace hopper
@@ -24,7 +29,8 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
 }
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
-  if (!hopper::takes(arguments)) return mma_family().backward(arguments, stream);
+  if (!hopper::has_backward(arguments.shape) || !hopper::takes(arguments))
+    return mma_family().backward(arguments, stream);
   return hopper::backward(arguments, stream);
 }
 

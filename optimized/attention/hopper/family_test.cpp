@@ -1,6 +1,8 @@
 // What the Hopper family takes, on the host, and which family runs what it leaves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
 
@@ -11,7 +13,7 @@ constexpr DeviceProperties kHopper{90, 132, 227 << 10}, kAmpere{80, 108, 163 << 
 
 // Where no driver makes tensor maps, as on a machine without a GPU, the family for all devices
 // runs.
-TEST(HopperFamily, TakesHeadDimensionsAboveSixtyFour) {
+TEST(HopperFamily, TakesHeadDimensionsOfWhichBothCutTheSameItems) {
   const auto name = [](int qk, int v, const DeviceProperties& device) {
     const AttentionShape shape{.head_dim_qk = qk, .head_dim_v = v, .type = ElementType::bfloat16};
     return find_family(shape, device, false)->name;
@@ -20,17 +22,26 @@ TEST(HopperFamily, TakesHeadDimensionsAboveSixtyFour) {
   EXPECT_STREQ(name(128, 128, kHopper), hopper);
   EXPECT_STREQ(name(8, 72, kHopper), hopper);
   EXPECT_STREQ(name(128, 128, kAmpere), "mma");
-  EXPECT_STREQ(name(64, 64, kHopper), "mma");
-  EXPECT_STREQ(name(136, 64, kHopper), "mma");
+  EXPECT_STREQ(name(8, 64, kHopper), hopper);
+  EXPECT_STREQ(name(192, 128, kHopper), hopper);
+  EXPECT_STREQ(name(256, 200, kHopper), hopper);
+  EXPECT_STREQ(name(136, 136, kHopper), "mma");
+  EXPECT_STREQ(name(192, 192, kHopper), "mma");
 }
 
 // A launch that one of them does not take goes to the other.
 TEST(HopperFamily, CutsTheItemsThatTheMmaFamilyCuts) {
-  for (const int dim : {72, 96, 128}) {
-    const AttentionShape shape{.head_dim_qk = dim, .head_dim_v = dim, .type = ElementType::float16};
-    EXPECT_EQ(hopper_family().forward_rows(shape), mma_family().forward_rows(shape)) << dim;
-    EXPECT_EQ(hopper_family().backward_key_rows(shape), mma_family().backward_key_rows(shape));
-  }
+  for (int qk = 8; qk <= 256; qk += 8)
+    for (int v = 8; v <= 256; v += 8) {
+      const AttentionShape shape{.head_dim_qk = qk, .head_dim_v = v, .type = ElementType::float16};
+      const bool same = hopper_family().forward_rows(shape) == mma_family().forward_rows(shape);
+      const bool others = std::max(qk, v) > 128 && std::max(qk, v) <= 192 && v > 128;
+      EXPECT_EQ(same, !others) << qk << " and " << v;
+      EXPECT_EQ(hopper_family().backward_key_rows(shape), mma_family().backward_key_rows(shape));
+      if (hopper::has_backward(shape)) {
+        EXPECT_EQ(hopper::backward_key_rows(shape), mma_family().backward_key_rows(shape));
+      }
+    }
 }
 
 // Arguments that the kernel takes; nothing of them is touched.

@@ -6,11 +6,16 @@
 
 namespace ringside::hopper {
 
-// Head dimensions: multiples of 8, the larger one above 64 and up to 128; shorter rows are padded
-// with zeros in shared memory.
+// Head dimensions: multiples of 8 up to 256, but those of which the mma family cuts other items, as
+// it does where one of v is above 128 and none above 192; shorter rows are padded with zeros in
+// shared memory.
 bool supports(const AttentionShape& shape, const DeviceProperties& device);
 int forward_rows(const AttentionShape& shape);
 int64_t forward_workspace_bytes(const AttentionShape& shape);
+
+// Whether the backward has the head dimensions: the larger one above 64 and up to 128. Of others it
+// is the mma family's.
+bool has_backward(const AttentionShape& shape);
 
 // Whether this kernel takes a launch. The others, which no one launches often, are the mma
 // family's: strides that no tensor map takes, scales that are not positive, and max_logit.

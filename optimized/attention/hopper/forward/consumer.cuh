@@ -8,10 +8,10 @@
 
 namespace ringside::hopper {
 
-template <typename T>
+template <typename T, typename Shape>
 class Consumer {
  public:
-  __device__ Consumer(const ForwardParameters& parameters, ForwardShared& shared, int group)
+  __device__ Consumer(const ForwardParameters& parameters, ForwardShared<Shape>& shared, int group)
       : p_(parameters), s_(shared), group_(group), softmax_(folded_scale(parameters.shape)) {}
 
   __device__ __forceinline__ void run() {
@@ -28,7 +28,8 @@ class Consumer {
 
  private:
   // Of a lane: two rows of a block's keys, as a left operand.
-  using Weights = uint32_t[kBlockKeys / 16][4];
+  using Weights = uint32_t[Shape::kKeys / 16][4];
+  using Output = hopper::Output<Shape>;
 
   __device__ __forceinline__ BlockNote next_note() {
     wait(s_.k_full[k_.stage], k_.parity);
@@ -57,21 +58,20 @@ class Consumer {
           softmax_.start();
           next_queries();
         }
-        ended = note.halves(group_) == kBothHalves
-                    ? take_run(note, finishes, moves_on, output, weights)
-                    : step<kHalfKeys>(note, finishes, output, weights);
+        ended = is_whole(note) ? take_run(note, finishes, moves_on, output, weights)
+                               : step<kHalfKeys>(note, finishes, output, weights);
       } else if (waits) {
         weigh_last(output, weights);
         waits = moves_on = false;
       } else if (note.halves(group_) != kNoHalf) {
-        ended = note.halves(group_) == kBothHalves ? begin_run<kBlockKeys>(note, output, weights)
-                                                   : begin_run<kHalfKeys>(note, output, weights);
+        ended = is_whole(note) ? begin_run<Shape::kKeys>(note, output, weights)
+                               : begin_run<kHalfKeys>(note, output, weights);
         waits = true;
       } else {
         finishes = ended = skip(note);
       }
       if (finishes) {
-        finish<T>(p_, s_, before, group_, softmax_before, output);
+        finish<T, Shape>(p_, s_, before, group_, softmax_before, output);
         clear(output);
       }
       if (moves_on) note = next_note();
@@ -84,10 +84,10 @@ class Consumer {
   __device__ __forceinline__ bool take_run(BlockNote& note, bool begins, bool& moves_on,
                                            Output& output, Weights& weights) {
     while (true) {
-      if (step<kBlockKeys>(note, begins, output, weights)) return true;
+      if (step<Shape::kKeys>(note, begins, output, weights)) return true;
       if (begins) return false;
       note = next_note();
-      if (note.halves(group_) != kBothHalves) break;
+      if (Shape::kKeys == kHalfKeys ? note.halves(group_) == kNoHalf : !is_whole(note)) break;
     }
     moves_on = false;
     return false;
@@ -96,7 +96,7 @@ class Consumer {
   __device__ __forceinline__ void start_item(const BlockNote& item, Output& output) {
     clear(output);
     if (p_.resumes)
-      resume<T>(p_, LaneRows(item, group_), item.head, softmax_, output);
+      resume<T, Shape>(p_, LaneRows(item, group_), item.head, softmax_, output);
     else
       softmax_.start();
     wait(s_.q_full[items_.stage][group_], items_.parity);
@@ -109,6 +109,11 @@ class Consumer {
   // a step: of another item, if its output begins with nothing.
   __device__ __forceinline__ bool goes_on(const BlockNote& note, bool ended) const {
     return note.halves(group_) != kNoHalf && !(ended && p_.resumes);
+  }
+
+  // Whether the group works on all of a block of which it sees something.
+  __device__ __forceinline__ bool is_whole(const BlockNote& note) const {
+    return Shape::kKeys == kHalfKeys || note.halves(group_) == kBothHalves;
   }
 
   // The weights of a first block. True: the item ends with it.
@@ -189,35 +194,31 @@ class Consumer {
   __device__ __forceinline__ static uint32_t of_warp(uint32_t number) {
     return __reduce_or_sync(~0u, number);
   }
-  // From the beginning of a ring to a stage, in units of descriptors.
-  __device__ __forceinline__ static uint32_t words_of_stages(int stage) {
-    return stage * (kBlockBytes / 16);
-  }
-
   // scores = Q K^T, of so many keys
   template <int kKeys>
   __device__ __forceinline__ void score(Scores<kKeys>& scores) {
-    const uint32_t where = of_warp(words_of_stages(k_.stage) |
-                                   (items_.stage * kGroups + group_) * (kGroupBytes / 16) << 16);
+    const uint32_t where =
+        of_warp(k_.stage * (Shape::kKeyBytes / 16) |
+                (items_.stage * kGroups + group_) * (Shape::kQueryBytes / 16) << 16);
     const uint64_t q = tile_descriptor(shared_address(s_.q)) + (where >> 16);
     const uint64_t k = tile_descriptor(shared_address(s_.k)) + (where & 0xffff);
 #pragma unroll
-    for (int i = 0; i < kHeadDim / 16; ++i)
+    for (int i = 0; i < Shape::kQk / 16; ++i)
       Product<T, kKeys>::template multiply<Deep::along_rows, Deep::along_rows>(
           scores, moved(q, slice_offset<Deep::along_rows>(i, kBoxBytes)),
-          moved(k, slice_offset<Deep::along_rows>(i, kKeyPanelBytes)), i > 0);
+          moved(k, slice_offset<Deep::along_rows>(i, Shape::kPanelBytes)), i > 0);
   }
 
   // output += P V
   __device__ __forceinline__ void weigh(Output& output, const Weights& weights) {
     wait(s_.v_full[v_.stage], v_.parity);
     begin_products();
-    const uint64_t v =
-        tile_descriptor(shared_address(s_.v), kKeyPanelBytes) + of_warp(words_of_stages(v_.stage));
+    const uint64_t v = tile_descriptor(shared_address(s_.v), Shape::kPanelBytes) +
+                       of_warp(v_.stage * (Shape::kValueBytes / 16));
 #pragma unroll
-    for (int i = 0; i < kBlockKeys / 16; ++i)
-      Product<T, kHeadDim>::template multiply<Deep::down_rows>(
-          output, weights[i], moved(v, slice_offset<Deep::down_rows>(i, kKeyPanelBytes)), true);
+    for (int i = 0; i < Shape::kKeys / 16; ++i)
+      Product<T, Shape::kV>::template multiply<Deep::down_rows>(
+          output, weights[i], moved(v, slice_offset<Deep::down_rows>(i, Shape::kPanelBytes)), true);
     commit_products();
   }
 
@@ -237,13 +238,13 @@ class Consumer {
   }
   __device__ __forceinline__ static void rescale(Output& output, const float (&factor)[2]) {
 #pragma unroll
-    for (int n = 0; n < kOutputs; ++n) output[n] *= factor[n / 2 % 2];
+    for (int n = 0; n < Shape::kV / 2; ++n) output[n] *= factor[n / 2 % 2];
   }
 
   template <int kKeys>
   __device__ __forceinline__ static void as_weights(Weights& weights, const Scores<kKeys>& scores) {
 #pragma unroll
-    for (int n = 0; n < kBlockKeys / 4; ++n)  // keys that have no scores weigh nothing
+    for (int n = 0; n < Shape::kKeys / 4; ++n)  // keys that have no scores weigh nothing
       weights[n / 4][n % 4] = n < kKeys / 4 ? pack<T>(scores[2 * n], scores[2 * n + 1]) : 0;
   }
 
@@ -278,11 +279,11 @@ class Consumer {
   }
 
   const ForwardParameters& p_;
-  ForwardShared& s_;
+  ForwardShared<Shape>& s_;
   int group_;
   OnlineSoftmax softmax_;
-  RingPlace<kStages> k_, v_;
-  RingPlace<kItemStages> items_;
+  RingPlace<Shape::kStages> k_, v_;
+  RingPlace<Shape::kItemStages> items_;
 };
 
 }  // namespace ringside::hopper
