@@ -76,6 +76,8 @@ struct ForwardArguments {
   LseCells lse;          // [rows_q, heads], merged into
   WorkList work;         // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
+  // [num_heads of the problem] merged into final results, `only` and families that say so; or none
+  const float* sinks = nullptr;
   int32_t* max_logit = nullptr;  // [num_heads of the problem] raised to ordered_key(score); or none
   // Of out; where it lies in tiles, it has all heads, and row_stride is their cells.
   AccumulatorLayout layout = AccumulatorLayout::rows;
@@ -113,6 +115,7 @@ struct KernelFamily {
   cudaError_t (*backward)(const BackwardArguments& arguments, cudaStream_t stream);
   bool score_options = false;  // whether it knows softcap, ALiBi and dropout
   bool final_results = false;  // whether it knows Accumulate::only
+  bool final_sinks = false;    // whether it merges sinks into them
   bool tiled_results = false;  // whether it knows AccumulatorLayout::tiles, and prefers them
   // What a launch needs besides its arguments, of the caller's memory, at multiples of 256 bytes;
   // null: nothing. Launches on one stream may share it.

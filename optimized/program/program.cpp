@@ -47,7 +47,7 @@ ProgramParts::ProgramParts(const Source& source, int group_size, const ProgramOp
              {family.forward_rows(shape), family.backward_query_rows(shape),
               family.backward_key_rows(shape)},
              o.poison == Poison::on ? kGapRows : 0),
-      in_place(family.final_results && !o.sinks && tables.rows_stay && tables.q.size() == 1 &&
+      in_place(family.final_results && (family.final_sinks || !o.sinks) && tables.rows_stay && tables.q.size() == 1 &&
                tables.kv.size() == 1 && tables.steps.size() == 1 &&
                shape.head_dim_qk == o.head_dim_qk && shape.head_dim_v == o.head_dim_v),
       // Moves of results from rank to rank know rows only.

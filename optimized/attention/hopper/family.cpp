@@ -19,7 +19,9 @@ bool supports(const AttentionShape& shape, const DeviceProperties& device) {
 namespace {
 
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
-  if (!hopper::takes(arguments)) return mma_family().forward(arguments, stream);
+  if (!hopper::takes(arguments))
+    return arguments.sinks == nullptr ? mma_family().forward(arguments, stream)
+                                      : cudaErrorInvalidValue;
   return hopper::forward(arguments, stream);
 }
 
@@ -35,6 +37,7 @@ KernelFamily hopper_family() {
   family.name = "hopper";
   family.supports = hopper::supports;
   family.forward_rows = hopper::forward_rows;
+  family.final_sinks = true;
   family.forward = forward;
   family.backward = backward;
   family.forward_workspace_bytes = hopper::forward_workspace_bytes;

@@ -11,9 +11,11 @@ namespace ringside::hopper {
 bool supports(const AttentionShape& shape, const DeviceProperties& device);
 int forward_rows(const AttentionShape& shape);
 int64_t forward_workspace_bytes(const AttentionShape& shape);
+// Whether the kernel that knows options runs: of these, or of scales that are not positive.
+bool has_options(const ForwardArguments& arguments);
 
 // Whether this kernel takes a launch. The others, which no one launches often, are the mma
-// family's: strides that no tensor map takes, scales that are not positive, and max_logit.
+// family's: strides that no tensor map takes. It knows no options.
 bool takes(const ForwardArguments& arguments);
 // Of arguments that it takes.
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);

@@ -7,55 +7,13 @@
 // consume, 64 rows each: scores = Q K^T, online softmax in powers of two, output += P V with P from
 // registers. LADDER.md says what each idea brought.
 #include "optimized/attention/dropped.h"
-#include "optimized/attention/hopper/forward/consumer.cuh"
-#include "optimized/attention/hopper/forward/producer.cuh"
+#include "optimized/attention/hopper/forward/kernel.cuh"
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
-#include "optimized/attention/launch.cuh"
 #include "optimized/device/processors.h"
 
 namespace ringside::hopper {
 namespace {
-
-__device__ void init_barriers(ForwardShared& s) {
-  for (int stage = 0; stage < kStages; ++stage) {
-    init(s.k_full[stage], 1), init(s.v_full[stage], 1), init(s.v_landed[stage], 1);
-    init(s.k_empty[stage], kGroups * kWarpsOfGroup);
-    init(s.v_empty[stage], kGroups * kWarpsOfGroup);
-  }
-  for (int stage = 0; stage < kItemStages; ++stage)
-    for (int group = 0; group < kGroups; ++group)
-      init(s.q_full[stage][group], 1), init(s.q_empty[stage][group], kWarpsOfGroup);
-  for (Barrier& barrier : s.turn_full) init(barrier, 1);
-  for (int task = 0; task < kValueTasks; ++task)
-    init(s.value_task_full[task], 1), init(s.value_task_empty[task], 2);
-  s.turn = {};
-  publish_barriers();
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kThreads, 1)
-    attention_forward(const __grid_constant__ ForwardParameters parameters) {
-  extern __shared__ __align__(1024) uint8_t any_shared[];  // as swizzled tiles must lie
-  ForwardShared& shared = *reinterpret_cast<ForwardShared*>(any_shared);
-  if (threadIdx.x == 0) init_barriers(shared);
-  __syncthreads();
-  // Of a whole warp, as the compiler is to know: descriptors then lie in its registers.
-  const int role = static_cast<int>(__reduce_or_sync(~0u, threadIdx.x / kThreadsOfGroup));
-  if (role == 0) {
-    give_registers<kProducerRegisters>();
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    if (warp < kProducers)
-      Producer(parameters, shared).run();
-    else if (warp == kProducers + 1)
-      inspect_values<T>(parameters, shared);
-    else if (threadIdx.x % 32 == 0)
-      load_values(parameters, shared);
-  } else {
-    take_registers<kConsumerRegisters>();
-    Consumer<T>(parameters, shared, role - 1).run();
-  }
-}
 
 bool make_maps(ForwardMaps& maps, const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
@@ -87,6 +45,11 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
 
 }  // namespace
 
+bool has_options(const ForwardArguments& a) {
+  return !a.options.empty() || a.sinks != nullptr || a.max_logit != nullptr ||
+         !(a.shape.softmax_scale > 1e-30f);
+}
+
 int forward_rows(const AttentionShape&) { return kItemRows; }
 int64_t forward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(int32_t); }
 
@@ -95,7 +58,6 @@ bool takes(const ForwardArguments& a) {
   const int64_t most_rows = kRaggedRows;
   const bool rows_fit = a.q.rows <= most_rows && a.k.rows <= most_rows && a.v.rows <= most_rows;
   return rows_fit && int64_t{a.work.max_items} * s.num_heads < kMostEntries &&
-         s.softmax_scale > 1e-30f && a.max_logit == nullptr &&
          fits_a_map(a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
          fits_a_map(a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
          fits_a_map(a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
@@ -115,10 +77,12 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(items < blocks ? items : blocks));
   const ForwardParameters parameters = parameters_of(arguments, maps);
   static_assert(kBlockKeys == kDroppedKeys);
-  const cudaError_t launched = launch_with_shared(
-      arguments.shape.type == ElementType::float16 ? attention_forward<__half>
-                                                   : attention_forward<__nv_bfloat16>,
-      grid, kThreads, sizeof(ForwardShared), stream, parameters);
+  const cudaError_t launched =
+      has_options(arguments)
+          ? launch_with_options({parameters, score_numbers(arguments.shape, arguments.options,
+                                                           arguments.sinks, arguments.max_logit)},
+                                grid, stream)
+          : launch_forward<false>(parameters, grid, stream);
   return launched != cudaSuccess ? launched : add_dropped(arguments, parameters.dropped, stream);
 }
 

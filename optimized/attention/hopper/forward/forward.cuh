@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <type_traits>
+
 #include "optimized/attention/finite_words.cuh"
 #include "optimized/attention/heads.h"
 #include "optimized/attention/hopper/block_note.h"
@@ -10,6 +12,7 @@
 #include "optimized/attention/hopper/forward/softmax.cuh"
 #include "optimized/attention/hopper/machine/barrier.h"
 #include "optimized/attention/hopper/queue.h"
+#include "optimized/attention/hopper/score_policy.cuh"
 #include "optimized/attention/kernel.h"
 
 namespace ringside::hopper {
@@ -31,6 +34,11 @@ struct ForwardParameters {
   LseCells lse;
   bool out_in_tiles, is_final, resumes;
 };
+struct OptionParameters : ForwardParameters {  // of launches with score options
+  ScoreNumbers scores;
+};
+template <bool kOptions>
+using Parameters = std::conditional_t<kOptions, OptionParameters, ForwardParameters>;
 
 inline constexpr int kHeadDim = 128;   // compiled
 inline constexpr int kStages = 2;      // of K, and of V
@@ -79,6 +87,11 @@ struct ForwardShared {
   Barrier v_landed[kStages];  // not for consumers yet
   Barrier q_full[kItemStages][kGroups], q_empty[kItemStages][kGroups];
 };
-static_assert(sizeof(ForwardShared) <= 227 << 10);
+struct OptionShared : ForwardShared {
+  ScorePlace places[kStages];  // of the blocks of keys
+};
+template <bool kOptions>
+using Shared = std::conditional_t<kOptions, OptionShared, ForwardShared>;
+static_assert(sizeof(OptionShared) <= 227 << 10);
 
 }  // namespace ringside::hopper
