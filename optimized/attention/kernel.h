@@ -40,7 +40,7 @@ struct AttentionShape {
 
 // What lies between q.k and the softmax, and between the softmax and v: attention_options.h. Only
 // families that say so (KernelFamily::score_options) are given other values than these. Sinks are
-// not here: the executor merges them, once.
+// not here: the executor merges them, once, or the one launch that there is (final_sinks).
 struct ScoreOptions {
   float softcap = 0;                    // 0: none
   const float* alibi_slopes = nullptr;  // [num_heads of the problem], by global head; or none

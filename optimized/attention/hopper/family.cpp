@@ -20,13 +20,16 @@ namespace {
 
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
   if (!hopper::takes(arguments))
-    return arguments.sinks == nullptr ? mma_family().forward(arguments, stream)
-                                      : cudaErrorInvalidValue;
+    return arguments.sinks == nullptr && arguments.options.empty()
+               ? mma_family().forward(arguments, stream)
+               : cudaErrorInvalidValue;
   return hopper::forward(arguments, stream);
 }
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
-  if (!hopper::takes(arguments)) return mma_family().backward(arguments, stream);
+  if (!hopper::takes(arguments))
+    return arguments.options.empty() ? mma_family().backward(arguments, stream)
+                                     : cudaErrorInvalidValue;
   return hopper::backward(arguments, stream);
 }
 
@@ -37,7 +40,7 @@ KernelFamily hopper_family() {
   family.name = "hopper";
   family.supports = hopper::supports;
   family.forward_rows = hopper::forward_rows;
-  family.final_sinks = true;
+  family.score_options = family.final_sinks = true;
   family.forward = forward;
   family.backward = backward;
   family.forward_workspace_bytes = hopper::forward_workspace_bytes;

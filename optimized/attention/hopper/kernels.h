@@ -26,4 +26,7 @@ int64_t backward_workspace_bytes(const AttentionShape& shape);
 bool takes(const BackwardArguments& arguments);
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream);
 
+// dq of the deterministic mode, with score options.
+cudaError_t backward_queries_with_options(const BackwardArguments& arguments, cudaStream_t stream);
+
 }  // namespace ringside::hopper

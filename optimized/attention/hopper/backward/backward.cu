@@ -108,7 +108,8 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
     return cudaErrorInvalidValue;  // of other lists the host cannot know it
   const cudaError_t error = backward_detail::differentiate_keys(arguments, stream);
   if (error != cudaSuccess || !arguments.deterministic) return error;
-  return mma::backward_queries(arguments, stream);
+  return arguments.options.empty() ? mma::backward_queries(arguments, stream)
+                                   : backward_queries_with_options(arguments, stream);
 }
 
 }  // namespace ringside::hopper
