@@ -71,9 +71,10 @@ struct Results {  // partial results (partial.h), a cell each
 void merge(const Blocks& blocks, const Results& from, const Results& to, int dim,
            cudaStream_t stream);
 
-// The rows that no attention kernel writes become 0 in out, -inf in lse.
+// The rows that no attention kernel writes become 0 in out, -inf in lse; tokens the logit of their
+// head's sink, if there are sinks.
 void clear_unseen_results(const UnseenRows& unseen, const GlobalArray& out, const GlobalArray& lse,
-                          int rows, cudaStream_t stream);
+                          const float* sinks, int rows, cudaStream_t stream);
 // Likewise they become 0: of dq, or of dk and dv.
 void clear_unseen_queries(const UnseenRows& unseen, const GlobalArray& dq, int rows,
                           cudaStream_t stream);

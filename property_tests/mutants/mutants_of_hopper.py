@@ -12,6 +12,9 @@ QUEUE = "optimized/attention/hopper/queue.h"
 RESULTS = "optimized/attention/hopper/forward/results.cuh"
 SOFTMAX = "optimized/attention/hopper/forward/softmax.cuh"
 LAUNCH = "optimized/attention/hopper/forward/forward.cu"
+OPTIONS = "optimized/attention/hopper/forward/score_options.cuh"
+OPTIONS_BACKWARD = "optimized/attention/hopper/backward/score_options.cuh"
+POLICY = "optimized/attention/hopper/score_policy.cuh"
 
 MUTANTS_OF_HOPPER = [
     Mutant(
@@ -161,8 +164,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: an item's rows are those of the next",
         CONSUMER,
-        "finish<T, Shape>(p_, s_, before, group_",
-        "finish<T, Shape>(p_, s_, item, group_",
+        "finish<T, Shape, kOptions>(p_, s_, before, group_",
+        "finish<T, Shape, kOptions>(p_, s_, item, group_",
     ),
     Mutant(
         "hopper: an item's output goes on from the one before",
@@ -223,5 +226,29 @@ MUTANTS_OF_HOPPER = [
         WALK,
         "begin_ += kKeys;",
         "begin_ += kBlockKeys;",
+    ),
+    Mutant(
+        "hopper: ALiBi draws keys that are far away",
+        OPTIONS,
+        "-slope * fabsf(",
+        "slope * fabsf(",
+    ),
+    Mutant(
+        "hopper: softcap's derivative is left out",
+        OPTIONS_BACKWARD,
+        "change = fmaf(-x, x, 1);",
+        "change = 1;",
+    ),
+    Mutant(
+        "hopper: dropout counts queries from the segment's first row",
+        POLICY,
+        "q(of_q.position(q_row)),",
+        "q(q_row),",
+    ),
+    Mutant(
+        "hopper: a sink is left out of the lse that is returned",
+        RESULTS,
+        "factor *= merged.a, lse = merged.lse;",
+        "factor *= merged.a;",
     ),
 ]

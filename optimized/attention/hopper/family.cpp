@@ -11,6 +11,8 @@ bool has_backward(const AttentionShape& shape) {
   return larger > 64 && larger <= 128;
 }
 
+bool knows_options(const AttentionShape& shape) { return has_backward(shape); }
+
 bool supports(const AttentionShape& shape, const DeviceProperties& device) {
   return device.compute_capability == 90 && mma_family().supports(shape, device) &&
          mma_family().forward_rows(shape) == forward_rows(shape) &&
@@ -24,13 +26,17 @@ bool supports(const AttentionShape& shape, const DeviceProperties& device) {
 namespace {
 
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
-  if (!hopper::takes(arguments)) return mma_family().forward(arguments, stream);
+  if (!hopper::takes(arguments))
+    return arguments.sinks == nullptr && arguments.options.empty()
+               ? mma_family().forward(arguments, stream)
+               : cudaErrorInvalidValue;
   return hopper::forward(arguments, stream);
 }
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (!hopper::has_backward(arguments.shape) || !hopper::takes(arguments))
-    return mma_family().backward(arguments, stream);
+    return arguments.options.empty() ? mma_family().backward(arguments, stream)
+                                     : cudaErrorInvalidValue;
   return hopper::backward(arguments, stream);
 }
 
@@ -41,6 +47,7 @@ KernelFamily hopper_family() {
   family.name = "hopper";
   family.supports = hopper::supports;
   family.forward_rows = hopper::forward_rows;
+  family.score_options = family.final_sinks = hopper::knows_options;
   family.forward = forward;
   family.backward = backward;
   family.forward_workspace_bytes = hopper::forward_workspace_bytes;

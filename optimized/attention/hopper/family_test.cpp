@@ -59,17 +59,24 @@ ForwardArguments plain_arguments() {
   return arguments;
 }
 
-TEST(HopperFamily, LeavesScalesThatAreNotPositiveAndTheLargestLogit) {
-  ForwardArguments arguments = plain_arguments();
-  EXPECT_TRUE(hopper::takes(arguments));
-  for (const float scale : {0.f, -1.f, 1e-38f}) {
-    arguments.shape.softmax_scale = scale;
-    EXPECT_FALSE(hopper::takes(arguments)) << scale;
-  }
-  arguments = plain_arguments();
+// Of two kernels, the one that knows no options runs where none are asked for.
+TEST(HopperFamily, HasAKernelForOptionsAndOneForNone) {
+  const auto has_options = [](auto change) {
+    ForwardArguments arguments = plain_arguments();
+    change(arguments);
+    return hopper::takes(arguments) && hopper::has_options(arguments);
+  };
+  EXPECT_TRUE(hopper::takes(plain_arguments()));
+  EXPECT_FALSE(has_options([](ForwardArguments&) {}));
+  for (const float scale : {0.f, -1.f, 1e-38f})
+    EXPECT_TRUE(has_options([&](ForwardArguments& a) { a.shape.softmax_scale = scale; })) << scale;
   int32_t key = 0;
-  arguments.max_logit = &key;
-  EXPECT_FALSE(hopper::takes(arguments));
+  const float number = 0;
+  EXPECT_TRUE(has_options([&](ForwardArguments& a) { a.max_logit = &key; }));
+  EXPECT_TRUE(has_options([&](ForwardArguments& a) { a.sinks = &number; }));
+  EXPECT_TRUE(has_options([](ForwardArguments& a) { a.options.softcap = 30; }));
+  EXPECT_TRUE(has_options([&](ForwardArguments& a) { a.options.alibi_slopes = &number; }));
+  EXPECT_TRUE(has_options([](ForwardArguments& a) { a.options.dropout.p = 0.5; }));
 }
 
 TEST(HopperFamily, LeavesStridesThatNoMapTakes) {

@@ -8,11 +8,12 @@
 
 namespace ringside::hopper {
 
-template <typename T, typename Shape>
+template <typename T, typename Shape, bool kOptions>
 class Consumer {
  public:
-  __device__ Consumer(const ForwardParameters& parameters, ForwardShared<Shape>& shared, int group)
-      : p_(parameters), s_(shared), group_(group), softmax_(folded_scale(parameters.shape)) {}
+  __device__ Consumer(const Parameters<kOptions>& parameters, Shared<Shape, kOptions>& shared,
+                      int group)
+      : p_(parameters), s_(shared), group_(group), softmax_(folded_scale(parameters)) {}
 
   __device__ __forceinline__ void run() {
     if (group_ == 1) let_pass(kTurnBarrier, 2 * kThreadsOfGroup);  // the other group begins
@@ -50,7 +51,7 @@ class Consumer {
     bool waits = false;  // weights for their values
     do {
       const BlockNote before = item;
-      const OnlineSoftmax softmax_before = softmax_;
+      const Softmax<kOptions> softmax_before = softmax_;
       bool finishes = ended, moves_on = true;
       if (waits && goes_on(note, ended)) {
         if (ended) {
@@ -71,7 +72,7 @@ class Consumer {
         finishes = ended = skip(note);
       }
       if (finishes) {
-        finish<T, Shape>(p_, s_, before, group_, softmax_before, output);
+        finish<T, Shape, kOptions>(p_, s_, before, group_, softmax_before, output);
         clear(output);
       }
       if (moves_on) note = next_note();
@@ -96,9 +97,10 @@ class Consumer {
   __device__ __forceinline__ void start_item(const BlockNote& item, Output& output) {
     clear(output);
     if (p_.resumes)
-      resume<T, Shape>(p_, LaneRows(item, group_), item.head, softmax_, output);
+      resume<T, Shape, kOptions>(p_, LaneRows(item, group_), item.head, softmax_, output);
     else
       softmax_.start();
+    if constexpr (kOptions) softmax_.start_highest();
     wait(s_.q_full[items_.stage][group_], items_.parity);
   }
   __device__ __forceinline__ void next_queries() {
@@ -129,8 +131,10 @@ class Consumer {
     end_turn(note);
     wait_for_products<0>();
     pin(scores);
-    const bool ends = hide_and_free<kKeys>(note, scores);
+    Kept kept;
+    const bool ends = hide_and_free<kKeys>(note, scores, kept);
     if (softmax_.update(scores, factor)) rescale(output, factor);
+    if constexpr (kOptions) drop<kKeys>(scores, kept);
     as_weights<kKeys>(weights, scores);
     return ends;
   }
@@ -151,8 +155,11 @@ class Consumer {
     end_turn(note);
     wait_for_products<1>();
     pin(scores);
-    const bool ends = hide_and_free<kKeys>(note, scores);
+    Kept kept;
+    const bool ends = hide_and_free<kKeys>(note, scores, kept);
     const bool raises = softmax_.update(scores, factor);
+    if constexpr (kOptions)
+      if (p_.scores.drops) drop<kKeys>(scores, kept);
     wait_for_products<0>();
     pin(output);
     free_v();
@@ -225,7 +232,13 @@ class Consumer {
   // Scores are there: the block's keys and its table are not needed any more. True: the item ends
   // with it.
   template <int kKeys>
-  __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores<kKeys>& scores) {
+  __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores<kKeys>& scores,
+                                                Kept& kept) {
+    if constexpr (kOptions) {
+      const ScorePlace& place = s_.places[k_.stage];
+      become_logits<kKeys>(scores, p_.scores, place, note.head, group_);
+      if (p_.scores.drops) draw_kept<kKeys>(kept, p_.scores, place, note.head, group_);
+    }
     const int thread = threadIdx.x % kThreadsOfGroup;
     const int row = group_ * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
     if (note.is_masked(group_)) hide_unseen<kKeys>(scores, s_.seen[k_.stage] + row);
@@ -278,10 +291,10 @@ class Consumer {
     free_v();
   }
 
-  const ForwardParameters& p_;
-  ForwardShared<Shape>& s_;
+  const Parameters<kOptions>& p_;
+  Shared<Shape, kOptions>& s_;
   int group_;
-  OnlineSoftmax softmax_;
+  Softmax<kOptions> softmax_;
   RingPlace<Shape::kStages> k_, v_;
   RingPlace<Shape::kItemStages> items_;
 };

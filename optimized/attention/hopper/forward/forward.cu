@@ -43,6 +43,11 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
 
 }  // namespace
 
+bool has_options(const ForwardArguments& a) {
+  return !a.options.empty() || a.sinks != nullptr || a.max_logit != nullptr ||
+         !(a.shape.softmax_scale > 1e-30f);
+}
+
 int forward_rows(const AttentionShape&) { return kItemRows; }
 int64_t forward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(int32_t); }
 
@@ -50,8 +55,8 @@ bool takes(const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
   const int64_t most_rows = kRaggedRows;
   const bool rows_fit = a.q.rows <= most_rows && a.k.rows <= most_rows && a.v.rows <= most_rows;
-  return rows_fit && int64_t{a.work.max_items} * s.num_heads < kMostEntries &&
-         s.softmax_scale > 1e-30f && a.max_logit == nullptr &&
+  return rows_fit && (knows_options(s) || !has_options(a)) &&
+         int64_t{a.work.max_items} * s.num_heads < kMostEntries &&
          fits_a_map(a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
          fits_a_map(a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
          fits_a_map(a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
@@ -70,9 +75,17 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
   const int blocks = processors_of_device();
   const dim3 grid(static_cast<unsigned>(items < blocks ? items : blocks));
   const ForwardParameters parameters = parameters_of(arguments, maps);
-  const cudaError_t launched = with_head_dims(arguments.shape, [&](auto dims) {
-    return launch_forward<decltype(dims)>(parameters, grid, stream);
-  });
+  const auto launch = [&] {
+    if (has_options(arguments))
+      return launch_forward<HeadDims<128, 128>, true>(
+          {parameters,
+           score_numbers(arguments.shape, arguments.options, arguments.sinks, arguments.max_logit)},
+          grid, stream);
+    return with_head_dims(arguments.shape, [&](auto dims) {
+      return launch_forward<decltype(dims), false>(parameters, grid, stream);
+    });
+  };
+  const cudaError_t launched = launch();
   return launched != cudaSuccess ? launched : add_dropped(arguments, parameters.dropped, stream);
 }
 

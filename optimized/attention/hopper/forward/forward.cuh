@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <type_traits>
+
 #include "optimized/attention/finite_words.cuh"
 #include "optimized/attention/heads.h"
 #include "optimized/attention/hopper/block_note.h"
@@ -11,6 +13,7 @@
 #include "optimized/attention/hopper/forward/softmax.cuh"
 #include "optimized/attention/hopper/machine/barrier.h"
 #include "optimized/attention/hopper/queue.h"
+#include "optimized/attention/hopper/score_policy.cuh"
 #include "optimized/attention/kernel.h"
 
 namespace ringside::hopper {
@@ -32,6 +35,11 @@ struct ForwardParameters {
   LseCells lse;
   bool out_in_tiles, is_final, resumes;
 };
+struct OptionParameters : ForwardParameters {  // of launches with score options
+  ScoreNumbers scores;
+};
+template <bool kOptions>
+using Parameters = std::conditional_t<kOptions, OptionParameters, ForwardParameters>;
 
 inline constexpr int kPanelColumns = kSwizzledBytes / 2;
 inline constexpr int kBoxBytes = kBoxRows * kSwizzledBytes;
@@ -75,5 +83,11 @@ struct ForwardShared {
   Barrier v_landed[kStages];  // not for consumers yet
   Barrier q_full[kItemStages][kGroups], q_empty[kItemStages][kGroups];
 };
+template <typename Shape>
+struct OptionShared : ForwardShared<Shape> {
+  ScorePlace places[Shape::kStages];  // of the blocks of keys
+};
+template <typename Shape, bool kOptions>
+using Shared = std::conditional_t<kOptions, OptionShared<Shape>, ForwardShared<Shape>>;
 
 }  // namespace ringside::hopper

@@ -1,4 +1,5 @@
-// The forward kernel itself; an instance for each pair of head dimensions is a file of its own.
+// The forward kernel itself; an instance for each pair of head dimensions, without score options
+// or with all of them, is a file of its own.
 //
 // A block of threads stays on its multiprocessor and takes items (128 query rows of a segment, one
 // head) from a queue. Two warps produce, by turns: they walk over the blocks of keys that an item
@@ -33,13 +34,12 @@ __device__ void init_barriers(ForwardShared<Shape>& s) {
   publish_barriers();
 }
 
-template <typename T, typename Shape>
+template <typename T, typename Shape, bool kOptions>
 __global__ void __launch_bounds__(kThreads, 1)
-    attention_forward(const __grid_constant__ ForwardParameters parameters) {
+    attention_forward(const __grid_constant__ Parameters<kOptions> parameters) {
   extern __shared__ __align__(1024) uint8_t any_shared[];  // as swizzled tiles must lie
-  using Shared = ForwardShared<Shape>;
-  static_assert(sizeof(Shared) <= 227 << 10);
-  Shared& shared = *reinterpret_cast<Shared*>(any_shared);
+  static_assert(sizeof(Shared<Shape, kOptions>) <= 227 << 10);
+  Shared<Shape, kOptions>& shared = *reinterpret_cast<Shared<Shape, kOptions>*>(any_shared);
   if (threadIdx.x == 0) init_barriers(shared);
   __syncthreads();
   // Of a whole warp, as the compiler is to know: descriptors then lie in its registers.
@@ -48,25 +48,25 @@ __global__ void __launch_bounds__(kThreads, 1)
     give_registers<kProducerRegisters>();
     const int warp = static_cast<int>(threadIdx.x) / 32;
     if (warp < kProducers)
-      Producer<Shape>(parameters, shared).run();
+      Producer<Shape, kOptions>(parameters, shared).run();
     else if (warp == kProducers + 1)
       inspect_values<T, Shape>(parameters, shared);
     else if (threadIdx.x % 32 == 0)
       load_values(parameters, shared);
   } else {
     take_registers<kConsumerRegisters>();
-    Consumer<T, Shape>(parameters, shared, role - 1).run();
+    Consumer<T, Shape, kOptions>(parameters, shared, role - 1).run();
   }
 }
 
-template <typename Dims>
-cudaError_t launch_forward(const ForwardParameters& parameters, dim3 grid, cudaStream_t stream) {
+template <typename Dims, bool kOptions>
+cudaError_t launch_forward(const Parameters<kOptions>& parameters, dim3 grid, cudaStream_t stream) {
   using Shape = ForwardShape<Dims>;
   static_assert(kDroppedKeys % Shape::kKeys == 0);
   return launch_with_shared(parameters.shape.type == ElementType::float16
-                                ? attention_forward<__half, Shape>
-                                : attention_forward<__nv_bfloat16, Shape>,
-                            grid, kThreads, sizeof(ForwardShared<Shape>), stream, parameters);
+                                ? attention_forward<__half, Shape, kOptions>
+                                : attention_forward<__nv_bfloat16, Shape, kOptions>,
+                            grid, kThreads, sizeof(Shared<Shape, kOptions>), stream, parameters);
 }
 
 }  // namespace ringside::hopper

@@ -27,6 +27,8 @@ class KeyWalk {
   __device__ bool valid() const { return partner_ < partner_end_; }
   __device__ int row() const { return first_row_ + begin_; }  // of the buffer of keys
   __device__ int keys() const { return end_ - begin_; }       // from there on
+  __device__ int begin() const { return begin_; }             // of the partner's rows
+  __device__ Segment partner() const { return work_.partners[partner_]; }
   __device__ void advance() {
     begin_ += kKeys;
     if (begin_ >= end_) find();

@@ -5,7 +5,7 @@
 
 namespace ringside::hopper {
 
-template <typename Dims>
-cudaError_t launch_forward(const ForwardParameters& parameters, dim3 grid, cudaStream_t stream);
+template <typename Dims, bool kOptions>
+cudaError_t launch_forward(const Parameters<kOptions>& parameters, dim3 grid, cudaStream_t stream);
 
 }  // namespace ringside::hopper

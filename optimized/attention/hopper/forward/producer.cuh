@@ -97,10 +97,10 @@ __device__ inline void inspect_values(const ForwardParameters& p, ForwardShared<
   }
 }
 
-template <typename Shape>
+template <typename Shape, bool kOptions>
 class Producer {
  public:
-  __device__ Producer(const ForwardParameters& parameters, ForwardShared<Shape>& shared)
+  __device__ Producer(const Parameters<kOptions>& parameters, Shared<Shape, kOptions>& shared)
       : p_(parameters), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ void run() {
@@ -184,6 +184,7 @@ class Producer {
       note_.flags = flags | walk.flags();
       wait_for_room(s_.k_empty);
       if (note_.is_masked(0) || note_.is_masked(1)) walk.write(s_.seen[blocks_ % kStages]);
+      if constexpr (kOptions) write_place(item, walk);
       const int row = walk.row(), keys = walk.keys();
       walk.advance();
       if (!walk.valid()) note_.flags |= kLastBlock;
@@ -193,6 +194,13 @@ class Producer {
     pass_turn(0);
     fetch_next(queue, fetched);
     fetch_next(queue, fetched);
+  }
+
+  __device__ void write_place(const WorkItem& item, const KeyWalk<Shape::kKeys>& walk) {
+    if (lane_ != 0) return;
+    const SequenceMask mask{p_.work.mask, item.len_q, item.len_k};
+    s_.places[blocks_ % kStages] =
+        ScorePlace(p_.scores, mask, item.own, item.begin, walk.partner(), walk.begin());
   }
 
   // A step towards the next item, of two: each waits for the one before.
@@ -241,8 +249,8 @@ class Producer {
     arrive(s_.value_task_full[task]);
   }
 
-  const ForwardParameters& p_;
-  ForwardShared<Shape>& s_;
+  const Parameters<kOptions>& p_;
+  Shared<Shape, kOptions>& s_;
   int lane_, kv_head_ = 0;
   uint32_t turns_ = 0;  // of this one
   BlockNote note_;
