@@ -91,7 +91,7 @@ struct DeviceCase {
     return problem;
   }
 
-  // Head dimensions for every compiled one; mostly no options, which only float32 knows.
+  // Head dimensions for every compiled one; mostly no options, which not all families know.
   void for_tensor_cores(Random& random) {
     const std::vector<int> dims{1, 8, 13, 16, 40, 64, 71, 96, 128, 136, 192, 250, 256};
     const int qk = random.choice(dims), v = random.choice(dims);

@@ -251,4 +251,10 @@ MUTANTS_OF_HOPPER = [
         "factor *= merged.a, lse = merged.lse;",
         "factor *= merged.a;",
     ),
+    Mutant(
+        "hopper: head dimensions without a kernel for options run the one of others",
+        LAUNCH,
+        "(knows_options(s) || !has_options(a)) &&",
+        "",
+    ),
 ]

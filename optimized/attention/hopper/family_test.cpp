@@ -79,6 +79,28 @@ TEST(HopperFamily, HasAKernelForOptionsAndOneForNone) {
   EXPECT_TRUE(has_options([](ForwardArguments& a) { a.options.dropout.p = 0.5; }));
 }
 
+// Elsewhere options are another family's; what every family knows without them, the mma family's.
+TEST(HopperFamily, HasAKernelForOptionsWhereThereIsABackward) {
+  const auto changed = [](int dim, auto change) {
+    ForwardArguments arguments = plain_arguments();
+    arguments.shape.head_dim_qk = arguments.shape.head_dim_v = dim;
+    change(arguments);
+    return arguments;
+  };
+  int32_t key = 0;
+  for (const int dim : {8, 64, 72, 128, 256}) {
+    const bool knows = dim == 72 || dim == 128;
+    const ForwardArguments plain = changed(dim, [](ForwardArguments&) {});
+    EXPECT_EQ(hopper_family().score_options(plain.shape), knows) << dim;
+    EXPECT_EQ(hopper_family().final_sinks(plain.shape), knows) << dim;
+    EXPECT_TRUE(hopper::takes(plain)) << dim;
+    const auto with_highest = changed(dim, [&](ForwardArguments& a) { a.max_logit = &key; });
+    const auto negated = changed(dim, [](ForwardArguments& a) { a.shape.softmax_scale = -1; });
+    EXPECT_EQ(hopper::takes(with_highest), knows) << dim;
+    EXPECT_EQ(hopper::takes(negated), knows) << dim;
+  }
+}
+
 TEST(HopperFamily, LeavesStridesThatNoMapTakes) {
   const auto takes = [](auto change) {
     ForwardArguments arguments = plain_arguments();
