@@ -61,7 +61,8 @@ MAY_INCLUDE = {
         "optimized/attention/hopper/machine",
     },
     "optimized/attention/hopper/forward": {
-        *("reference/rows", "optimized/device", "optimized/tables", "optimized/attention"),
+        *("reference/attention", "reference/rows"),
+        *("optimized/device", "optimized/tables", "optimized/attention"),
         *("optimized/attention/hopper/machine", "optimized/attention/hopper"),
     },
     "optimized/attention/hopper/backward": {

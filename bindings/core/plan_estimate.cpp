@@ -44,8 +44,8 @@ void bind_estimate(py::module_& m) {
         "comm"_a = "p2p", "a2a_size"_a = py::none(), "stages"_a = py::none(), "num_heads"_a = 1,
         "num_kv_heads"_a = py::none(), "head_dim"_a = 128, "head_dim_v"_a = py::none(),
         "bytes_per_element"_a = 2, "block_size"_a = std::pair(128, 128), "of_ranks"_a = false,
-        "See ringside.estimate. of_ranks: gathered rows lie one rank below the other, as in a "
-        "DevicePlan, and as plans had it that were measured before 22 November 2026.");
+        "See ringside.estimate. of_ranks: gathered rows lie one rank below the other, as "
+        "plans had it that were measured before 22 November 2026.");
 }
 
 }  // namespace ringside::bindings

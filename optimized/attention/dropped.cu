@@ -21,21 +21,22 @@ __device__ void for_each_item(const WorkList& work, int heads, const int32_t* dr
   }
 }
 
-template <typename T>
+template <typename T, bool kOptions>
 __global__ void __launch_bounds__(kThreads)
     dropped_forward_kernel(const __grid_constant__ ForwardArguments a, const int32_t* dropped) {
   for_each_item(a.work, a.shape.num_heads, dropped, [&](const WorkItem& item, int head) {
-    seen_pairs::add_values<T, kDroppedKeys>(a, item, head);
+    seen_pairs::add_values<T, kDroppedKeys, kOptions>(a, item, head);
   });
 }
 
-template <typename T>
+template <typename T, bool kOptions>
 __global__ void __launch_bounds__(kThreads)
     dropped_backward_kernel(const __grid_constant__ BackwardArguments a, const int32_t* dropped) {
   for_each_item(a.keys, a.shape.num_kv_heads, dropped, [&](const WorkItem& item, int kv_head) {
-    seen_pairs::add_queries<T, kDroppedQueries, kDroppedKeys>(a, item, kv_head);
+    seen_pairs::add_queries<T, kDroppedQueries, kDroppedKeys, kOptions>(a, item, kv_head);
     if (!a.deterministic)
-      seen_pairs::add_all_keys<T, kDroppedQueries, kDroppedKeys, kDroppedColumns>(a, item, kv_head);
+      seen_pairs::add_all_keys<T, kDroppedQueries, kDroppedKeys, kDroppedColumns, kOptions>(
+          a, item, kv_head);
   });
 }
 
@@ -50,18 +51,27 @@ unsigned blocks_for(const WorkList& work, int heads) {
 cudaError_t add_dropped(const ForwardArguments& a, const int32_t* dropped, cudaStream_t stream) {
   const unsigned blocks = blocks_for(a.work, a.shape.num_heads);
   if (blocks == 0) return cudaSuccess;
-  (a.shape.type == ElementType::float16
-       ? dropped_forward_kernel<__half>
-       : dropped_forward_kernel<__nv_bfloat16>)<<<blocks, kThreads, 0, stream>>>(a, dropped);
+  const auto run = [&](auto kernel) { kernel<<<blocks, kThreads, 0, stream>>>(a, dropped); };
+  const bool half = a.shape.type == ElementType::float16;
+  if (a.options.empty())
+    run(half ? dropped_forward_kernel<__half, false>
+             : dropped_forward_kernel<__nv_bfloat16, false>);
+  else
+    run(half ? dropped_forward_kernel<__half, true> : dropped_forward_kernel<__nv_bfloat16, true>);
   return cudaGetLastError();
 }
 
 cudaError_t add_dropped(const BackwardArguments& a, const int32_t* dropped, cudaStream_t stream) {
   const unsigned blocks = blocks_for(a.keys, a.shape.num_kv_heads);
   if (blocks == 0) return cudaSuccess;
-  (a.shape.type == ElementType::float16
-       ? dropped_backward_kernel<__half>
-       : dropped_backward_kernel<__nv_bfloat16>)<<<blocks, kThreads, 0, stream>>>(a, dropped);
+  const auto run = [&](auto kernel) { kernel<<<blocks, kThreads, 0, stream>>>(a, dropped); };
+  const bool half = a.shape.type == ElementType::float16;
+  if (a.options.empty())
+    run(half ? dropped_backward_kernel<__half, false>
+             : dropped_backward_kernel<__nv_bfloat16, false>);
+  else
+    run(half ? dropped_backward_kernel<__half, true>
+             : dropped_backward_kernel<__nv_bfloat16, true>);
   return cudaGetLastError();
 }
 

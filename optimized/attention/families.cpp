@@ -15,7 +15,7 @@ std::span<const KernelFamily> kernel_families() {
 const KernelFamily* find_family(std::span<const KernelFamily> families, const AttentionShape& shape,
                                 const DeviceProperties& device, bool with_score_options) {
   for (const KernelFamily& family : families)
-    if (family.supports(shape, device) && (family.score_options || !with_score_options))
+    if (family.supports(shape, device) && (!with_score_options || family.score_options(shape)))
       return &family;
   return nullptr;
 }

@@ -40,7 +40,7 @@ struct AttentionShape {
 
 // What lies between q.k and the softmax, and between the softmax and v: attention_options.h. Only
 // families that say so (KernelFamily::score_options) are given other values than these. Sinks are
-// not here: the executor merges them, once.
+// not here: the executor merges them, once, or the one launch that there is (final_sinks).
 struct ScoreOptions {
   float softcap = 0;                    // 0: none
   const float* alibi_slopes = nullptr;  // [num_heads of the problem], by global head; or none
@@ -76,6 +76,8 @@ struct ForwardArguments {
   LseCells lse;          // [rows_q, heads], merged into
   WorkList work;         // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
+  // [num_heads of the problem] merged into final results, `only` and families that say so; or none
+  const float* sinks = nullptr;
   int32_t* max_logit = nullptr;  // [num_heads of the problem] raised to ordered_key(score); or none
   // Of out; where it lies in tiles, it has all heads, and row_stride is their cells.
   AccumulatorLayout layout = AccumulatorLayout::rows;
@@ -103,6 +105,9 @@ struct BackwardArguments {
 
 struct KernelFamily {
   using BytesOfShape = int64_t (*)(const AttentionShape& shape);
+  using TrueOfShape = bool (*)(const AttentionShape& shape);
+  static bool always(const AttentionShape&) { return true; }
+  static bool never(const AttentionShape&) { return false; }
 
   const char* name;
   bool (*supports)(const AttentionShape& shape, const DeviceProperties& device);
@@ -111,9 +116,10 @@ struct KernelFamily {
   int (*backward_key_rows)(const AttentionShape& shape);
   cudaError_t (*forward)(const ForwardArguments& arguments, cudaStream_t stream);
   cudaError_t (*backward)(const BackwardArguments& arguments, cudaStream_t stream);
-  bool score_options = false;  // whether it knows softcap, ALiBi and dropout
-  bool final_results = false;  // whether it knows Accumulate::only
-  bool tiled_results = false;  // whether it knows AccumulatorLayout::tiles, and prefers them
+  TrueOfShape score_options = never;  // whether it knows softcap, ALiBi and dropout
+  TrueOfShape final_sinks = never;    // whether it merges sinks into final results
+  bool final_results = false;         // whether it knows Accumulate::only
+  bool tiled_results = false;         // whether it knows AccumulatorLayout::tiles, and prefers them
   // What a launch needs besides its arguments, of the caller's memory, at multiples of 256 bytes;
   // null: nothing. Launches on one stream may share it.
   BytesOfShape forward_workspace_bytes = nullptr;

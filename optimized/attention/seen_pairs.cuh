@@ -12,6 +12,7 @@
 #include "optimized/tables/accumulator_tiles.h"
 #include "optimized/tables/block_walk.h"
 #include "reference/attention/partial.h"
+#include "reference/attention/score_model.h"
 
 namespace ringside::seen_pairs {
 
@@ -19,6 +20,41 @@ template <typename T>
 __device__ inline T* row_of(const DeviceMatrix& x, int64_t row, int head) {
   return static_cast<T*>(x.data) + row * x.row_stride + head * x.head_stride;
 }
+
+// What options do to the scores and weights of an item's pairs of one query head.
+template <bool kOptions>
+struct Scoring {
+  __device__ Scoring(const AttentionShape&, const ScoreOptions&, const WorkList&, const WorkItem&,
+                     int) {}
+  __device__ float score(float scaled, int, int, float* slope) const {
+    *slope = 1;
+    return scaled;
+  }
+  __device__ float kept(float weight, int, int) const { return weight; }
+};
+template <>
+struct Scoring<true> {
+  ScoreModel<float, ScoreOptions> model;
+
+  __device__ Scoring(const AttentionShape& shape, const ScoreOptions& o, const WorkList& work,
+                     const WorkItem& item, int head)
+      : model{o,
+              sequence_mask(work, item),
+              1,
+              o.alibi_slopes ? o.alibi_slopes[shape.first_head + head] : 0,
+              item.own.seq,
+              shape.first_head + head} {}
+  __device__ float score(float scaled, int q, int k, float* slope) const {
+    return model.score(scaled, q, k, slope);
+  }
+  __device__ float kept(float weight, int q, int k) const { return model.kept(weight, q, k); }
+};
+
+// A query and a key: rows of their buffers, and positions.
+struct Pair {
+  int64_t row, key;
+  int q, k;
+};
 
 // visit(d) for the columns of this lane. Loops stay as they are: all of this is compiled into every
 // kernel that may need it.
@@ -63,9 +99,8 @@ __device__ inline void add_to(void* results, int64_t at, bool is_final, float x)
   }
 }
 
-// visit(row, key) for the pairs of an item of query rows in key blocks that are not clear, both
-// counted in their buffers: key after key, the rows of this warp. Rows without is_met(key) are left
-// out.
+// visit(pair) for the pairs of an item of query rows in key blocks that are not clear: key after
+// key, the rows of this warp. Rows without is_met(key) are left out.
 template <int Block, typename IsMet, typename Visit>
 __device__ inline void for_each_pair_of_queries(const WorkList& work, const WorkItem& item,
                                                 IsMet is_met, Visit visit) {
@@ -79,25 +114,31 @@ __device__ inline void for_each_pair_of_queries(const WorkList& work, const Work
 #pragma unroll 1
       for (int i = item.begin + warp; i < item.end; i += warps)
         if (mask.visible_rows(k, item.own.position(i)).contains(key))
-          visit(int64_t{item.own.row} + i, int64_t{k.row} + key);
+          visit(Pair{int64_t{item.own.row} + i, int64_t{k.row} + key, item.own.position(i),
+                     k.position(key)});
     }
   }
 }
 
 // out += w v of an item's rows. A weight is 0 where the score is -inf, and positive otherwise;
 // where it is not even a number, all of the row is NaN by now.
-template <typename T, int Block>
+template <typename T, int Block, bool kOptions = false>
 __device__ __noinline__ void add_values(const ForwardArguments& a, const WorkItem& item, int head) {
   const AttentionShape& s = a.shape;
   const int kv_head = kv_head_of(s, head);
   const bool is_final = a.accumulate == Accumulate::only;
+  const Scoring<kOptions> scoring(s, a.options, a.work, item, head);
   for_each_pair_of_queries<Block>(
       a.work, item,
       [&](int64_t key) { return !all_finite(row_of<T>(a.v, key, kv_head), s.head_dim_v); },
-      [&](int64_t row, int64_t key) {
-        const float score = s.softmax_scale * dot(row_of<T>(a.q, row, head),
-                                                  row_of<T>(a.k, key, kv_head), s.head_dim_qk);
-        const float weight = score == -INFINITY ? 0.0f : 1.0f;
+      [&](const Pair& pair) {
+        const auto [row, key, q, k] = pair;
+        float slope;
+        const float score =
+            scoring.score(s.softmax_scale * dot(row_of<T>(a.q, row, head),
+                                                row_of<T>(a.k, key, kv_head), s.head_dim_qk),
+                          q, k, &slope);
+        const float weight = scoring.kept(score == -INFINITY ? 0.0f : 1.0f, q, k);
         add_row(weight, row_of<T>(a.v, key, kv_head), s.head_dim_v, [&](int d, float x) {
           const int64_t at = a.layout == AccumulatorLayout::tiles
                                  ? tiled_offset(row, head, d, s.num_heads, s.head_dim_v)
@@ -107,41 +148,53 @@ __device__ __noinline__ void add_values(const ForwardArguments& a, const WorkIte
       });
 }
 
+// A pair of a row and a key of an item.
+__device__ inline Pair pair_of(const WorkItem& item, int64_t row, int position, int key) {
+  return {row, key, position, item.own.position(key - item.own.row)};
+}
+
 // Of a pair, the weight that meets dout and the gradient of q.k.
 struct PairGradient {
   float p, ds;
 };
 
-template <typename T>
-__device__ inline PairGradient gradient_of(const BackwardArguments& a, int64_t row, int head,
-                                           int64_t key, int kv_head) {
+template <typename T, bool kOptions>
+__device__ inline PairGradient gradient_of(const BackwardArguments& a,
+                                           const Scoring<kOptions>& scoring, const Pair& pair,
+                                           int head, int kv_head) {
   const AttentionShape& s = a.shape;
-  const float score =
-      s.softmax_scale * dot(row_of<T>(a.q, row, head), row_of<T>(a.k, key, kv_head), s.head_dim_qk);
+  const auto [row, key, q, k] = pair;
+  float slope;
+  const float score = scoring.score(
+      s.softmax_scale * dot(row_of<T>(a.q, row, head), row_of<T>(a.k, key, kv_head), s.head_dim_qk),
+      q, k, &slope);
   const float dp = dot(row_of<T>(a.dout, row, head), row_of<T>(a.v, key, kv_head), s.head_dim_v);
   const int64_t entry = row * s.num_heads + head;
   const float weight = larger(expf(score - a.lse[entry]), kSmallestNormal<float>);
   const float p = score == -INFINITY ? 0.0f : weight;
-  return {p, s.softmax_scale * p * (dp - a.delta[entry])};
+  return {scoring.kept(p, q, k),
+          s.softmax_scale * slope * p * (scoring.kept(dp, q, k) - a.delta[entry])};
 }
 
 // dq += ds k of an item of query rows.
-template <typename T, int Block>
+template <typename T, int Block, bool kOptions = false>
 __device__ __noinline__ void add_keys(const BackwardArguments& a, const WorkItem& item, int head) {
   const int dim = a.shape.head_dim_qk, kv_head = kv_head_of(a.shape, head);
   const bool is_final = a.accumulate == Accumulate::only;
+  const Scoring<kOptions> scoring(a.shape, a.options, a.queries, item, head);
   for_each_pair_of_queries<Block>(
       a.queries, item, [&](int64_t key) { return !all_finite(row_of<T>(a.k, key, kv_head), dim); },
-      [&](int64_t row, int64_t key) {
-        const float ds = gradient_of<T>(a, row, head, key, kv_head).ds;
-        add_row(ds, row_of<T>(a.k, key, kv_head), dim, [&](int d, float x) {
-          add_to<T>(a.dq.data, row * a.dq.row_stride + head * a.dq.head_stride + d, is_final, x);
+      [&](const Pair& pair) {
+        const float ds = gradient_of<T>(a, scoring, pair, head, kv_head).ds;
+        add_row(ds, row_of<T>(a.k, pair.key, kv_head), dim, [&](int d, float x) {
+          add_to<T>(a.dq.data, pair.row * a.dq.row_stride + head * a.dq.head_stride + d, is_final,
+                    x);
         });
       });
 }
 
-// visit(row, head, keys) for the rows in query blocks that are not clear to an item of key rows,
-// and the keys of the item that a row sees, in its buffer.
+// visit(row, position, head, keys) for the rows in query blocks that are not clear to an item of
+// key rows, and the keys of the item that a row sees, in its buffer.
 template <int Block, int ItemKeys, typename Visit>
 __device__ inline void for_each_row_of_keys(const WorkList& work, const WorkItem& item,
                                             Interval heads, Visit visit) {
@@ -152,7 +205,7 @@ __device__ inline void for_each_row_of_keys(const WorkList& work, const WorkItem
     const Segment q = work.partners[at.partner];
     for (int i = at.begin; i < min(at.begin + Block, at.end); ++i) {
       const Interval seen = mask.visible_rows(item.own, q.position(i));
-      visit(int64_t{q.row} + i, at.head,
+      visit(int64_t{q.row} + i, q.position(i), at.head,
             Interval{item.own.row + max(seen.begin, item.begin),
                      item.own.row + min(seen.end, item.end)});
     }
@@ -160,7 +213,7 @@ __device__ inline void for_each_row_of_keys(const WorkList& work, const WorkItem
 }
 
 // dk += ds^T q and dv += p^T dout of an item of key rows, whose keys are dealt to the warps.
-template <typename T, int Block, int ItemKeys>
+template <typename T, int Block, int ItemKeys, bool kOptions = false>
 __device__ __noinline__ void add_queries(const BackwardArguments& a, const WorkItem& item,
                                          int kv_head) {
   const AttentionShape& s = a.shape;
@@ -175,13 +228,17 @@ __device__ __noinline__ void add_queries(const BackwardArguments& a, const WorkI
     });
   };
   for_each_row_of_keys<Block, ItemKeys>(
-      a.keys, item, query_heads_of(s, kv_head), [&](int64_t row, int head, Interval keys) {
+      a.keys, item, query_heads_of(s, kv_head),
+      [&](int64_t row, int position, int head, Interval keys) {
+        const Scoring<kOptions> scoring(s, a.options, a.keys, item, head);
         const T *q = row_of<T>(a.q, row, head), *dout = row_of<T>(a.dout, row, head);
         if (all_finite(q, s.head_dim_qk) && all_finite(dout, s.head_dim_v)) return;
 #pragma unroll 1
         for (int key = keys.begin; key < keys.end; ++key)
           if (key % warps == warp)
-            add_pair(q, dout, gradient_of<T>(a, row, head, key, kv_head), key);
+            add_pair(q, dout,
+                     gradient_of<T>(a, scoring, pair_of(item, row, position, key), head, kv_head),
+                     key);
       });
 }
 
@@ -192,14 +249,17 @@ __device__ __noinline__ void add_own_keys(const BackwardArguments& a, const Work
   const int dim = a.shape.head_dim_qk;
   const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
   for_each_row_of_keys<Block, ItemKeys>(
-      a.keys, item, query_heads_of(a.shape, kv_head), [&](int64_t row, int head, Interval keys) {
+      a.keys, item, query_heads_of(a.shape, kv_head),
+      [&](int64_t row, int position, int head, Interval keys) {
         if (row % warps != warp) return;
+        const Scoring<false> scoring(a.shape, a.options, a.keys, item, head);
         const int64_t begin = row * a.dq.row_stride + head * a.dq.head_stride;
 #pragma unroll 1
         for (int key = keys.begin; key < keys.end; ++key) {
           const T* k = row_of<T>(a.k, key, kv_head);
           if (all_finite(k, dim)) continue;
-          add_row(gradient_of<T>(a, row, head, key, kv_head).ds, k, dim,
+          add_row(gradient_of<T>(a, scoring, pair_of(item, row, position, key), head, kv_head).ds,
+                  k, dim,
                   [&](int d, float x) { add_to<T>(a.dq.data, begin + d, a.one_item_of_keys, x); });
         }
       });
@@ -222,7 +282,7 @@ __device__ inline unsigned unfinite_panels(const BackwardArguments& a, const Wor
 
 // The same in those panels of dq which a kernel has left out: what is finite, too. Rows have at
 // most 128 columns.
-template <typename T, int Block, int ItemKeys, int Panel>
+template <typename T, int Block, int ItemKeys, int Panel, bool kOptions = false>
 __device__ __noinline__ void add_all_keys(const BackwardArguments& a, const WorkItem& item,
                                           int kv_head) {
   constexpr int kColumns = 128 / 32;  // of a lane
@@ -231,13 +291,16 @@ __device__ __noinline__ void add_all_keys(const BackwardArguments& a, const Work
   const unsigned panels = unfinite_panels<T, Panel>(a, item, kv_head);
   if (panels == 0) return;
   for_each_row_of_keys<Block, ItemKeys>(
-      a.keys, item, query_heads_of(a.shape, kv_head), [&](int64_t row, int head, Interval keys) {
+      a.keys, item, query_heads_of(a.shape, kv_head),
+      [&](int64_t row, int position, int head, Interval keys) {
         if (row % warps != warp) return;
+        const Scoring<kOptions> scoring(a.shape, a.options, a.keys, item, head);
         float sum[kColumns] = {};
 #pragma unroll 1
         for (int key = keys.begin; key < keys.end; ++key) {
           const T* k = row_of<T>(a.k, key, kv_head);
-          const float ds = gradient_of<T>(a, row, head, key, kv_head).ds;
+          const float ds =
+              gradient_of<T>(a, scoring, pair_of(item, row, position, key), head, kv_head).ds;
           for (int i = 0; i < kColumns; ++i)
             if (lane + 32 * i < dim) sum[i] += ds * to_float(k[lane + 32 * i]);
         }

@@ -11,10 +11,20 @@ namespace {
 
 constexpr int kAtOnce = 4;  // loads that a thread has under way
 
+// The cells of a row of a block; false where a map has no such row.
+struct Row {
+  int64_t from = 0, to = 0;
+};
+__device__ inline bool find_row(const CellBlock& b, const int32_t* map, int i, Row& row) {
+  const int from = CellBlock::row(b.from_map, map, i), to = CellBlock::row(b.to_map, map, i);
+  row = {b.from + int64_t{from} * b.from_pitch, b.to + int64_t{to} * b.to_pitch};
+  return from >= 0 && to >= 0;
+}
+
 // to = combine(from, to) for every unit of a block; a cell is `size` units long.
 template <typename Unit, typename Combine>
-__device__ void for_each_unit(const CellBlock& b, const Unit* from, Unit* to, int size,
-                              Combine combine) {
+__device__ void for_each_unit(const CellBlock& b, const int32_t* map, const Unit* from, Unit* to,
+                              int size, Combine combine) {
   const unsigned of_row = static_cast<unsigned>(b.heads) * size, count = of_row * b.rows;
   for (unsigned first = threadIdx.x; first < count; first += kThreads * kAtOnce) {
     Unit* places[kAtOnce];
@@ -22,21 +32,25 @@ __device__ void for_each_unit(const CellBlock& b, const Unit* from, Unit* to, in
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const unsigned e = first + i * kThreads;
-      if (e >= count) continue;
-      const int64_t row = e / of_row, unit = e % of_row;
-      places[i] = &to[(b.to + row * b.to_pitch) * size + unit];
-      values[i] = combine(from[(b.from + row * b.from_pitch) * size + unit], places[i]);
+      Row row;
+      places[i] = nullptr;
+      if (e >= count || !find_row(b, map, static_cast<int>(e / of_row), row)) continue;
+      const int64_t unit = e % of_row;
+      places[i] = &to[row.to * size + unit];
+      values[i] = combine(from[row.from * size + unit], places[i]);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i)
-      if (first + i * kThreads < count) *places[i] = values[i];
+      if (places[i] != nullptr) *places[i] = values[i];
   }
 }
 
 // A unit is as wide as size and alignment allow.
 template <typename Unit>
-__global__ void copy_kernel(const CellBlock* blocks, const Unit* from, Unit* to, int size) {
-  for_each_unit(blocks[blockIdx.x], from, to, size, [](const Unit& x, const Unit*) { return x; });
+__global__ void copy_kernel(const CellBlock* blocks, const int32_t* map, const Unit* from, Unit* to,
+                            int size) {
+  for_each_unit(blocks[blockIdx.x], map, from, to, size,
+                [](const Unit& x, const Unit*) { return x; });
 }
 
 __device__ inline float sum_of(float x, float y) { return x + y; }
@@ -45,16 +59,19 @@ __device__ inline float4 sum_of(float4 x, float4 y) {
 }
 
 template <typename Unit>
-__global__ void add_kernel(const CellBlock* blocks, const Unit* from, Unit* to, int size) {
-  for_each_unit(blocks[blockIdx.x], from, to, size,
+__global__ void add_kernel(const CellBlock* blocks, const int32_t* map, const Unit* from, Unit* to,
+                           int size) {
+  for_each_unit(blocks[blockIdx.x], map, from, to, size,
                 [](const Unit& x, const Unit* y) { return sum_of(*y, x); });
 }
 
-__global__ void merge_kernel(const CellBlock* blocks, Results from, Results to, int dim) {
+__global__ void merge_kernel(const CellBlock* blocks, const int32_t* map, Results from, Results to,
+                             int dim) {
   const CellBlock b = blocks[blockIdx.x];
-  for_each_cell(b.rows, b.heads, [&](int row, int head) {
-    const int64_t source = b.from + int64_t{row} * b.from_pitch + head;
-    const int64_t target = b.to + int64_t{row} * b.to_pitch + head;
+  for_each_cell(b.rows, b.heads, [&](int i, int head) {
+    Row row;
+    if (!find_row(b, map, i, row)) return;
+    const int64_t source = row.from + head, target = row.to + head;
     const auto w = merge_weights(to.lse[target], from.lse[source]);
     for (int d = threadIdx.x % kLanes; d < dim; d += kLanes)
       to.out[target * dim + d] = w.a * to.out[target * dim + d] + w.b * from.out[source * dim + d];
@@ -79,18 +96,18 @@ __global__ void finish_max_logit_kernel(float* max_logit, int heads) {
 }
 
 template <typename Unit>
-void copy_units(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
+void copy_units(const Blocks& blocks, const void* from, void* to, int bytes_of_cell,
                 cudaStream_t stream) {
-  copy_kernel<<<blocks.size, kThreads, 0, stream>>>(blocks.rows, static_cast<const Unit*>(from),
-                                                    static_cast<Unit*>(to),
-                                                    bytes_of_cell / static_cast<int>(sizeof(Unit)));
+  copy_kernel<<<blocks.table.size, kThreads, 0, stream>>>(
+      blocks.table.rows, blocks.map, static_cast<const Unit*>(from), static_cast<Unit*>(to),
+      bytes_of_cell / static_cast<int>(sizeof(Unit)));
 }
 
 }  // namespace
 
-void copy(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
+void copy(const Blocks& blocks, const void* from, void* to, int bytes_of_cell,
           cudaStream_t stream) {
-  if (blocks.size == 0) return;
+  if (blocks.table.size == 0) return;
   if (bytes_of_cell % 16 == 0)
     copy_units<uint4>(blocks, from, to, bytes_of_cell, stream);
   else if (bytes_of_cell % 4 == 0)
@@ -100,20 +117,23 @@ void copy(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void add(Span<CellBlock> blocks, const float* from, float* to, int dim, cudaStream_t stream) {
-  if (blocks.size == 0) return;
+void add(const Blocks& blocks, const float* from, float* to, int dim, cudaStream_t stream) {
+  if (blocks.table.size == 0) return;
   if (dim % 4 == 0)
-    add_kernel<<<blocks.size, kThreads, 0, stream>>>(
-        blocks.rows, reinterpret_cast<const float4*>(from), reinterpret_cast<float4*>(to), dim / 4);
+    add_kernel<<<blocks.table.size, kThreads, 0, stream>>>(blocks.table.rows, blocks.map,
+                                                           reinterpret_cast<const float4*>(from),
+                                                           reinterpret_cast<float4*>(to), dim / 4);
   else
-    add_kernel<<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, to, dim);
+    add_kernel<<<blocks.table.size, kThreads, 0, stream>>>(blocks.table.rows, blocks.map, from, to,
+                                                           dim);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void merge(Span<CellBlock> blocks, const Results& from, const Results& to, int dim,
+void merge(const Blocks& blocks, const Results& from, const Results& to, int dim,
            cudaStream_t stream) {
-  if (blocks.size == 0) return;
-  merge_kernel<<<blocks.size, kThreads, 0, stream>>>(blocks.rows, from, to, dim);
+  if (blocks.table.size == 0) return;
+  merge_kernel<<<blocks.table.size, kThreads, 0, stream>>>(blocks.table.rows, blocks.map, from, to,
+                                                           dim);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

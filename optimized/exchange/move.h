@@ -55,19 +55,26 @@ void shard_softmax(const RowMap& map, const GlobalArray& dout, const GlobalArray
 // Writes every row of the caller's lse: -inf where no rank owns it.
 void unshard_lse(const RowMap& map, const float* from, const GlobalArray& lse, cudaStream_t stream);
 
-void copy(Span<CellBlock> blocks, const void* from, void* to, int bytes_of_cell,
-          cudaStream_t stream);
-void add(Span<CellBlock> blocks, const float* from, float* to, int dim, cudaStream_t stream);
+struct Blocks {
+  Span<CellBlock> table;
+  const int32_t* map;  // that some of them go by
+
+  Blocks(Span<CellBlock> blocks, const int32_t* rows = nullptr) : table(blocks), map(rows) {}
+};
+
+void copy(const Blocks& blocks, const void* from, void* to, int bytes_of_cell, cudaStream_t stream);
+void add(const Blocks& blocks, const float* from, float* to, int dim, cudaStream_t stream);
 
 struct Results {  // partial results (partial.h), a cell each
   float *out = nullptr, *lse = nullptr;
 };
-void merge(Span<CellBlock> blocks, const Results& from, const Results& to, int dim,
+void merge(const Blocks& blocks, const Results& from, const Results& to, int dim,
            cudaStream_t stream);
 
-// The rows that no attention kernel writes become 0 in out, -inf in lse.
+// The rows that no attention kernel writes become 0 in out, -inf in lse; tokens the logit of their
+// head's sink, if there are sinks.
 void clear_unseen_results(const UnseenRows& unseen, const GlobalArray& out, const GlobalArray& lse,
-                          int rows, cudaStream_t stream);
+                          const float* sinks, int rows, cudaStream_t stream);
 // Likewise they become 0: of dq, or of dk and dv.
 void clear_unseen_queries(const UnseenRows& unseen, const GlobalArray& dq, int rows,
                           cudaStream_t stream);

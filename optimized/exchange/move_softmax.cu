@@ -167,15 +167,16 @@ __device__ unsigned unseen_of(int first, int rows, IsUnseen is_unseen) {
 
 template <typename T>
 __global__ void clear_results_kernel(UnseenRows unseen, GlobalArray out, GlobalArray lse,
-                                     int rows) {
+                                     const float* sinks, int rows) {
   const int first = blockIdx.x * kLanes;
   const unsigned hidden = unseen_of(first, rows, [&](int row) { return unseen.query(row); });
   clear_rows<T>(out, first, hidden);
   const int lane = threadIdx.x % kLanes;
   if ((hidden >> lane & 1) == 0) return;
+  const bool has_sink = sinks != nullptr && unseen.is_query(first + lane);
   float* to = static_cast<float*>(lse.matrix.data);
   for (int head = threadIdx.x / kLanes; head < lse.heads; head += kThreads / kLanes)
-    to[offset_of(lse.matrix, first + lane, head)] = -INFINITY;
+    to[offset_of(lse.matrix, first + lane, head)] = has_sink ? sinks[head] : -INFINITY;
 }
 
 template <typename T>
@@ -217,10 +218,11 @@ void unshard_lse(const RowMap& map, const float* from, const GlobalArray& lse,
 }
 
 void clear_unseen_results(const UnseenRows& unseen, const GlobalArray& out, const GlobalArray& lse,
-                          int rows, cudaStream_t stream) {
+                          const float* sinks, int rows, cudaStream_t stream) {
   if (rows == 0) return;
   with_type(out.type, [&]<typename T>(T) {
-    clear_results_kernel<T><<<blocks_of_lanes(rows), kThreads, 0, stream>>>(unseen, out, lse, rows);
+    clear_results_kernel<T>
+        <<<blocks_of_lanes(rows), kThreads, 0, stream>>>(unseen, out, lse, sinks, rows);
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }

@@ -73,34 +73,48 @@ struct Team {
   }
 };
 
-// Prefix sums of a rank's rows over a chunk of sequences, by one block; copies the lengths, too.
-__device__ void add_up_chunk(const LengthTables& t, const LengthTables::Side& x,
-                             const DeviceLayout& given, int rank, int chunk) {
+// Prefix sums of a group's rows over a chunk of sequences, by one block.
+__device__ void add_up_chunk(const LengthTables& t, const LengthTables::Groups& g,
+                             const DeviceLayout& given, int group, int chunk) {
   const int s = chunk * kThreads + static_cast<int>(threadIdx.x);
   thd::Sums<int, 1> rows;
   if (s < t.max_batch) {
     const LengthTables::Bounds o = t.bounds(given, s);
-    if (!t.fits(x, s, o)) *t.unfit = 1;
-    rows.of[0] =
-        t.rows_of_sequence(rank, s, o.row_begin, o.row_end, given.padded.going_on(given.batch()));
-    if (rank == 0) {
-      x.cu_seqlens[s] = o.begin, x.cu_seqlens_padded[s] = o.row_begin;
-      if (s + 1 == t.max_batch) x.cu_seqlens[s + 1] = o.end, x.cu_seqlens_padded[s + 1] = o.row_end;
-    }
+    rows.of[0] = g.owned.rows(group, o.row_begin, o.row_end, given.padded.going_on(given.batch()));
   }
   const auto sums = thd::block_sums<kThreads>(rows);
-  if (s < t.max_batch) x.row_in_chunk[int64_t{rank} * t.max_batch + s] = sums.before.of[0];
-  if (threadIdx.x == 0) x.rows_of_chunk[int64_t{rank} * t.num_chunks() + chunk] = sums.total.of[0];
+  if (s < t.max_batch) g.row_in_chunk[int64_t{group} * t.max_batch + s] = sums.before.of[0];
+  if (threadIdx.x == 0) g.rows_of_chunk[int64_t{group} * t.num_chunks() + chunk] = sums.total.of[0];
 }
 
+// Copies the lengths of a chunk of sequences, and looks whether they fit.
+__device__ void take_chunk(const LengthTables& t, const LengthTables::Side& x,
+                           const DeviceLayout& given, int chunk) {
+  const int s = chunk * kThreads + static_cast<int>(threadIdx.x);
+  if (s >= t.max_batch) return;
+  const LengthTables::Bounds o = t.bounds(given, s);
+  if (!t.fits(x, s, o)) *t.unfit = 1;
+  x.cu_seqlens[s] = o.begin, x.cu_seqlens_padded[s] = o.row_begin;
+  if (s + 1 == t.max_batch) x.cu_seqlens[s + 1] = o.end, x.cu_seqlens_padded[s + 1] = o.row_end;
+}
+
+// A block takes every gridDim-th chunk of all ranks, and of the groups that are no ranks.
 __device__ void add_up_chunks(const LengthTables& t, const DeviceLayout& q, const DeviceLayout& k) {
-  const int of_side = t.partition.cp_size * t.num_chunks();
-  for (int i = blockIdx.x; i < 2 * of_side; i += gridDim.x) {
-    const int rank = i % of_side / t.num_chunks(), chunk = i % t.num_chunks();
-    if (i < of_side)
-      add_up_chunk(t, t.q, q, rank, chunk);
+  const int chunks = t.num_chunks(), ranks = t.cp_size();
+  const auto chunks_of = [&](const LengthTables::Side& x) {
+    return (ranks + (x.is_gathered() ? x.resident.owned.groups() : 0)) * chunks;
+  };
+  const int of_q = chunks_of(t.q), all = of_q + chunks_of(t.k);
+  for (int i = blockIdx.x; i < all; i += gridDim.x) {
+    const LengthTables::Side& x = i < of_q ? t.q : t.k;
+    const DeviceLayout& given = i < of_q ? q : k;
+    const int group = (i < of_q ? i : i - of_q) / chunks,
+              chunk = (i < of_q ? i : i - of_q) % chunks;
+    if (group == 0) take_chunk(t, x, given, chunk);
+    if (group < ranks)
+      add_up_chunk(t, x.home, given, group, chunk);
     else
-      add_up_chunk(t, t.k, k, rank, chunk);
+      add_up_chunk(t, x.resident, given, group - ranks, chunk);
   }
 }
 
@@ -108,6 +122,7 @@ __device__ void clear(const LengthTables& t, const Team& team) {
   for (const LengthTables::Side* x : {&t.q, &t.k}) {
     team.for_each(x->home_rows, [&](int i) { x->global_of_home[i] = kNobody; });
     team.for_each(x->max_rows, [&](int i) { x->home_of_global[i] = kNobody; });
+    team.for_each(x->num_gathered(), [&](int i) { x->home_of_resident[i] = kNobody; });
   }
   team.for_each(t.num_lists * LengthTables::kBuckets, [&](int i) {
     const LengthTables::List& list = t.lists[i / LengthTables::kBuckets];
@@ -117,18 +132,23 @@ __device__ void clear(const LengthTables& t, const Team& team) {
 }
 
 __device__ void fill_segments(const LengthTables& t, const Team& team) {
-  const int of_rank = t.segments_of_rank();
-  for (const LengthTables::Side* x : {&t.q, &t.k})
-    team.for_each_of_warps(t.partition.cp_size * of_rank, [&](int i) {
-      const Segment own = i < 0 ? Segment{} : t.home_segment(*x, i / of_rank, i % of_rank);
-      store_together(x->segments, i, own);
+  const auto fill = [&](const LengthTables::Side& x, const LengthTables::Groups& g) {
+    const int of_group = t.segments_of(g);
+    team.for_each_of_warps(g.owned.groups() * of_group, [&](int i) {
+      const Segment own = i < 0 ? Segment{} : t.segment(x, g, i / of_group, i % of_group);
+      store_together(g.segments, i, own);
     });
+  };
+  for (const LengthTables::Side* x : {&t.q, &t.k}) {
+    fill(*x, x->home);
+    if (x->is_gathered()) fill(*x, x->resident);
+  }
 }
 
 __device__ void fill_buffers(const LengthTables& t, const Team& team) {
   for (const LengthTables::Side* x : {&t.q, &t.k}) {
-    const int of_rank = (x->rank_rows + kRowsOfThread - 1) / kRowsOfThread;
-    team.for_each(t.partition.cp_size * of_rank,
+    const int of_rank = (x->home.rows + kRowsOfThread - 1) / kRowsOfThread;
+    team.for_each(t.cp_size() * of_rank,
                   [&](int i) { t.map_rows<kRowsOfThread>(*x, i / of_rank, i % of_rank, of_rank); });
   }
   for (int number = 0; number < t.num_buffers; ++number) {
@@ -189,7 +209,7 @@ __device__ void place(const LengthTables& t, const LengthTables::List& list, con
 // Blocks for the lists, of a grid that has others to fill the buffers.
 __device__ int blocks_of_lists(const LengthTables& t, int blocks) {
   const float slots = static_cast<float>(t.num_slots) * kCostOfSlot;
-  const float rows = static_cast<float>(t.partition.cp_size) * (t.q.rank_rows + t.k.rank_rows) +
+  const float rows = static_cast<float>(t.cp_size()) * (t.q.home.rows + t.k.home.rows) +
                      static_cast<float>(t.num_partners);
   return min(max(static_cast<int>(blocks * (slots / (slots + rows))), 1), blocks - 1);
 }

@@ -67,10 +67,12 @@ class Forward {
   }
 
   void send_home() {
-    for (; q_residency_ > 0; --q_residency_)  // the way q came
-      for (const auto& round : tables_.q[q_residency_].carry_back)
-        move::merge(tables_.span(round), results(q_residency_), results(q_residency_ - 1), dim_v_,
-                    stream_);
+    for (; q_residency_ > 0; --q_residency_) {  // the way q came
+      const Residency& from = tables_.q[q_residency_];
+      for (const auto& round : from.carry_back)
+        move::merge(tables_.blocks(from, round), results(q_residency_), results(q_residency_ - 1),
+                    dim_v_, stream_);
+    }
     if (call_.sinks != nullptr)
       move::merge_sinks(q_rows_, {call_.sinks, tables_.problem.num_heads}, results(0), dim_v_,
                         parts_.layout, stream_);

@@ -33,7 +33,7 @@ LseCells lse_cells(const move::GlobalArray& lse, const RankStack& home) {
 }  // namespace
 
 void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream) const {
-  require(call.sinks == nullptr, "sinks, which the program was not made for");
+  require(call.sinks == nullptr || options.sinks, "sinks, which the program was not made for");
   check_aligned(call.q, "q"), check_aligned(call.k, "k"), check_aligned(call.v, "v");
   check_aligned(call.out, "out");
   const CallWorkspace workspace(tables, options, call.workspace, forward.arena.bytes(), stream);
@@ -49,6 +49,7 @@ void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream
                                   .lse = lse_cells(call.lse, q),
                                   .work = tables.work_list(launch.forward),
                                   .options = call.options,
+                                  .sinks = call.sinks,
                                   .max_logit = reinterpret_cast<int32_t*>(call.max_logit),
                                   .accumulate = Accumulate::only,
                                   .workspace = workspace.at(forward.of_family)},
@@ -56,11 +57,12 @@ void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream
   if (call.max_logit != nullptr)
     move::finish_max_logit(call.max_logit, tables.problem.num_heads, stream);
   if (!tables.every_row_is_seen)
-    move::clear_unseen_results(tables.unseen_rows(), call.out, call.lse, rows_q(), stream);
+    move::clear_unseen_results(tables.unseen_rows(), call.out, call.lse, call.sinks, rows_q(),
+                               stream);
 }
 
 void ProgramParts::backward_in_place(const BackwardCall& call, cudaStream_t stream) const {
-  require(call.sinks == nullptr, "sinks, which the program was not made for");
+  require(call.sinks == nullptr || options.sinks, "sinks, which the program was not made for");
   check_aligned(call.q, "q"), check_aligned(call.k, "k"), check_aligned(call.v, "v");
   check_aligned(call.dout, "dout"), check_aligned(call.dq, "dq");
   check_aligned(call.dk, "dk"), check_aligned(call.dv, "dv");
@@ -69,6 +71,9 @@ void ProgramParts::backward_in_place(const BackwardCall& call, cudaStream_t stre
   const move::RowMap q_rows = tables.row_map(tables.q_rows);
   float *lse = workspace.floats(backward.lse[0]), *delta = workspace.floats(backward.delta[0]);
   move::shard_softmax(q_rows, call.dout, call.out, call.lse, {delta, lse}, stream);
+  if (call.sinks != nullptr)
+    move::sink_gradients(q_rows, tables.unseen_rows(), {call.sinks, tables.problem.num_heads}, lse,
+                         delta, call.dsink, stream);
 
   const auto& launches = tables.steps[0].launches;
   const bool alone = keys_in_one_item();

@@ -162,8 +162,9 @@ class CallWorkspace {
   void carry(const BufferOffsets& offsets, const std::vector<Residency>& residencies, int residency,
              int bytes_of_cell) const {
     poison(offsets[residency], residencies[residency].stack.cells * bytes_of_cell);
-    move::copy(tables_.span(residencies[residency].carry), at(offsets[residency - 1]),
-               at(offsets[residency]), bytes_of_cell, stream_);
+    const Residency& to = residencies[residency];
+    move::copy(tables_.blocks(to, to.carry), at(offsets[residency - 1]), at(offsets[residency]),
+               bytes_of_cell, stream_);
   }
 
   // Sums gradients of `residency` into those of the residency before.
@@ -175,9 +176,10 @@ class CallWorkspace {
   }
   void add_back(const BufferOffsets& offsets, const std::vector<Residency>& residencies,
                 int residency, int dim) const {
-    for (const auto& round : residencies[residency].carry_back)
-      move::add(tables_.span(round), floats(offsets[residency]), floats(offsets[residency - 1]),
-                dim, stream_);
+    const Residency& from = residencies[residency];
+    for (const auto& round : from.carry_back)
+      move::add(tables_.blocks(from, round), floats(offsets[residency]),
+                floats(offsets[residency - 1]), dim, stream_);
   }
 
   // A matrix of a stack.

@@ -47,9 +47,10 @@ ProgramParts::ProgramParts(const Source& source, int group_size, const ProgramOp
              {family.forward_rows(shape), family.backward_query_rows(shape),
               family.backward_key_rows(shape)},
              o.poison == Poison::on ? kGapRows : 0),
-      in_place(family.final_results && !o.sinks && tables.rows_stay && tables.q.size() == 1 &&
-               tables.kv.size() == 1 && tables.steps.size() == 1 &&
-               shape.head_dim_qk == o.head_dim_qk && shape.head_dim_v == o.head_dim_v),
+      in_place(family.final_results && (!o.sinks || family.final_sinks(shape)) &&
+               tables.rows_stay && tables.q.size() == 1 && tables.kv.size() == 1 &&
+               tables.steps.size() == 1 && shape.head_dim_qk == o.head_dim_qk &&
+               shape.head_dim_v == o.head_dim_v),
       // Moves of results from rank to rank know rows only.
       layout(family.tiled_results && !in_place && tables.q.size() == 1 &&
                      tables.q[0].stack.matrices.size() == 1

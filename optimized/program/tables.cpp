@@ -37,14 +37,14 @@ ProgramTables::ProgramTables(const Plan& plan, const ItemRows& rows, int gap)
 }
 
 void ProgramTables::start(const Plan& plan, int gap) {
-  q.push_back({stack_ranks(plan, 0, Operand::q, gap), -1, {}, {}});
-  kv.push_back({stack_ranks(plan, 0, Operand::kv, gap), -1, {}, {}});
+  q.push_back({stack_ranks(plan, 0, Operand::q, gap), -1, {}, {}, {}});
+  kv.push_back({stack_ranks(plan, 0, Operand::kv, gap), -1, {}, {}, {}});
 }
 
 void ProgramTables::add_residency(const Plan& plan, int step, Operand operand, int gap) {
   if (!any_rank_moves(plan, step, operand)) return;
   std::vector<Residency>& residencies = operand == Operand::q ? q : kv;
-  Residency next{stack_ranks(plan, step + 1, operand, gap), step, {}, {}};
+  Residency next{stack_ranks(plan, step + 1, operand, gap), step, {}, {}, {}};
   const RankStack& before = residencies.back().stack;
   next.carry = device.add(carry_blocks(plan, step, operand, before, next.stack));
   for (const auto& round : carry_back_rounds(plan, step, operand, before, next.stack))

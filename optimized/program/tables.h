@@ -19,6 +19,7 @@ struct Residency {
   int step = -1;                               // whose exchange brought it; -1: home
   TableOf<CellBlock> carry;                    // from the residency before
   std::vector<TableOf<CellBlock>> carry_back;  // to the residency before, in rounds
+  TableOf<int32_t> home_rows;                  // which they go by, where the host knows none
 };
 
 struct WorkTable {  // a WorkList in DeviceTables
@@ -67,6 +68,9 @@ struct ProgramTables {
   template <typename T>
   move::Span<T> span(TableOf<T> table) const {
     return {device.at(table), table.size};
+  }
+  move::Blocks blocks(const Residency& residency, TableOf<CellBlock> table) const {
+    return {span(table), residency.home_rows.size > 0 ? device.at(residency.home_rows) : nullptr};
   }
   WorkList work_list(const WorkTable& table) const;
   UnseenRows unseen_rows() const;

@@ -1,5 +1,7 @@
 // Tables of a program whose lengths come later: the same steps and places as any plan's, and room
 // for what fill_length_tables writes.
+#include <utility>
+
 #include "optimized/program/tables.h"
 #include "optimized/tables/length_lists.h"
 
@@ -18,6 +20,23 @@ class CapacityTables {
     k_side_ = reserve_side(t_.lengths.k, t_.kv[0].stack, t_.kv_rows);
     status_ = t_.device.add(std::vector<int32_t>{0});
     unfit_ = t_.device.add(std::vector<int32_t>{0});
+  }
+
+  // Gathered rows lie where lengths say; all others where the stand-in plan has them.
+  void add_residency(int step, Operand operand, int gap) {
+    const bool is_q = operand == Operand::q;
+    std::vector<Residency>& residencies = is_q ? t_.q : t_.kv;
+    const LengthTables::Side& side = t_.lengths.side(operand);
+    if (!side.is_gathered() || residencies.size() > 1 || !any_rank_moves(plan_, step, operand))
+      return t_.add_residency(plan_, step, operand, gap);
+    const int ranks = side.resident.owned.ranks;
+    const RankStack& home = residencies[0].stack;
+    Residency next{stack_ranks(plan_, step + 1, operand, gap), step, {}, {}, {}};
+    next.carry = t_.device.add(gather_blocks(home, next.stack, ranks));
+    for (const auto& round : gather_back_rounds(home, next.stack, ranks))
+      next.carry_back.push_back(t_.device.add(round));
+    next.home_rows = (is_q ? q_side_ : k_side_).home_of_resident;
+    residencies.push_back(std::move(next));
   }
 
   void add_launches(int step, const ItemRows& rows) {
@@ -52,7 +71,6 @@ class CapacityTables {
       list.counts = t_.device.at(counts_[i]);
       list.cursors = list.counts + LengthTables::kBuckets;
     }
-    const auto owners = t_.device.add(lists_.owners);
     const auto buffers = t_.device.add(lists_.buffers);
     const auto runs = t_.device.add(lists_.runs);
     const auto lists = t_.device.add(lists_.lists);
@@ -60,7 +78,6 @@ class CapacityTables {
     LengthTables& l = t_.lengths;
     point(l.q, q_side_, t_.q_rows, t_.cu_seqlens_q, t_.cu_seqlens_q_padded);
     point(l.k, k_side_, t_.kv_rows, t_.cu_seqlens_k, t_.cu_seqlens_k_padded);
-    l.owners = t_.device.at(owners);
     l.buffers = t_.device.at(buffers), l.num_buffers = buffers.size;
     l.runs = t_.device.at(runs);
     l.lists = t_.device.at(lists), l.num_lists = lists.size;
@@ -70,9 +87,13 @@ class CapacityTables {
   }
 
  private:
-  struct SideTables {
-    TableOf<int32_t> home_row_of_rank, row_in_chunk, rows_of_chunk;
+  struct GroupTables {
+    TableOf<int32_t> row_in_chunk, rows_of_chunk;
     TableOf<Segment> segments;
+  };
+  struct SideTables {
+    GroupTables home, resident;
+    TableOf<int32_t> home_row_of_rank, home_of_resident;
   };
 
   SideTables reserve_side(LengthTables::Side& side, const RankStack& home, RowTables& rows) {
@@ -80,20 +101,34 @@ class CapacityTables {
     rows = {t_.device.reserve<int32_t>(side.home_rows), t_.device.reserve<int32_t>(side.max_rows)};
     std::vector<int32_t> row_of_rank;
     for (const RankStack::Place& place : home.of_rank) row_of_rank.push_back(place.row);
-    return {t_.device.add(row_of_rank),
-            t_.device.reserve<int32_t>(int64_t{c_.cp_size} * c_.max_sequences),
-            t_.device.reserve<int32_t>(int64_t{c_.cp_size} * t_.lengths.num_chunks()),
-            t_.device.reserve<Segment>(int64_t{c_.cp_size} * t_.lengths.segments_of_rank())};
+    SideTables tables;
+    tables.home = reserve_groups(side.home);
+    tables.resident = side.is_gathered() ? reserve_groups(side.resident) : tables.home;
+    tables.home_row_of_rank = t_.device.add(row_of_rank);
+    tables.home_of_resident = t_.device.reserve<int32_t>(side.num_gathered());
+    return tables;
+  }
+
+  GroupTables reserve_groups(const LengthTables::Groups& groups) {
+    const int64_t number = groups.owned.groups();
+    return {t_.device.reserve<int32_t>(number * c_.max_sequences),
+            t_.device.reserve<int32_t>(number * t_.lengths.num_chunks()),
+            t_.device.reserve<Segment>(number * t_.lengths.segments_of(groups))};
+  }
+
+  void point(LengthTables::Groups& groups, const GroupTables& tables) const {
+    groups.row_in_chunk = t_.device.at(tables.row_in_chunk);
+    groups.rows_of_chunk = t_.device.at(tables.rows_of_chunk);
+    groups.segments = t_.device.at(tables.segments);
   }
 
   void point(LengthTables::Side& side, const SideTables& tables, const RowTables& rows,
              TableOf<int32_t> cu_seqlens, TableOf<int32_t> cu_seqlens_padded) const {
     side.cu_seqlens = t_.device.at(cu_seqlens);
     side.cu_seqlens_padded = t_.device.at(cu_seqlens_padded);
-    side.segments = t_.device.at(tables.segments);
+    point(side.home, tables.home), point(side.resident, tables.resident);
     side.home_row_of_rank = t_.device.at(tables.home_row_of_rank);
-    side.row_in_chunk = t_.device.at(tables.row_in_chunk);
-    side.rows_of_chunk = t_.device.at(tables.rows_of_chunk);
+    if (side.is_gathered()) side.home_of_resident = t_.device.at(tables.home_of_resident);
     side.global_of_home = t_.device.at(rows.global_of_home);
     side.home_of_global = t_.device.at(rows.home_of_global);
   }
@@ -128,8 +163,8 @@ ProgramTables::ProgramTables(const Capacity& capacity, const ItemRows& rows, int
   start(plan, gap);
   CapacityTables tables(*this, capacity, plan);
   for (int step = 0; step < plan.num_steps(); ++step) {
-    add_residency(plan, step, Operand::q, gap);
-    add_residency(plan, step, Operand::kv, gap);
+    tables.add_residency(step, Operand::q, gap);
+    tables.add_residency(step, Operand::kv, gap);
     steps.push_back({static_cast<int>(q.size()) - 1, static_cast<int>(kv.size()) - 1, {}});
     tables.add_launches(step, rows);
   }

@@ -32,10 +32,10 @@ void require_closed_form(const Capacity& c) {
                "only the device knows. Nearest supported: comm=\"all_gather\""));
 }
 
-int position_of_row(const Shard& shard, int row) {
-  const auto holds = [row](const Segment& s) { return row < s.row_end(); };
-  const Segment& s = *std::ranges::find_if(shard, holds);
-  return s.position(row - s.row);
+bool holds(const Shard& shard, int position) {
+  return std::ranges::any_of(shard, [position](const Segment& s) {
+    return s.rows_within({position, position + 1}).size() > 0;
+  });
 }
 
 }  // namespace
@@ -60,20 +60,26 @@ Plan stand_in_plan(const Capacity& c) {
   };
   const Problem problem{layout(c.max_rows_q), layout(c.max_rows_k), Mask::full(), c.num_heads,
                         c.num_kv_heads};
-  Transport comm = c.comm;
-  comm.order = StackOrder::of_ranks;  // where each rank's rows have room of their own
-  return build_plan(problem, place(problem, c.partition, c.cp_size), comm);
+  return build_plan(problem, place(problem, c.partition, c.cp_size), c.comm);
 }
 
-std::vector<int> owners_of(const Plan& stand_in, const Buffer& buffer, Operand operand) {
+Interval owners_of(const Plan& stand_in, const Buffer& buffer, Operand operand) {
   const auto& homes = operand == Operand::q ? stand_in.home_q : stand_in.home_kv;
-  const Shard& shard = stand_in.shard(buffer);
-  const int rows = stand_in.rows(homes[0]);
-  std::vector<int> owners;
-  for (int row = 0; row < num_rows(shard); row += rows)
-    for (int rank = 0; rank < stand_in.cp_size(); ++rank)
-      if (stand_in.shard(homes[rank])[0].pos == position_of_row(shard, row)) owners.push_back(rank);
+  Interval owners;
+  for (int rank = 0; rank < stand_in.cp_size(); ++rank)
+    if (holds(stand_in.shard(buffer), stand_in.shard(homes[rank])[0].pos))
+      owners = {owners.size() == 0 ? rank : owners.begin, rank + 1};
   return owners;
+}
+
+int ranks_of_group(const Plan& stand_in, Operand operand) {
+  const bool is_q = operand == Operand::q;
+  const int rows = stand_in.rows(is_q ? stand_in.home_q[0] : stand_in.home_kv[0]);  // of any rank
+  int ranks = 1;
+  for (const auto& steps : stand_in.steps_of_rank)
+    for (const Step& step : steps)
+      ranks = std::max(ranks, stand_in.rows(is_q ? step.q : step.kv) / rows);
+  return ranks;
 }
 
 }  // namespace ringside

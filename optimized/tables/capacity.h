@@ -27,7 +27,11 @@ int rank_rows(const Capacity& capacity, int max_rows);
 
 Plan stand_in_plan(const Capacity& capacity);
 
-// The ranks whose home buffers a resident buffer of a stand-in plan is made of, in their order.
-std::vector<int> owners_of(const Plan& stand_in, const Buffer& buffer, Operand operand);
+// The ranks whose home buffers a resident buffer of a stand-in plan is made of: a group of
+// neighbours, all groups of an operand alike.
+Interval owners_of(const Plan& stand_in, const Buffer& buffer, Operand operand);
+
+// How many there are to the buffers that kernels meet.
+int ranks_of_group(const Plan& stand_in, Operand operand);
 
 }  // namespace ringside

@@ -1,5 +1,7 @@
 #include "optimized/tables/length_lists.h"
 
+#include <algorithm>
+
 #include "reference/partition/partition.h"
 #include "reference/support/errors.h"
 
@@ -27,44 +29,48 @@ void require_room(const LengthTables& tables, const DeviceLayout& q, const Devic
 
 LengthLists::LengthLists(const Capacity& capacity, const Plan& stand_in, LengthTables& tables)
     : plan_(stand_in), tables_(tables) {
-  tables.partition = {find_partition(capacity.partition).rule, capacity.cp_size};
+  const PartitionRule rule = find_partition(capacity.partition).rule;
   tables.max_batch = capacity.max_sequences;
   tables.multiple_of = capacity.pad_to_multiple_of;
   tables.mask = capacity.mask;
   tables.q.max_rows = capacity.max_rows_q, tables.k.max_rows = capacity.max_rows_k;
-  tables.q.rank_rows = rank_rows(capacity, capacity.max_rows_q);
-  tables.k.rank_rows = rank_rows(capacity, capacity.max_rows_k);
+  for (const Operand operand : {Operand::q, Operand::kv}) {
+    LengthTables::Side& side = operand == Operand::q ? tables.q : tables.k;
+    side.home.owned = {rule, capacity.cp_size};
+    side.home.rows = rank_rows(capacity, side.max_rows);
+    const int ranks = ranks_of_group(stand_in, operand);
+    side.resident.owned = {rule, capacity.cp_size, ranks};
+    side.resident.rows = ranks * side.home.rows;
+    require(int64_t{side.resident.owned.parts()} * capacity.max_sequences < INT32_MAX,
+            "tables of 2^31 segments; lower max_sequences or cp_size");
+  }
 }
 
 int LengthLists::add_buffer(Operand side, const Buffer& buffer, int row) {
-  const auto ranks = owners_of(plan_, buffer, side);
-  const auto partners = static_cast<int64_t>(ranks.size()) * tables_.segments_of_rank();
+  const LengthTables::Groups& groups = tables_.side(side).resident;
+  const int partners = tables_.segments_of(groups);
   require(num_partners + partners < INT32_MAX,
           "tables of 2^31 segments; lower max_sequences or cp_size");
-  buffers.push_back({side, static_cast<int>(owners.size()), static_cast<int>(ranks.size()),
-                     static_cast<int>(num_partners)});
+  const int group = owners_of(plan_, buffer, side).begin / groups.owned.ranks;
+  buffers.push_back({side, group, row, static_cast<int>(num_partners)});
   num_partners += partners;
-  for (const int rank : ranks) {
-    owners.push_back({rank, row});
-    row += tables_.side(side).rank_rows;
-  }
   return static_cast<int>(buffers.size()) - 1;
 }
 
 int LengthLists::add_list(Operand side, const std::vector<int>& own,
                           const std::vector<int>& partners, int rows_of_item) {
+  const LengthTables::Groups& groups = tables_.side(side).resident;
   LengthTables::List list;
   list.side = side;
   list.rows_of_item = rows_of_item;
-  list.slots_of_run =
-      LengthTables::slots(tables_.side(side).rank_rows, tables_.segments_of_rank(), rows_of_item);
+  const int64_t slots = LengthTables::slots(groups.rows, tables_.segments_of(groups), rows_of_item);
   list.first_run = static_cast<int>(runs.size());
   for (size_t i = 0; i < own.size(); ++i)
-    for (int owner = 0; owner < buffers[own[i]].num_owners; ++owner)
-      runs.push_back({owners[buffers[own[i]].first_owner + owner], partners[i]});
-  list.num_runs = static_cast<int>(runs.size()) - list.first_run;
-  require(int64_t{list.num_runs} * list.slots_of_run < INT32_MAX,
+    runs.push_back({buffers[own[i]].group, buffers[own[i]].row, partners[i]});
+  list.num_runs = static_cast<int>(own.size());
+  require(std::max(1, list.num_runs) * slots < INT32_MAX,
           "a work list of 2^31 slots; lower max_sequences or cp_size");
+  list.slots_of_run = static_cast<int>(slots);
   lists.push_back(list);
   return static_cast<int>(lists.size()) - 1;
 }

@@ -18,9 +18,8 @@ class LengthLists {
   // Sets what of `tables` follows from the capacity alone.
   LengthLists(const Capacity& capacity, const Plan& stand_in, LengthTables& tables);
 
-  std::vector<LengthTables::Owner> owners;
   std::vector<LengthTables::ResidentBuffer> buffers;
-  std::vector<LengthTables::OwnerRun> runs;
+  std::vector<LengthTables::Run> runs;
   std::vector<LengthTables::List> lists;  // their memory is the caller's to fill in
   int64_t num_partners = 0;
 

@@ -5,10 +5,14 @@
 // Every function here fills one entry, on the host or on the device; length_tables.cu calls them
 // from one cooperative kernel with a barrier between phases, length_tables_test.cpp in plain loops:
 //
-//   1  where each sequence's rows begin on each rank: prefix sums over chunks of sequences
-//   2  home segments
+//   1  where each sequence's rows begin in each group: prefix sums over chunks of sequences
+//   2  segments of the groups
 //   3  partner segments, maps of rows, and the bucket of every slot's item
 //   4  items, heaviest bucket first
+//
+// Rows are kept twice: at home, rank by rank, and as they are resident where kernels meet them, in
+// groups of ranks (partition_rows.h) whose rows an exchange has put in one buffer, in the order of
+// sequences. Rows that stay with their rank, or go round a ring, are those at home.
 //
 // A slot is a place for one item: block b of the j-th segment of a run has slot row_j / R + j + b,
 // R rows an item. Slots of different segments never meet, so nobody has to count blocks first.
@@ -30,26 +34,34 @@ struct LengthTables {
   static constexpr int kBuckets = 128, kNoItem = 255;
   static constexpr int kChunk = 512;  // sequences
 
+  struct Groups {
+    PartitionRows owned;
+    int rows = 0;                      // of the buffer of a group
+    int32_t* row_in_chunk = nullptr;   // [groups][max_batch], where sequences begin
+    int32_t* rows_of_chunk = nullptr;  // [groups][num_chunks]
+    Segment* segments = nullptr;       // [groups][parts * max_batch]
+  };
   struct Side {
     int max_rows = 0;                                             // of the global array
-    int rank_rows = 0;                                            // of a rank's home buffer
-    int home_rows = 0;                                            // of all, with gaps
+    int home_rows = 0;                                            // of all ranks, with gaps
     int32_t *cu_seqlens = nullptr, *cu_seqlens_padded = nullptr;  // [max_batch+1], checked copies
-    int32_t* row_in_chunk = nullptr;            // [cp_size][max_batch], where sequences begin
-    int32_t* rows_of_chunk = nullptr;           // [cp_size][num_chunks]
-    Segment* segments = nullptr;                // [cp_size][parts * max_batch] home segments
+    Groups home, resident;  // of a rank each; and as kernels meet them: perhaps the same
     const int32_t* home_row_of_rank = nullptr;  // [cp_size]
     int32_t *global_of_home = nullptr, *home_of_global = nullptr;
-  };
-  struct Owner {  // whose home rows lie in a buffer, and where
-    int rank = 0, row = 0;
+    int32_t* home_of_resident = nullptr;  // [groups][rows] of tokens, where groups are not ranks
+
+    RINGSIDE_HD bool is_gathered() const { return resident.owned.ranks > 1; }
+    RINGSIDE_HD int num_gathered() const {
+      return is_gathered() ? resident.owned.groups() * resident.rows : 0;
+    }
   };
   struct ResidentBuffer {       // a rank's resident buffer, as items see it
     Operand side = Operand::q;  // whose rows it holds
-    int first_owner = 0, num_owners = 0, first_partner = 0;
+    int group = 0, row = 0;     // of which ranks, and where in the matrix
+    int first_partner = 0;
   };
-  struct OwnerRun {  // one owner's rows in a buffer whose items a list holds
-    Owner own;
+  struct Run {  // a buffer whose items a list holds
+    int group = 0, row = 0;
     int partners = 0;  // the buffer they meet
   };
   struct List {
@@ -66,13 +78,11 @@ struct LengthTables {
     RINGSIDE_HD int num_slots() const { return num_runs * slots_of_run; }
   };
 
-  PartitionRows partition;
   int max_batch = 0, multiple_of = 1;
   Mask mask;
   Side q, k;
-  const Owner* owners = nullptr;
   const ResidentBuffer* buffers = nullptr;
-  const OwnerRun* runs = nullptr;
+  const Run* runs = nullptr;
   const List* lists = nullptr;
   int num_buffers = 0, num_lists = 0;
   Segment* partners = nullptr;
@@ -81,10 +91,14 @@ struct LengthTables {
   int32_t* unfit = nullptr;                 // whether those of this launch do; 0 between launches
 
   RINGSIDE_HD const Side& side(Operand s) const { return s == Operand::q ? q : k; }
-  RINGSIDE_HD int segments_of_rank() const { return partition.parts() * max_batch; }
+  RINGSIDE_HD int cp_size() const { return q.home.owned.cp_size; }
+  RINGSIDE_HD int segments_of(const Groups& g) const { return g.owned.parts() * max_batch; }
+  RINGSIDE_HD const Segment* first_segment(const Groups& g, int group) const {
+    return g.segments + int64_t{group} * segments_of(g);
+  }
   RINGSIDE_HD int num_chunks() const { return (max_batch + kChunk - 1) / kChunk; }
-  RINGSIDE_HD static int slots(int rows, int segments, int rows_of_item) {
-    return rows / rows_of_item + segments + 1;
+  RINGSIDE_HD static int64_t slots(int rows, int segments, int rows_of_item) {
+    return int64_t{rows} / rows_of_item + segments + 1;
   }
 
   // --- phase 1 ---
@@ -107,47 +121,39 @@ struct LengthTables {
     return starts & inside & (len >= 0) & (rows >= len) & (rows % multiple_of == 0);
   }
 
-  // How many rows of sequence s, in rows [begin, end) of num_rows, a rank owns.
-  RINGSIDE_HD int rows_of_sequence(int rank, int s, int begin, int end, int num_rows) const {
-    Segment part[2];
-    partition.segments(rank, s, begin, end, num_rows, part);
-    return part[0].len + part[1].len;
-  }
-
   // --- phase 2 ---
 
-  // The i-th home segment of a rank.
-  RINGSIDE_HD Segment home_segment(const Side& x, int rank, int i) const {
-    const int seq = partition.of_stream() ? i % max_batch : i / partition.parts();
-    const int p = partition.of_stream() ? i / max_batch : i % partition.parts();
-    Segment part[2];
-    partition.segments(rank, seq, x.cu_seqlens_padded[seq], x.cu_seqlens_padded[seq + 1],
-                       x.cu_seqlens_padded[max_batch], part);
-    Segment own = p == 0 ? part[0] : part[1];
-    if (partition.of_stream()) return own;  // counts from the rank's first row
-    own.row += x.row_in_chunk[int64_t{rank} * max_batch + seq];
+  // The i-th segment of a group.
+  RINGSIDE_HD Segment segment(const Side& x, const Groups& g, int group, int i) const {
+    const bool of_stream = g.owned.of_stream();
+    const int seq = of_stream ? i % max_batch : i / g.owned.parts();
+    const int part = of_stream ? i / max_batch : i % g.owned.parts();
+    Segment own = g.owned.segment(group, part, seq, x.cu_seqlens_padded[seq],
+                                  x.cu_seqlens_padded[seq + 1], x.cu_seqlens_padded[max_batch]);
+    if (of_stream) return own;  // counts from the group's first row
+    own.row += g.row_in_chunk[int64_t{group} * max_batch + seq];
     for (int chunk = 0; chunk < seq / kChunk; ++chunk)
-      own.row += x.rows_of_chunk[int64_t{rank} * num_chunks() + chunk];
+      own.row += g.rows_of_chunk[int64_t{group} * num_chunks() + chunk];
     return own;
   }
 
   // --- phase 3 ---
 
   RINGSIDE_HD int num_partners_of(const ResidentBuffer& b) const {
-    return partners_of_sequence(b) * max_batch;
+    return segments_of(side(b.side).resident);
   }
   RINGSIDE_HD Segment partner(const ResidentBuffer& b, int i) const {
-    const int of_sequence = partners_of_sequence(b);
-    Segment s = home_segment_in(b, i / of_sequence, i % of_sequence);
-    s.row += owners[b.first_owner + i % of_sequence / partition.parts()].row;
+    const Groups& g = side(b.side).resident;
+    Segment s = segment_in(g, b.group, i / g.owned.parts(), i % g.owned.parts());
+    s.row += b.row;
     return s;
   }
 
   // Maps N home rows of a rank: h, h + stride, ... Their searches take their steps together.
   template <int N>
   RINGSIDE_HD void map_rows(const Side& x, int rank, int h, int stride) const {
-    const Segment* home = home_of(x, rank);
-    const int segments = segments_of_rank();
+    const Segment* home = first_segment(x.home, rank);
+    const int segments = segments_of(x.home);
     int last[N], step = 1;  // segments that begin at or before the rows
     for (int& j : last) j = -1;
     while (step <= segments / 2) step *= 2;
@@ -159,16 +165,16 @@ struct LengthTables {
       if (last[i] >= 0) map_row(x, rank, h + i * stride, home[last[i]]);
   }
 
-  // The segment that a slot's item would be a block of, in its rank's table; -1: there is none.
+  // The segment that a slot's item would be a block of, in its group's table; -1: there is none.
   RINGSIDE_HD int segment_of(const List& list, int slot) const {
-    const Side& x = side(list.side);
-    const Segment* home = home_of(x, runs[list.first_run + slot / list.slots_of_run].own.rank);
+    const Groups& g = side(list.side).resident;
+    const Segment* own = first_segment(g, runs[list.first_run + slot / list.slots_of_run].group);
     const int place = slot % list.slots_of_run, rows = list.rows_of_item;
     // What begins at or before the slot: not more than the segments in front of it, and all but
     // as many as the rows before it make items.
-    const int bound = place - x.rank_rows / rows, most = segments_of_rank();
+    const int bound = place - g.rows / rows, most = segments_of(g);
     return first_where(bound > 0 ? bound : 0, place < most ? place + 1 : most,
-                       [&](int i) { return home[i].row / rows + i > place; }) -
+                       [&](int i) { return own[i].row / rows + i > place; }) -
            1;
   }
 
@@ -176,17 +182,18 @@ struct LengthTables {
   // something is weight_of's matter.
   RINGSIDE_HD bool item_of(const List& list, int slot, int j, WorkItem& item) const {
     if (j < 0) return false;
-    const OwnerRun& run = runs[list.first_run + slot / list.slots_of_run];
+    const Run& run = runs[list.first_run + slot / list.slots_of_run];
     const int place = slot % list.slots_of_run, rows = list.rows_of_item;
-    item.own = home_of(side(list.side), run.own.rank)[j];
+    item.own = first_segment(side(list.side).resident, run.group)[j];
     item.begin = (place - (item.own.row / rows + j)) * rows;
     const int seq = item.own.seq, valid = item.own.rows_below(length(side(list.side), seq));
     if (item.begin >= valid) return false;
     item.end = item.begin + rows < valid ? item.begin + rows : valid;
-    item.own.row += run.own.row;
+    item.own.row += run.row;
     const ResidentBuffer& b = buffers[run.partners];
-    item.partner_begin = b.first_partner + seq * partners_of_sequence(b);
-    item.partner_end = item.partner_begin + partners_of_sequence(b);
+    const int parts = side(b.side).resident.owned.parts();
+    item.partner_begin = b.first_partner + seq * parts;
+    item.partner_end = item.partner_begin + parts;
     item.len_q = length(q, seq), item.len_k = length(k, seq);
     return true;
   }
@@ -195,10 +202,11 @@ struct LengthTables {
   RINGSIDE_HD int64_t weight_of(const List& list, int slot, const WorkItem& item) const {
     const int seq = item.own.seq;
     const ResidentBuffer& b = buffers[runs[list.first_run + slot / list.slots_of_run].partners];
+    const Groups& g = side(b.side).resident;
     const SequenceMask m{mask, item.len_q, item.len_k};
     int64_t rows = 0;
-    for (int i = 0; i < partners_of_sequence(b); ++i) {
-      const Segment partner = home_segment_in(b, seq, i);
+    for (int part = 0; part < g.owned.parts(); ++part) {
+      const Segment partner = segment_in(g, b.group, seq, part);
       if (partner.len == 0) continue;
       rows += list.side == Operand::q
                   ? SeenKeys(m, partner, item.own, item.begin, item.end).some.size()
@@ -222,24 +230,27 @@ struct LengthTables {
   RINGSIDE_HD static int length(const Side& x, int seq) {
     return x.cu_seqlens[seq + 1] - x.cu_seqlens[seq];
   }
-  RINGSIDE_HD Segment* home_of(const Side& x, int rank) const {
-    return x.segments + int64_t{rank} * segments_of_rank();
+  RINGSIDE_HD const Segment& segment_in(const Groups& g, int group, int seq, int part) const {
+    return first_segment(g, group)[g.owned.index(seq, part, max_batch)];
   }
   RINGSIDE_HD void map_row(const Side& x, int rank, int h, const Segment& home) const {
     if (h >= home.row_end()) return;
     const int position = home.position(h - home.row), row = x.home_row_of_rank[rank] + h;
     const int global = x.cu_seqlens_padded[home.seq] + position;
-    x.global_of_home[row] = position < length(x, home.seq) ? global : padding_row(global);
+    const bool is_valid = position < length(x, home.seq);
+    x.global_of_home[row] = is_valid ? global : padding_row(global);
     x.home_of_global[global] = row;
+    if (is_valid && x.is_gathered()) map_token(x, rank, home.seq, position, row);
   }
-  RINGSIDE_HD int partners_of_sequence(const ResidentBuffer& b) const {
-    return b.num_owners * partition.parts();
-  }
-  // The i-th segment of a sequence in a buffer; rows are those of the owner's home.
-  RINGSIDE_HD const Segment& home_segment_in(const ResidentBuffer& b, int seq, int i) const {
-    const int owner = i / partition.parts(), part = i % partition.parts();
-    return home_of(side(b.side),
-                   owners[b.first_owner + owner].rank)[partition.index(seq, part, max_batch)];
+  // Into the place of the one segment of the rank's group that holds the position.
+  RINGSIDE_HD void map_token(const Side& x, int rank, int seq, int position, int row) const {
+    const Groups& g = x.resident;
+    const int group = rank / g.owned.ranks;
+    for (int part = 0; part < g.owned.parts(); ++part) {
+      const Segment& s = segment_in(g, group, seq, part);
+      const Interval there = s.rows_within({position, position + 1});
+      if (there.size() > 0) x.home_of_resident[int64_t{group} * g.rows + s.row + there.begin] = row;
+    }
   }
 };
 

@@ -72,14 +72,44 @@ class NextRounds {
   std::vector<std::vector<std::vector<int>>> of_rank_;  // run of heads, row
 };
 
+CellBlock reversed(CellBlock block) {
+  std::swap(block.from, block.to);
+  std::swap(block.from_pitch, block.to_pitch);
+  std::swap(block.from_map, block.to_map);
+  return block;
+}
+
+// What a rank gathers, whole.
+CellBlock gathered_by(int rank, const RankStack& home, const RankStack& gathered,
+                      int ranks_of_group) {
+  const RankStack::Place& place = gathered.of_rank[rank];
+  const RankStack::Matrix &from = home.matrices[0], &to = gathered.matrices[place.matrix];
+  return {from.cell + to.heads.begin - from.heads.begin,
+          gathered.cell(rank, 0, to.heads.begin),
+          from.heads.size(),
+          to.heads.size(),
+          place.rows,
+          to.heads.size(),
+          rank / ranks_of_group * place.rows};
+}
+
 }  // namespace
 
 void add_in_pieces(const CellBlock& block, std::vector<CellBlock>& pieces) {
   const int rows = rows_of_piece(block.heads);
-  for (int begin = 0; begin < block.rows; begin += rows)
-    pieces.push_back({block.from + int64_t{begin} * block.from_pitch,
-                      block.to + int64_t{begin} * block.to_pitch, block.from_pitch, block.to_pitch,
-                      std::min(rows, block.rows - begin), block.heads});
+  for (int begin = 0; begin < block.rows; begin += rows) {
+    CellBlock piece = block;
+    piece.rows = std::min(rows, block.rows - begin);
+    const auto go_on = [begin](int64_t& cell, int pitch, int& map) {
+      if (map == CellBlock::kNoMap)
+        cell += int64_t{begin} * pitch;
+      else
+        map += begin;
+    };
+    go_on(piece.from, piece.from_pitch, piece.from_map);
+    go_on(piece.to, piece.to_pitch, piece.to_map);
+    pieces.push_back(piece);
+  }
 }
 
 RankStack stack_ranks(const Plan& plan, int step, Operand operand, int gap) {
@@ -120,10 +150,37 @@ std::vector<std::vector<CellBlock>> carry_back_rounds(const Plan& plan, int step
   for (const auto& [block, transfer] : blocks) {
     const size_t round = next.take(transfer);
     if (round == rounds.size()) rounds.emplace_back();
-    CellBlock back = block;
-    std::swap(back.from, back.to);
-    std::swap(back.from_pitch, back.to_pitch);
-    add_in_pieces(back, rounds[round]);
+    add_in_pieces(reversed(block), rounds[round]);
+  }
+  return rounds;
+}
+
+std::vector<CellBlock> gather_blocks(const RankStack& home, const RankStack& gathered,
+                                     int ranks_of_group) {
+  std::vector<CellBlock> pieces;
+  for (size_t rank = 0; rank < gathered.of_rank.size(); ++rank)
+    add_in_pieces(gathered_by(static_cast<int>(rank), home, gathered, ranks_of_group), pieces);
+  return pieces;
+}
+
+// The ranks of a group that share a head take a round each; groups, and other heads, share rounds.
+std::vector<std::vector<CellBlock>> gather_back_rounds(const RankStack& home,
+                                                       const RankStack& gathered,
+                                                       int ranks_of_group) {
+  const int ranks = static_cast<int>(gathered.of_rank.size());
+  const auto share_heads = [&](int a, int b) {
+    const Range x = gathered.heads_of(a), y = gathered.heads_of(b);
+    return std::max(x.begin, y.begin) < std::min(x.end, y.end);
+  };
+  std::vector<size_t> round(ranks, 0);
+  std::vector<std::vector<CellBlock>> rounds;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const CellBlock block = gathered_by(rank, home, gathered, ranks_of_group);
+    if (block.rows == 0 || block.heads == 0) continue;
+    for (int before = rank - rank % ranks_of_group; before < rank; ++before)
+      if (share_heads(before, rank)) round[rank] = std::max(round[rank], round[before] + 1);
+    if (round[rank] == rounds.size()) rounds.emplace_back();
+    add_in_pieces(reversed(block), rounds[round[rank]]);
   }
   return rounds;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "reference/plan/residency.h"
+#include "reference/support/host_device.h"
 
 namespace ringside {
 
@@ -33,7 +34,8 @@ struct RankStack {
     const Matrix& m = matrices[of_rank[rank].matrix];
     return m.cell + (int64_t{of_rank[rank].row} + row) * m.heads.size() + head - m.heads.begin;
   }
-  int heads(int rank) const { return matrices[of_rank[rank].matrix].heads.size(); }
+  Range heads_of(int rank) const { return matrices[of_rank[rank].matrix].heads; }
+  int heads(int rank) const { return heads_of(rank).size(); }
 };
 
 // What is resident just before `step`. `gap` rows between ranks belong to nobody.
@@ -43,6 +45,14 @@ struct CellBlock {  // `rows` runs of `heads` cells
   int64_t from = 0, to = 0;
   int from_pitch = 0, to_pitch = 0;  // cells from one row to the next
   int rows = 0, heads = 0;
+  // Where rows go by a map that only the device knows: row i of that side is the one that the map
+  // names at this place + i, or none where it names none.
+  int from_map = kNoMap, to_map = kNoMap;
+
+  static constexpr int kNoMap = -1;
+  RINGSIDE_HD static int row(int map_begin, const int32_t* map, int i) {
+    return map_begin == kNoMap ? i : map[map_begin + i];
+  }
 };
 
 // Cut to what one thread block moves at a time, behind those that are there.
@@ -57,6 +67,14 @@ std::vector<CellBlock> carry_blocks(const Plan& plan, int step, Operand operand,
 std::vector<std::vector<CellBlock>> carry_back_rounds(const Plan& plan, int step, Operand operand,
                                                       const RankStack& before,
                                                       const RankStack& after);
+
+// The same where the ranks of a group (partition_rows.h) each receive all rows of all of them: row
+// i of the buffer of a rank of group g is the home row that a map names at g * rows + i.
+std::vector<CellBlock> gather_blocks(const RankStack& home, const RankStack& gathered,
+                                     int ranks_of_group);
+std::vector<std::vector<CellBlock>> gather_back_rounds(const RankStack& home,
+                                                       const RankStack& gathered,
+                                                       int ranks_of_group);
 
 // Where the rows of a global array lie in the stack of home buffers, and back.
 //   global_of_home  g: token row g; ~g: padding row g; kNobody: a gap between ranks

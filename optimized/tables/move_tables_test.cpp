@@ -54,6 +54,48 @@ size_t rounds_by_pairs(const Plan& plan, int step, Operand operand) {
   return all.empty() ? 0 : *std::ranges::max_element(round) + 1;
 }
 
+// The home row of each row of what all ranks gather; nothing where heads part with rows unlike.
+std::vector<int32_t> home_rows_of(const Plan& plan, const RankStack& home, const RankStack& to,
+                                  Operand operand) {
+  const auto& homes = operand == Operand::q ? plan.home_q : plan.home_kv;
+  const PackedLayout& layout =
+      operand == Operand::q ? plan.problem.layout_q : plan.problem.layout_k;
+  std::map<int, int32_t> home_of_global;
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    const std::vector<int> rows = global_rows(layout, plan.shard(homes[rank]));
+    for (size_t i = 0; i < rows.size(); ++i)
+      home_of_global[rows[i]] = home.of_rank[rank].row + static_cast<int>(i);
+  }
+  std::vector<int32_t> map;
+  for (int rank = 0; rank < plan.cp_size() && map.empty(); ++rank)
+    if (to.of_rank[rank].rows > 0)
+      for (const int row : global_rows(layout, plan.shard(resident_before(plan, rank, 1, operand))))
+        map.push_back(home_of_global.at(row));
+  return map;
+}
+
+TEST(CellBlocks, MoveTheSameInPieces) {
+  std::vector<int32_t> map;
+  for (int row = 0; row < 1'500; ++row) map.push_back(1'500 - row);
+  for (const int from_map : {CellBlock::kNoMap, 0, 200}) {
+    const CellBlock whole{7, 90, 4, 2, 1'300, 2, from_map};  // of 4 heads, two
+    std::vector<CellBlock> pieces;
+    add_in_pieces(whole, pieces);
+    EXPECT_GT(pieces.size(), 2u);
+    std::vector<std::pair<int64_t, int64_t>> got, want;
+    const auto add_rows = [&](const CellBlock& b, auto& cells) {
+      for (int64_t i = 0; i < b.rows; ++i)
+        cells.emplace_back(
+            b.from +
+                int64_t{CellBlock::row(b.from_map, map.data(), static_cast<int>(i))} * b.from_pitch,
+            b.to + i * b.to_pitch);
+    };
+    add_rows(whole, want);
+    for (const CellBlock& piece : pieces) add_rows(piece, got);
+    EXPECT_EQ(want, got);
+  }
+}
+
 class Rounds : public ::testing::TestWithParam<Operand> {
  protected:
   void check(const Plan& plan, int step) {
@@ -115,6 +157,53 @@ TEST_P(Rounds, BringEveryCellWhereABufferClaimsIt) {
       EXPECT_EQ(got, names_of(plan, step + 1, GetParam(), after));
     }
   }
+}
+
+// Plans that trade rows of all ranks at first: what the map of a gathered buffer would name.
+TEST_P(Rounds, GatherByAMapWhatTheExchangeCarries) {
+  Random random(406);
+  int gathers = 0;
+  for (int i = 0; i < 600 && !HasFailure(); ++i) {
+    const Plan plan = testing::random_plan(random, testing::random_problem(random));
+    if ((plan.comm != "all_gather" && plan.comm != "a2a") || !any_rank_moves(plan, 0, GetParam()))
+      continue;
+    const RankStack home = stack_ranks(plan, 0, GetParam(), 3);
+    const RankStack to = stack_ranks(plan, 1, GetParam(), 3);
+    const std::vector<int32_t> map = home_rows_of(plan, home, to, GetParam());
+    if (map.empty()) continue;
+    ++gathers;
+    const auto place = [&](int begin, int64_t cell, int pitch, int row) {
+      return cell + int64_t{CellBlock::row(begin, map.data(), row)} * pitch;
+    };
+    std::map<int64_t, int64_t> want, got;  // where a gathered cell comes from
+    for (const CellBlock& b : carry_blocks(plan, 0, GetParam(), home, to))
+      for (int row = 0; row < b.rows; ++row)
+        for (int head = 0; head < b.heads; ++head)
+          want[b.to + int64_t{row} * b.to_pitch + head] =
+              b.from + int64_t{row} * b.from_pitch + head;
+    for (const CellBlock& b : gather_blocks(home, to, plan.cp_size()))
+      for (int row = 0; row < b.rows; ++row)
+        for (int head = 0; head < b.heads; ++head)
+          got[place(b.to_map, b.to, b.to_pitch, row) + head] =
+              place(b.from_map, b.from, b.from_pitch, row) + head;
+    EXPECT_EQ(want, got);
+    const auto rounds = gather_back_rounds(home, to, plan.cp_size());
+    EXPECT_EQ(rounds.size(), carry_back_rounds(plan, 0, GetParam(), home, to).size());
+    std::map<int64_t, int64_t> back;
+    for (const auto& round : rounds) {
+      Cells written;
+      for (const CellBlock& b : round)
+        for (int row = 0; row < b.rows; ++row)
+          for (int head = 0; head < b.heads; ++head) {
+            const int64_t cell = place(b.to_map, b.to, b.to_pitch, row) + head;
+            back[place(b.from_map, b.from, b.from_pitch, row) + head] = cell;
+            EXPECT_EQ(written.count(cell), 0u) << "two sums into one cell in one round";
+            written.insert(cell);
+          }
+    }
+    EXPECT_EQ(want, back);
+  }
+  EXPECT_GT(gathers, 50);
 }
 
 INSTANTIATE_TEST_SUITE_P(MoveTables, Rounds, ::testing::Values(Operand::q, Operand::kv));

@@ -15,6 +15,12 @@ struct UnseenRows {
   DeviceLayout q, k;  // whose lengths somebody has checked
   Mask mask;
 
+  // Whether a row of queries is a token, not padding.
+  RINGSIDE_HD bool is_query(int row) const {
+    const int seq = q.sequence_of(row);
+    return seq != q.batch() && row - q.padded[seq] < q.tokens(seq);
+  }
+
   RINGSIDE_HD bool query(int row) const {
     const int seq = q.sequence_of(row);
     if (seq == q.batch()) return true;

@@ -66,7 +66,7 @@ def with_more_rows(x, room):
 
 
 def same_as_the_plan(case, dtype, room, *, deterministic=False, **more):
-    """The same kernels on the same pairs; gathered rows lie and are summed in another order."""
+    """The same kernels on the same pairs; rows of a document's stripes may be summed otherwise."""
     import torch
 
     q, k, v, dout = (to_device(x, dtype) for x in case.arrays())
@@ -126,6 +126,25 @@ def test_every_cell_of_documents_longer_than_a_block(partition, comm):
         num_kv_heads=2, head_dim=64, head_dim_v=64, seed=3,
     )  # fmt: skip
     same_as_the_plan(case, "bfloat16", 8, pad_to_multiple_of=8)
+
+
+@pytest.mark.parametrize("comm", ["all_gather", "a2a"])
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_blocks_go_on_across_the_chunks_of_a_document_as_in_the_plan(dtype, partition, comm):
+    """The same rows in the same blocks, summed in one order: the same bits."""
+    case = Case(
+        rs.PackedLayout.from_lengths([700, 0, 1, 13, 260, 40]), cp_size=8, partition=partition,
+        comm=comm, num_heads=8, num_kv_heads=4, head_dim=64, head_dim_v=64, seed=4,
+    )  # fmt: skip
+    q, k, v, dout = (to_device(x, dtype) for x in case.arrays())
+    found = []
+    for plan, options in ((case.plan(), {"backend": "cuda"}), (device_plan(case, 0), {})):
+        out, lse = plan.attention(q, k, v, **options)
+        grads = plan.attention_backward(dout, q, k, v, out, lse, deterministic=True, **options)
+        found.append([to_host(x) for x in (out, lse, *grads)])
+    for want, got in zip(*found, strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
@@ -219,8 +238,9 @@ def test_a_captured_graph_replays_other_lengths_without_a_synchronization(comm):
     "cu", [[0, 5, 3], [1, 2, 3], [0, 5, 17], [0, -(2**31), 4], [0, 2**31 - 1, 3]],
     ids=["falls", "does not start at 0", "more rows than room", "negative", "wraps"],
 )  # fmt: skip
-def test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so(cu):
-    plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=2)
+@pytest.mark.parametrize("comm", ["p2p", "all_gather"])
+def test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so(comm, cu):
+    plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=2, comm=comm)
     q, k, v = (to_device(np.ones((16, 1, 8))) for _ in range(3))
     plan.set_lengths(on_device([0, 5, 16]))
     good, _ = plan.attention(q, k, v)
@@ -237,12 +257,13 @@ def test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so(cu):
     assert (to_host(again) == to_host(good)).all()
 
 
-def test_either_width_and_a_layout_of_them_are_the_same_lengths():
+@pytest.mark.parametrize("comm", ["p2p", "all_gather"])
+def test_either_width_and_a_layout_of_them_are_the_same_lengths(comm):
     q, narrow, padded = to_device(np.ones((16, 1, 8))), on_device([0, 3, 9]), on_device([0, 5, 14])
     v = to_device(np.arange(128.0).reshape(16, 1, 8))
 
     def results(*lengths):
-        plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=2)
+        plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=2, comm=comm)
         plan.set_lengths(*lengths)
         found = [to_host(x) for x in plan.attention(q, q, v)]
         plan.check()

@@ -12,6 +12,9 @@ QUEUE = "optimized/attention/hopper/queue.h"
 RESULTS = "optimized/attention/hopper/forward/results.cuh"
 SOFTMAX = "optimized/attention/hopper/forward/softmax.cuh"
 LAUNCH = "optimized/attention/hopper/forward/forward.cu"
+OPTIONS = "optimized/attention/hopper/forward/score_options.cuh"
+OPTIONS_BACKWARD = "optimized/attention/hopper/backward/score_options.cuh"
+POLICY = "optimized/attention/hopper/score_policy.cuh"
 
 MUTANTS_OF_HOPPER = [
     Mutant(
@@ -23,8 +26,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: a half of which one key is seen is left out",
         NOTE,
-        "= some.end <= begin + kHalfKeys ? kFirstHalf : kBothHalves;",
-        "= some.end <= begin + kHalfKeys + 1 ? kFirstHalf : kBothHalves;",
+        "kKeys > kHalfKeys && some.end <= begin + kHalfKeys;",
+        "kKeys > kHalfKeys && some.end <= begin + kHalfKeys + 1;",
     ),
     Mutant(
         "hopper: a block that the last row sees in part counts as clear",
@@ -71,13 +74,13 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: output is stored before all of it is in shared memory",
         RESULTS,
-        "  show_to_async();\n  __syncwarp();",
+        "    show_to_async();\n    __syncwarp();",
         "",
     ),
     Mutant(
         "hopper: the next item's output overwrites what is being stored",
         RESULTS,
-        "if (lane == 0) wait_until_read<0>();  // of the item before",
+        "if (lane == 0) wait_until_read<0>();  // of the columns, or the item, before",
         "",
     ),
     Mutant(
@@ -131,8 +134,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: a row's table counts from the segment, not from the block",
         WALK,
-        "first = max(seen.begin - begin_, 0), last = min(seen.end - begin_, kBlockKeys);",
-        "first = max(seen.begin, 0), last = min(seen.end, kBlockKeys);",
+        "first = max(seen.begin - begin_, 0), last = min(seen.end - begin_, kKeys);",
+        "first = max(seen.begin, 0), last = min(seen.end, kKeys);",
     ),
     Mutant(
         "hopper: an item stops at its first segment that has keys",
@@ -161,8 +164,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: an item's rows are those of the next",
         CONSUMER,
-        "finish<T>(p_, s_, before, group_",
-        "finish<T>(p_, s_, item, group_",
+        "finish<T, Shape, kOptions>(p_, s_, before, group_",
+        "finish<T, Shape, kOptions>(p_, s_, item, group_",
     ),
     Mutant(
         "hopper: an item's output goes on from the one before",
@@ -205,5 +208,53 @@ MUTANTS_OF_HOPPER = [
         LINE,
         "last = last < 0 ? 0 : last < k.len ? last : k.len;",
         "last = k.len;",
+    ),
+    Mutant(
+        "hopper: columns of results that are staged later are stored at the first ones",
+        RESULTS,
+        "ragged_box(begin + at,",
+        "ragged_box(at,",
+    ),
+    Mutant(
+        "hopper: no more than 128 columns of q and k are multiplied",
+        CONSUMER,
+        "i < Shape::kQk / 16;",
+        "i < (Shape::kQk < 128 ? Shape::kQk : 128) / 16;",
+    ),
+    Mutant(
+        "hopper: every other block of 64 keys is passed over",
+        WALK,
+        "begin_ += kKeys;",
+        "begin_ += kBlockKeys;",
+    ),
+    Mutant(
+        "hopper: ALiBi draws keys that are far away",
+        OPTIONS,
+        "-slope * fabsf(",
+        "slope * fabsf(",
+    ),
+    Mutant(
+        "hopper: softcap's derivative is left out",
+        OPTIONS_BACKWARD,
+        "change = fmaf(-x, x, 1);",
+        "change = 1;",
+    ),
+    Mutant(
+        "hopper: dropout counts queries from the segment's first row",
+        POLICY,
+        "q(of_q.position(q_row)),",
+        "q(q_row),",
+    ),
+    Mutant(
+        "hopper: a sink is left out of the lse that is returned",
+        RESULTS,
+        "factor *= merged.a, lse = merged.lse;",
+        "factor *= merged.a;",
+    ),
+    Mutant(
+        "hopper: head dimensions without a kernel for options run the one of others",
+        LAUNCH,
+        "(knows_options(s) || !has_options(a)) &&",
+        "",
     ),
 ]

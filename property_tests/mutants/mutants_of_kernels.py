@@ -11,7 +11,7 @@ MMA_FORWARD = "optimized/attention/mma/forward.cu"
 SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
 RESULTS = "optimized/attention/mma/results.cuh"
 MMA_BACKWARD = "optimized/attention/mma/backward.cu"
-MMA_QUERIES = "optimized/attention/mma/backward_queries.cu"
+MMA_QUERIES = "optimized/attention/mma/backward_queries.cuh"
 TILE = "optimized/attention/mma/shared_tile.h"
 SEEN = "reference/rows/seen_rows.h"
 MOVE = "optimized/exchange/move.cu"
@@ -401,6 +401,12 @@ MUTANTS_OF_KERNELS = [
         LENGTHS,
         "x->home_of_global[i] = kNobody;",
         "if (i < 0) x->home_of_global[i] = kNobody;",
+    ),
+    Mutant(
+        "gathered rows come from home in the order of ranks",
+        MOVE,
+        "int from = CellBlock::row(b.from_map, map, i)",
+        "int from = i",
     ),
     Mutant(
         "results that have come home are not emptied for the next step",

@@ -6,7 +6,38 @@ STACK = "reference/transport/stack.cpp"
 PLACES = "reference/rows/row_places.cpp"
 LOWER = "reference/schedule/lower.cpp"
 VERIFY = "reference/verify/verify_exchanges.cpp"
+OF_LENGTHS = "optimized/tables/"  # on the device
 MUTANTS_OF_LANDINGS = [
+    Mutant(
+        "of lengths on the device, a group of ranks owns its first one's chunks",
+        OF_LENGTHS + "partition_rows.h",
+        "own.first.end = of_last.first.end, own.second.begin = of_last.second.begin;",
+        "own.second.begin = own.second.begin + 0 * of_last.first.end;",
+    ),
+    Mutant(
+        "of lengths on the device, chunks that meet stay two segments",
+        OF_LENGTHS + "partition_rows.h",
+        "if (own.first.end == own.second.begin) own",
+        "if (own.first.end == own.second.begin - (1 << 30)) own",
+    ),
+    Mutant(
+        "of lengths on the device, padding is gathered as if it were tokens",
+        OF_LENGTHS + "length_tables.h",
+        "if (is_valid && x.is_gathered())",
+        "if (x.is_gathered())",
+    ),
+    Mutant(
+        "later pieces of gathered rows begin with the first one's",
+        OF_LENGTHS + "move_tables.cpp",
+        "map += begin;",
+        "map += 0 * begin;",
+    ),
+    Mutant(
+        "ranks that gathered the same head add its gradients in one round",
+        OF_LENGTHS + "move_tables.cpp",
+        "std::max(round[rank], round[before] + 1);",
+        "std::max(round[rank], round[before]);",
+    ),
     Mutant(
         "gathered rows lie in rank order, and key blocks end at every chunk",
         STACK,

@@ -8,7 +8,7 @@ F32_BACKWARD = "optimized/attention/f32/backward.cu"
 PAIRS = "optimized/attention/seen_pairs.cuh"
 MMA_FORWARD = "optimized/attention/mma/forward.cu"
 MMA_BACKWARD = "optimized/attention/mma/backward.cu"
-MMA_QUERIES = "optimized/attention/mma/backward_queries.cu"
+MMA_QUERIES = "optimized/attention/mma/backward_queries.cuh"
 SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
 PRODUCER = "optimized/attention/hopper/forward/producer.cuh"
 HOPPER_BACKWARD = "optimized/attention/hopper/backward/backward_consume.cuh"
@@ -67,8 +67,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "mma: a score of -inf weighs something",
         PAIRS,
-        "score == -INFINITY ? 0.0f : 1.0f;",
-        "1.0f;",
+        "score == -INFINITY ? 0.0f : 1.0f,",
+        "1.0f,",
     ),
     Mutant(
         "mma: dout of rows that see nothing reaches their block by delta",
@@ -127,8 +127,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: half of a block's values are inspected",
         PRODUCER,
-        "const int end = halves == kBothHalves ? kKeyPanelBytes : kHalfBytes;",
-        "const int end = halves == kBothHalves ? kHalfBytes : kHalfBytes;",
+        "const int end = halves == kBothHalves ? Shape::kPanelBytes : Shape::kHalfBytes;",
+        "const int end = halves == kBothHalves ? Shape::kHalfBytes : Shape::kHalfBytes;",
     ),
     Mutant(
         "hopper: dout of rows that see nothing reaches their block by delta",

@@ -176,8 +176,8 @@ RARE_SIZES = [
     Mutant(
         "later pieces of a block lie by the sender's pitch",
         "optimized/tables/move_tables.cpp",
-        "block.to + int64_t{begin} * block.to_pitch",
-        "block.to + int64_t{begin} * block.from_pitch",
+        "go_on(piece.to, piece.to_pitch, piece.to_map);",
+        "go_on(piece.to, piece.from_pitch, piece.to_map);",
     ),
     # All-gather, window (3, -1), cp_size 1, queries [4, 8], keys [5, 8], second step: (3, -1) hides
     # key 0 of the first sequence from its last query.

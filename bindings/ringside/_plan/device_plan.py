@@ -54,9 +54,9 @@ class DevicePlan:
     more rows than there are, not a multiple) count as an empty batch: results are zeros, lse -inf,
     and check() raises.
 
-    Rows of several ranks in one buffer lie one rank below the other here, so that a kernel's block
-    ends where a rank's chunk does. Of many short documents gathered from many ranks, a plan that
-    knows the lengths (ringside.plan) computes fewer blocks.
+    Rows that a rank gathers of others lie in the order of their sequences, as in a plan that knows
+    the lengths: a kernel's block goes on from chunk to chunk of a document. Only stripes of some of
+    the ranks (partition="striped", comm="a2a+p2p") lie rank by rank inside each document.
 
     >>> import ringside as rs, torch
     >>> plan = rs.DevicePlan(max_sequences=4, num_rows_q=8, cp_size=2)

@@ -221,7 +221,7 @@ KernelFamily float32_family() {
     return shape.type == ElementType::float32 && shape.head_dim_qk >= 1 && shape.head_dim_v >= 1 &&
            shape.head_dim_qk <= 256 && shape.head_dim_v <= 256;
   };
-  return {"float32", supports, rows, rows, rows, f32::forward, f32::backward, true};
+  return {"float32", supports, rows, rows, rows, f32::forward, f32::backward, KernelFamily::always};
 }
 
 }  // namespace ringside

@@ -50,11 +50,14 @@ struct GroupSight {
       : some{first.begin, last.end > first.begin ? last.end : first.begin},
         all{last.begin, first.end} {}
 
-  // The bits of one group for the block of keys that begins at `begin`.
+  // The bits of one group for the block of so many keys that begins at `begin`: of half as many as
+  // kBlockKeys, both halves or none.
+  template <int kKeys = kBlockKeys>
   RINGSIDE_HD uint32_t flags_of(int begin) const {
-    if (some.end <= begin || begin + kBlockKeys <= some.begin || some.size() == 0) return kNoHalf;
-    const uint32_t halves = some.end <= begin + kHalfKeys ? kFirstHalf : kBothHalves;
-    const int end = begin + (halves == kFirstHalf ? kHalfKeys : kBlockKeys);
+    if (some.end <= begin || begin + kKeys <= some.begin || some.size() == 0) return kNoHalf;
+    const bool is_half = kKeys > kHalfKeys && some.end <= begin + kHalfKeys;
+    const uint32_t halves = is_half ? kFirstHalf : kBothHalves;
+    const int end = begin + (is_half ? kHalfKeys : kKeys);
     return halves | (all.begin <= begin && end <= all.end ? 0 : kMasked);
   }
 };

@@ -1,6 +1,8 @@
 // What the Hopper family takes, on the host, and which family runs what it leaves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
 
@@ -11,7 +13,7 @@ constexpr DeviceProperties kHopper{90, 132, 227 << 10}, kAmpere{80, 108, 163 << 
 
 // Where no driver makes tensor maps, as on a machine without a GPU, the family for all devices
 // runs.
-TEST(HopperFamily, TakesHeadDimensionsAboveSixtyFour) {
+TEST(HopperFamily, TakesHeadDimensionsOfWhichBothCutTheSameItems) {
   const auto name = [](int qk, int v, const DeviceProperties& device) {
     const AttentionShape shape{.head_dim_qk = qk, .head_dim_v = v, .type = ElementType::bfloat16};
     return find_family(shape, device, false)->name;
@@ -20,17 +22,26 @@ TEST(HopperFamily, TakesHeadDimensionsAboveSixtyFour) {
   EXPECT_STREQ(name(128, 128, kHopper), hopper);
   EXPECT_STREQ(name(8, 72, kHopper), hopper);
   EXPECT_STREQ(name(128, 128, kAmpere), "mma");
-  EXPECT_STREQ(name(64, 64, kHopper), "mma");
-  EXPECT_STREQ(name(136, 64, kHopper), "mma");
+  EXPECT_STREQ(name(8, 64, kHopper), hopper);
+  EXPECT_STREQ(name(192, 128, kHopper), hopper);
+  EXPECT_STREQ(name(256, 200, kHopper), hopper);
+  EXPECT_STREQ(name(136, 136, kHopper), "mma");
+  EXPECT_STREQ(name(192, 192, kHopper), "mma");
 }
 
 // A launch that one of them does not take goes to the other.
 TEST(HopperFamily, CutsTheItemsThatTheMmaFamilyCuts) {
-  for (const int dim : {72, 96, 128}) {
-    const AttentionShape shape{.head_dim_qk = dim, .head_dim_v = dim, .type = ElementType::float16};
-    EXPECT_EQ(hopper_family().forward_rows(shape), mma_family().forward_rows(shape)) << dim;
-    EXPECT_EQ(hopper_family().backward_key_rows(shape), mma_family().backward_key_rows(shape));
-  }
+  for (int qk = 8; qk <= 256; qk += 8)
+    for (int v = 8; v <= 256; v += 8) {
+      const AttentionShape shape{.head_dim_qk = qk, .head_dim_v = v, .type = ElementType::float16};
+      const bool same = hopper_family().forward_rows(shape) == mma_family().forward_rows(shape);
+      const bool others = std::max(qk, v) > 128 && std::max(qk, v) <= 192 && v > 128;
+      EXPECT_EQ(same, !others) << qk << " and " << v;
+      EXPECT_EQ(hopper_family().backward_key_rows(shape), mma_family().backward_key_rows(shape));
+      if (hopper::has_backward(shape)) {
+        EXPECT_EQ(hopper::backward_key_rows(shape), mma_family().backward_key_rows(shape));
+      }
+    }
 }
 
 // Arguments that the kernel takes; nothing of them is touched.
@@ -48,17 +59,46 @@ ForwardArguments plain_arguments() {
   return arguments;
 }
 
-TEST(HopperFamily, LeavesScalesThatAreNotPositiveAndTheLargestLogit) {
-  ForwardArguments arguments = plain_arguments();
-  EXPECT_TRUE(hopper::takes(arguments));
-  for (const float scale : {0.f, -1.f, 1e-38f}) {
-    arguments.shape.softmax_scale = scale;
-    EXPECT_FALSE(hopper::takes(arguments)) << scale;
-  }
-  arguments = plain_arguments();
+// Of two kernels, the one that knows no options runs where none are asked for.
+TEST(HopperFamily, HasAKernelForOptionsAndOneForNone) {
+  const auto has_options = [](auto change) {
+    ForwardArguments arguments = plain_arguments();
+    change(arguments);
+    return hopper::takes(arguments) && hopper::has_options(arguments);
+  };
+  EXPECT_TRUE(hopper::takes(plain_arguments()));
+  EXPECT_FALSE(has_options([](ForwardArguments&) {}));
+  for (const float scale : {0.f, -1.f, 1e-38f})
+    EXPECT_TRUE(has_options([&](ForwardArguments& a) { a.shape.softmax_scale = scale; })) << scale;
   int32_t key = 0;
-  arguments.max_logit = &key;
-  EXPECT_FALSE(hopper::takes(arguments));
+  const float number = 0;
+  EXPECT_TRUE(has_options([&](ForwardArguments& a) { a.max_logit = &key; }));
+  EXPECT_TRUE(has_options([&](ForwardArguments& a) { a.sinks = &number; }));
+  EXPECT_TRUE(has_options([](ForwardArguments& a) { a.options.softcap = 30; }));
+  EXPECT_TRUE(has_options([&](ForwardArguments& a) { a.options.alibi_slopes = &number; }));
+  EXPECT_TRUE(has_options([](ForwardArguments& a) { a.options.dropout.p = 0.5; }));
+}
+
+// Elsewhere options are another family's; what every family knows without them, the mma family's.
+TEST(HopperFamily, HasAKernelForOptionsWhereThereIsABackward) {
+  const auto changed = [](int dim, auto change) {
+    ForwardArguments arguments = plain_arguments();
+    arguments.shape.head_dim_qk = arguments.shape.head_dim_v = dim;
+    change(arguments);
+    return arguments;
+  };
+  int32_t key = 0;
+  for (const int dim : {8, 64, 72, 128, 256}) {
+    const bool knows = dim == 72 || dim == 128;
+    const ForwardArguments plain = changed(dim, [](ForwardArguments&) {});
+    EXPECT_EQ(hopper_family().score_options(plain.shape), knows) << dim;
+    EXPECT_EQ(hopper_family().final_sinks(plain.shape), knows) << dim;
+    EXPECT_TRUE(hopper::takes(plain)) << dim;
+    const auto with_highest = changed(dim, [&](ForwardArguments& a) { a.max_logit = &key; });
+    const auto negated = changed(dim, [](ForwardArguments& a) { a.shape.softmax_scale = -1; });
+    EXPECT_EQ(hopper::takes(with_highest), knows) << dim;
+    EXPECT_EQ(hopper::takes(negated), knows) << dim;
+  }
 }
 
 TEST(HopperFamily, LeavesStridesThatNoMapTakes) {

@@ -6,14 +6,26 @@
 
 namespace ringside::hopper {
 
-// Head dimensions: multiples of 8, the larger one above 64 and up to 128; shorter rows are padded
-// with zeros in shared memory.
+// Head dimensions: multiples of 8 up to 256, but those of which the mma family cuts other items, as
+// it does where one of v is above 128 and none above 192; shorter rows are padded with zeros in
+// shared memory.
 bool supports(const AttentionShape& shape, const DeviceProperties& device);
 int forward_rows(const AttentionShape& shape);
 int64_t forward_workspace_bytes(const AttentionShape& shape);
 
+// Whether a launch asks for the kernel that knows options: for these, for sinks or max_logit, or by
+// a scale that is not positive.
+bool has_options(const ForwardArguments& arguments);
+
+// Whether the backward has the head dimensions: the larger one above 64 and up to 128. Of others it
+// is the mma family's.
+bool has_backward(const AttentionShape& shape);
+// Whether there are kernels with score options, too: of the same ones.
+bool knows_options(const AttentionShape& shape);
+
 // Whether this kernel takes a launch. The others, which no one launches often, are the mma
-// family's: strides that no tensor map takes, scales that are not positive, and max_logit.
+// family's, which knows no options: strides that no tensor map takes; and of head dimensions
+// without a kernel that knows options, max_logit and scales that are not positive.
 bool takes(const ForwardArguments& arguments);
 // Of arguments that it takes.
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);
@@ -23,5 +35,8 @@ int64_t backward_workspace_bytes(const AttentionShape& shape);
 // Likewise; dq of the deterministic mode is always the mma family's.
 bool takes(const BackwardArguments& arguments);
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream);
+
+// dq of the deterministic mode, with score options.
+cudaError_t backward_queries_with_options(const BackwardArguments& arguments, cudaStream_t stream);
 
 }  // namespace ringside::hopper

@@ -10,51 +10,15 @@
 #include <algorithm>
 
 #include "optimized/attention/dropped.h"
-#include "optimized/attention/hopper/backward/backward_consume.cuh"
-#include "optimized/attention/hopper/backward/backward_produce.cuh"
+#include "optimized/attention/hopper/backward/kernel.cuh"
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
-#include "optimized/attention/launch.cuh"
 #include "optimized/attention/mma/kernels.h"
 #include "optimized/device/processors.h"
 
 namespace ringside::hopper {
 namespace backward_detail {
 namespace {
-
-template <typename T, Dq kDq>
-__global__ void __launch_bounds__(kThreads, 1)
-    attention_backward(const __grid_constant__ Parameters parameters) {
-  extern __shared__ __align__(1024) uint8_t any_shared[];
-  Shared& shared = *reinterpret_cast<Shared*>(any_shared);
-  if (threadIdx.x == 0) shared.barriers.init_all(kArriving<kDq>);
-  __syncthreads();
-  const int role = threadIdx.x / kGroupThreads;
-  if (role == 0) {
-    give_registers<kProducerRegisters>();
-    const int warp = threadIdx.x / 32;
-    if (warp == 0) write_notes(parameters, shared);
-    if (warp == 1) load_rows<kArriving<kDq>>(parameters, shared);
-    if (warp == 2 && threadIdx.x % 32 == 0) load_tiles(parameters, shared);
-    if (kDq != Dq::none && warp == 3 && threadIdx.x % 32 == 0)
-      send_results<kDq>(parameters, shared);
-  } else {
-    take_registers<kConsumerRegisters>();
-    // All warps of a group agree on its number, which the compiler must see.
-    const int group = static_cast<int>(__reduce_or_sync(~0u, role - 1));
-    Consumer<T, kDq>{parameters, shared, group}.run();
-  }
-}
-
-template <typename T>
-cudaError_t launch(const Parameters& parameters, Dq dq, dim3 grid, cudaStream_t stream) {
-  const auto run = [&](auto kernel) {
-    return launch_with_shared(kernel, grid, kThreads, sizeof(Shared), stream, parameters);
-  };
-  if (dq == Dq::none) return run(attention_backward<T, Dq::none>);
-  if (dq == Dq::add) return run(attention_backward<T, Dq::add>);
-  return run(attention_backward<T, Dq::store>);
-}
 
 Dq dq_of(const BackwardArguments& a) {
   if (a.deterministic) return Dq::none;
@@ -109,9 +73,10 @@ cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) 
   const Parameters parameters = parameters_of(a, maps);
   static_assert(kQueries == kDroppedQueries && kKeys == kDroppedKeys &&
                 kPanelColumns == kDroppedColumns);
-  const cudaError_t launched = a.shape.type == ElementType::float16
-                                   ? launch<__half>(parameters, dq_of(a), grid, stream)
-                                   : launch<__nv_bfloat16>(parameters, dq_of(a), grid, stream);
+  const cudaError_t launched =
+      a.options.empty() ? launch<false>(parameters, dq_of(a), grid, stream)
+                        : launch_with_options({parameters, score_numbers(a.shape, a.options)},
+                                              dq_of(a), grid, stream);
   return launched != cudaSuccess ? launched : add_dropped(a, parameters.dropped, stream);
 }
 
@@ -143,7 +108,8 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
     return cudaErrorInvalidValue;  // of other lists the host cannot know it
   const cudaError_t error = backward_detail::differentiate_keys(arguments, stream);
   if (error != cudaSuccess || !arguments.deterministic) return error;
-  return mma::backward_queries(arguments, stream);
+  return arguments.options.empty() ? mma::backward_queries(arguments, stream)
+                                   : backward_queries_with_options(arguments, stream);
 }
 
 }  // namespace ringside::hopper

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "optimized/attention/finite_words.cuh"
 #include "optimized/attention/heads.h"
@@ -9,6 +10,7 @@
 #include "optimized/attention/hopper/machine/numbers.h"
 #include "optimized/attention/hopper/machine/wgmma.h"
 #include "optimized/attention/hopper/queue.h"
+#include "optimized/attention/hopper/score_policy.cuh"
 #include "optimized/attention/kernel.h"
 #include "optimized/tables/block_walk.h"
 
@@ -55,6 +57,11 @@ struct Parameters {
   DeviceMatrix dk, dv;
   bool is_first, is_final;
 };
+struct OptionParameters : Parameters {  // of launches with score options
+  ScoreNumbers scores;
+};
+template <bool kOptions>
+using ParametersOf = std::conditional_t<kOptions, OptionParameters, Parameters>;
 
 // What the scores of a query block need of its rows.
 struct QueryRows {
@@ -127,6 +134,11 @@ struct Shared {
   int keys_found[kGroups][kKeyStages];  // an item's: not finite in the group's columns of dq
   Barriers barriers;
 };
-static_assert(sizeof(Shared) <= 227 << 10);
+struct OptionShared : Shared {
+  ScorePlace places[kSeenStages];
+};
+template <bool kOptions>
+using SharedOf = std::conditional_t<kOptions, OptionShared, Shared>;
+static_assert(sizeof(OptionShared) <= 227 << 10);
 
 }  // namespace ringside::hopper::backward_detail

@@ -7,17 +7,17 @@
 // need not keep step.
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_tiles.cuh"
+#include "optimized/attention/hopper/backward/score_options.cuh"
 
 namespace ringside::hopper::backward_detail {
 
 // One group's walk over the blocks of item after item.
-template <typename T, Dq kDq>
+template <typename T, Dq kDq, bool kOptions>
 struct Consumer {
   static constexpr bool kHasDq = kDq != Dq::none;
 
-  const Parameters& parameters;
-  Shared& shared;
+  const ParametersOf<kOptions>& parameters;
+  SharedOf<kOptions>& shared;
   const int group;
   int thread = threadIdx.x % kGroupThreads;
   uint32_t block = 0, item = 0;  // how many are done
@@ -142,6 +142,21 @@ struct Consumer {
     return clear;
   }
 
+  // What the plain way does in three steps. Whether all of the group's keys are seen.
+  __device__ __forceinline__ void differentiate_with_options(float (&scores)[32],
+                                                             float (&grads)[32]) const {
+    const SeenKeysOfRows& seen = shared.seen[block % kSeenStages];
+    const ScorePlace& place = shared.places[block % kSeenStages];
+    const QueryRows& rows = shared.rows[stage()];
+    const int head = shared.notes[block % kNotes].head, first_key = group * kGroupKeys;
+    if (__reduce_or_sync(~0u, seen.clear) >> group & 1)
+      backward_detail::differentiate<true>(scores, grads, rows, seen, parameters.scores, place,
+                                           head, first_key, thread);
+    else
+      backward_detail::differentiate<false>(scores, grads, rows, seen, parameters.scores, place,
+                                            head, first_key, thread);
+  }
+
   __device__ __forceinline__ void release(uint32_t of_block) const {
     arrive_of_warp<kArriving<kDq>>(barriers().empty[of_block % kStages]);
   }
@@ -158,19 +173,25 @@ struct Consumer {
     begin_products();
     multiply_rows<T>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
     commit_products();
-    float2 of_rows[8];
-    load_of_queries<0>(of_rows, shared.rows[stage()].shift, thread);
-    wait_for_products<1>();
-    hopper::pin(scores);
-    load_of_queries<1>(of_rows, shared.rows[stage()].shift, thread);
-    const bool clear = weigh_scores(scores, of_rows);
     uint32_t p[4][4], ds[4][4];
-    load_of_queries<0>(of_rows, shared.rows[stage()].delta, thread);
-    wait_for_products<0>();
-    hopper::pin(grads);
-    load_of_queries<1>(of_rows, shared.rows[stage()].delta, thread);
-    differentiate(grads, scores, of_rows);
-    if (!clear) hide_gradients(grads, scores);
+    if constexpr (kOptions) {
+      wait_for_products<0>();
+      hopper::pin(scores), hopper::pin(grads);
+      differentiate_with_options(scores, grads);
+    } else {
+      float2 of_rows[8];
+      load_of_queries<0>(of_rows, shared.rows[stage()].shift, thread);
+      wait_for_products<1>();
+      hopper::pin(scores);
+      load_of_queries<1>(of_rows, shared.rows[stage()].shift, thread);
+      const bool clear = weigh_scores(scores, of_rows);
+      load_of_queries<0>(of_rows, shared.rows[stage()].delta, thread);
+      wait_for_products<0>();
+      hopper::pin(grads);
+      load_of_queries<1>(of_rows, shared.rows[stage()].delta, thread);
+      differentiate(grads, scores, of_rows);
+      if (!clear) hide_gradients(grads, scores);
+    }
     as_left_operand<T>(p, scores);
     as_left_operand<T>(ds, grads);
     pin(p), pin(ds);

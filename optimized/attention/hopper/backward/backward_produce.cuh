@@ -213,15 +213,29 @@ __device__ inline void write_seen(const Parameters& parameters, const BlockNote&
   if (threadIdx.x % 32 == 0) to.clear = clear;
 }
 
+__device__ inline ScorePlace place_of(const Parameters& parameters, const ScoreNumbers& scores,
+                                      const BlockNote& note) {
+  const WorkItem& item = parameters.work.items[note.item];
+  return {scores,
+          sequence_mask(parameters.work, item),
+          parameters.work.partners[note.partner],
+          note.begin,
+          item.own,
+          item.begin};
+}
+
 // All that is known of the rows of block after block. By all lanes of a warp, of two rows each;
 // what memory has of them comes while the mask is asked and their place becomes free.
-template <int kArrivals>
-__device__ void load_rows(const Parameters& parameters, Shared& shared) {
+template <int kArrivals, bool kOptions>
+__device__ void load_rows(const ParametersOf<kOptions>& parameters, SharedOf<kOptions>& shared) {
   for (uint32_t block = 0;; ++block) {
     const BlockNote& note = wait_for_note(shared, block);
     if (note.flags & kStop) return;
     const LaneRows rows(parameters, note);
     write_seen(parameters, note, shared.seen[block % kSeenStages]);
+    if constexpr (kOptions)
+      if (threadIdx.x % 32 == 0)
+        shared.places[block % kSeenStages] = place_of(parameters, parameters.scores, note);
     const uint32_t stage = block % kStages;
     wait(shared.barriers.empty[stage], block / kStages % 2 ^ 1);
     rows.write(shared.rows[stage], note.rows);

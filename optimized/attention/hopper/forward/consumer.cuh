@@ -8,11 +8,12 @@
 
 namespace ringside::hopper {
 
-template <typename T>
+template <typename T, typename Shape, bool kOptions>
 class Consumer {
  public:
-  __device__ Consumer(const ForwardParameters& parameters, ForwardShared& shared, int group)
-      : p_(parameters), s_(shared), group_(group), softmax_(folded_scale(parameters.shape)) {}
+  __device__ Consumer(const Parameters<kOptions>& parameters, Shared<Shape, kOptions>& shared,
+                      int group)
+      : p_(parameters), s_(shared), group_(group), softmax_(folded_scale(parameters)) {}
 
   __device__ __forceinline__ void run() {
     if (group_ == 1) let_pass(kTurnBarrier, 2 * kThreadsOfGroup);  // the other group begins
@@ -28,7 +29,8 @@ class Consumer {
 
  private:
   // Of a lane: two rows of a block's keys, as a left operand.
-  using Weights = uint32_t[kBlockKeys / 16][4];
+  using Weights = uint32_t[Shape::kKeys / 16][4];
+  using Output = hopper::Output<Shape>;
 
   __device__ __forceinline__ BlockNote next_note() {
     wait(s_.k_full[k_.stage], k_.parity);
@@ -49,7 +51,7 @@ class Consumer {
     bool waits = false;  // weights for their values
     do {
       const BlockNote before = item;
-      const OnlineSoftmax softmax_before = softmax_;
+      const Softmax<kOptions> softmax_before = softmax_;
       bool finishes = ended, moves_on = true;
       if (waits && goes_on(note, ended)) {
         if (ended) {
@@ -57,21 +59,20 @@ class Consumer {
           softmax_.start();
           next_queries();
         }
-        ended = note.halves(group_) == kBothHalves
-                    ? take_run(note, finishes, moves_on, output, weights)
-                    : step<kHalfKeys>(note, finishes, output, weights);
+        ended = is_whole(note) ? take_run(note, finishes, moves_on, output, weights)
+                               : step<kHalfKeys>(note, finishes, output, weights);
       } else if (waits) {
         weigh_last(output, weights);
         waits = moves_on = false;
       } else if (note.halves(group_) != kNoHalf) {
-        ended = note.halves(group_) == kBothHalves ? begin_run<kBlockKeys>(note, output, weights)
-                                                   : begin_run<kHalfKeys>(note, output, weights);
+        ended = is_whole(note) ? begin_run<Shape::kKeys>(note, output, weights)
+                               : begin_run<kHalfKeys>(note, output, weights);
         waits = true;
       } else {
         finishes = ended = skip(note);
       }
       if (finishes) {
-        finish<T>(p_, s_, before, group_, softmax_before, output);
+        finish<T, Shape, kOptions>(p_, s_, before, group_, softmax_before, output);
         clear(output);
       }
       if (moves_on) note = next_note();
@@ -84,10 +85,10 @@ class Consumer {
   __device__ __forceinline__ bool take_run(BlockNote& note, bool begins, bool& moves_on,
                                            Output& output, Weights& weights) {
     while (true) {
-      if (step<kBlockKeys>(note, begins, output, weights)) return true;
+      if (step<Shape::kKeys>(note, begins, output, weights)) return true;
       if (begins) return false;
       note = next_note();
-      if (note.halves(group_) != kBothHalves) break;
+      if (Shape::kKeys == kHalfKeys ? note.halves(group_) == kNoHalf : !is_whole(note)) break;
     }
     moves_on = false;
     return false;
@@ -96,9 +97,10 @@ class Consumer {
   __device__ __forceinline__ void start_item(const BlockNote& item, Output& output) {
     clear(output);
     if (p_.resumes)
-      resume<T>(p_, LaneRows(item, group_), item.head, softmax_, output);
+      resume<T, Shape, kOptions>(p_, LaneRows(item, group_), item.head, softmax_, output);
     else
       softmax_.start();
+    if constexpr (kOptions) softmax_.start_highest();
     wait(s_.q_full[items_.stage][group_], items_.parity);
   }
   __device__ __forceinline__ void next_queries() {
@@ -109,6 +111,11 @@ class Consumer {
   // a step: of another item, if its output begins with nothing.
   __device__ __forceinline__ bool goes_on(const BlockNote& note, bool ended) const {
     return note.halves(group_) != kNoHalf && !(ended && p_.resumes);
+  }
+
+  // Whether the group works on all of a block of which it sees something.
+  __device__ __forceinline__ bool is_whole(const BlockNote& note) const {
+    return Shape::kKeys == kHalfKeys || note.halves(group_) == kBothHalves;
   }
 
   // The weights of a first block. True: the item ends with it.
@@ -124,8 +131,10 @@ class Consumer {
     end_turn(note);
     wait_for_products<0>();
     pin(scores);
-    const bool ends = hide_and_free<kKeys>(note, scores);
+    Kept kept;
+    const bool ends = hide_and_free<kKeys>(note, scores, kept);
     if (softmax_.update(scores, factor)) rescale(output, factor);
+    if constexpr (kOptions) drop<kKeys>(scores, kept);
     as_weights<kKeys>(weights, scores);
     return ends;
   }
@@ -146,8 +155,11 @@ class Consumer {
     end_turn(note);
     wait_for_products<1>();
     pin(scores);
-    const bool ends = hide_and_free<kKeys>(note, scores);
+    Kept kept;
+    const bool ends = hide_and_free<kKeys>(note, scores, kept);
     const bool raises = softmax_.update(scores, factor);
+    if constexpr (kOptions)
+      if (p_.scores.drops) drop<kKeys>(scores, kept);
     wait_for_products<0>();
     pin(output);
     free_v();
@@ -189,42 +201,44 @@ class Consumer {
   __device__ __forceinline__ static uint32_t of_warp(uint32_t number) {
     return __reduce_or_sync(~0u, number);
   }
-  // From the beginning of a ring to a stage, in units of descriptors.
-  __device__ __forceinline__ static uint32_t words_of_stages(int stage) {
-    return stage * (kBlockBytes / 16);
-  }
-
   // scores = Q K^T, of so many keys
   template <int kKeys>
   __device__ __forceinline__ void score(Scores<kKeys>& scores) {
-    const uint32_t where = of_warp(words_of_stages(k_.stage) |
-                                   (items_.stage * kGroups + group_) * (kGroupBytes / 16) << 16);
+    const uint32_t where =
+        of_warp(k_.stage * (Shape::kKeyBytes / 16) |
+                (items_.stage * kGroups + group_) * (Shape::kQueryBytes / 16) << 16);
     const uint64_t q = tile_descriptor(shared_address(s_.q)) + (where >> 16);
     const uint64_t k = tile_descriptor(shared_address(s_.k)) + (where & 0xffff);
 #pragma unroll
-    for (int i = 0; i < kHeadDim / 16; ++i)
+    for (int i = 0; i < Shape::kQk / 16; ++i)
       Product<T, kKeys>::template multiply<Deep::along_rows, Deep::along_rows>(
           scores, moved(q, slice_offset<Deep::along_rows>(i, kBoxBytes)),
-          moved(k, slice_offset<Deep::along_rows>(i, kKeyPanelBytes)), i > 0);
+          moved(k, slice_offset<Deep::along_rows>(i, Shape::kPanelBytes)), i > 0);
   }
 
   // output += P V
   __device__ __forceinline__ void weigh(Output& output, const Weights& weights) {
     wait(s_.v_full[v_.stage], v_.parity);
     begin_products();
-    const uint64_t v =
-        tile_descriptor(shared_address(s_.v), kKeyPanelBytes) + of_warp(words_of_stages(v_.stage));
+    const uint64_t v = tile_descriptor(shared_address(s_.v), Shape::kPanelBytes) +
+                       of_warp(v_.stage * (Shape::kValueBytes / 16));
 #pragma unroll
-    for (int i = 0; i < kBlockKeys / 16; ++i)
-      Product<T, kHeadDim>::template multiply<Deep::down_rows>(
-          output, weights[i], moved(v, slice_offset<Deep::down_rows>(i, kKeyPanelBytes)), true);
+    for (int i = 0; i < Shape::kKeys / 16; ++i)
+      Product<T, Shape::kV>::template multiply<Deep::down_rows>(
+          output, weights[i], moved(v, slice_offset<Deep::down_rows>(i, Shape::kPanelBytes)), true);
     commit_products();
   }
 
   // Scores are there: the block's keys and its table are not needed any more. True: the item ends
   // with it.
   template <int kKeys>
-  __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores<kKeys>& scores) {
+  __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores<kKeys>& scores,
+                                                Kept& kept) {
+    if constexpr (kOptions) {
+      const ScorePlace& place = s_.places[k_.stage];
+      become_logits<kKeys>(scores, p_.scores, place, note.head, group_);
+      if (p_.scores.drops) draw_kept<kKeys>(kept, p_.scores, place, note.head, group_);
+    }
     const int thread = threadIdx.x % kThreadsOfGroup;
     const int row = group_ * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
     if (note.is_masked(group_)) hide_unseen<kKeys>(scores, s_.seen[k_.stage] + row);
@@ -237,13 +251,13 @@ class Consumer {
   }
   __device__ __forceinline__ static void rescale(Output& output, const float (&factor)[2]) {
 #pragma unroll
-    for (int n = 0; n < kOutputs; ++n) output[n] *= factor[n / 2 % 2];
+    for (int n = 0; n < Shape::kV / 2; ++n) output[n] *= factor[n / 2 % 2];
   }
 
   template <int kKeys>
   __device__ __forceinline__ static void as_weights(Weights& weights, const Scores<kKeys>& scores) {
 #pragma unroll
-    for (int n = 0; n < kBlockKeys / 4; ++n)  // keys that have no scores weigh nothing
+    for (int n = 0; n < Shape::kKeys / 4; ++n)  // keys that have no scores weigh nothing
       weights[n / 4][n % 4] = n < kKeys / 4 ? pack<T>(scores[2 * n], scores[2 * n + 1]) : 0;
   }
 
@@ -277,12 +291,12 @@ class Consumer {
     free_v();
   }
 
-  const ForwardParameters& p_;
-  ForwardShared& s_;
+  const Parameters<kOptions>& p_;
+  Shared<Shape, kOptions>& s_;
   int group_;
-  OnlineSoftmax softmax_;
-  RingPlace<kStages> k_, v_;
-  RingPlace<kItemStages> items_;
+  Softmax<kOptions> softmax_;
+  RingPlace<Shape::kStages> k_, v_;
+  RingPlace<Shape::kItemStages> items_;
 };
 
 }  // namespace ringside::hopper

@@ -3,13 +3,17 @@
 
 #include <cuda.h>
 
+#include <type_traits>
+
 #include "optimized/attention/finite_words.cuh"
 #include "optimized/attention/heads.h"
 #include "optimized/attention/hopper/block_note.h"
+#include "optimized/attention/hopper/forward/dims.h"
 #include "optimized/attention/hopper/forward/item_queue.cuh"
 #include "optimized/attention/hopper/forward/softmax.cuh"
 #include "optimized/attention/hopper/machine/barrier.h"
 #include "optimized/attention/hopper/queue.h"
+#include "optimized/attention/hopper/score_policy.cuh"
 #include "optimized/attention/kernel.h"
 
 namespace ringside::hopper {
@@ -31,16 +35,14 @@ struct ForwardParameters {
   LseCells lse;
   bool out_in_tiles, is_final, resumes;
 };
+struct OptionParameters : ForwardParameters {  // of launches with score options
+  ScoreNumbers scores;
+};
+template <bool kOptions>
+using Parameters = std::conditional_t<kOptions, OptionParameters, ForwardParameters>;
 
-inline constexpr int kHeadDim = 128;   // compiled
-inline constexpr int kStages = 2;      // of K, and of V
-inline constexpr int kItemStages = 2;  // of Q: the next item's comes early
 inline constexpr int kPanelColumns = kSwizzledBytes / 2;
 inline constexpr int kBoxBytes = kBoxRows * kSwizzledBytes;
-inline constexpr int kGroupBytes = kGroupRows * kHeadDim * 2;
-inline constexpr int kBlockBytes = kBlockKeys * kHeadDim * 2;
-inline constexpr int kKeyPanelBytes = kBlockKeys * kSwizzledBytes;
-inline constexpr int kHalfBytes = kHalfKeys * kSwizzledBytes;  // of one panel
 inline constexpr int kWarpsOfGroup = 4, kThreadsOfGroup = 128;
 inline constexpr int kRowsOfWarp = kGroupRows / kWarpsOfGroup;
 inline constexpr int kThreads = kThreadsOfGroup * (1 + kGroups);
@@ -53,7 +55,6 @@ struct alignas(16) LoadedBlock {
   int32_t row = 0, keys = 0, kv_head = 0;
   bool is_inspected = false;
 };
-inline constexpr int kValueTasks = 4;           // of the warps that load and inspect values
 inline constexpr uint32_t kNoMoreValues = ~0u;  // in the place of halves
 
 // What the producer whose turn it is finds, and leaves.
@@ -64,10 +65,13 @@ struct ProducerTurn {
 
 inline constexpr int kTurnBarrier = 1;  // named ones: one a group
 
+template <typename Shape>
 struct ForwardShared {
-  uint8_t q[kItemStages][kGroups][kGroupBytes];
-  uint8_t k[kStages][kBlockBytes], v[kStages][kBlockBytes];
-  uint8_t out[kGroups][kGroupBytes];  // apart: the next item's values need not wait for it
+  static constexpr int kStages = Shape::kStages, kItemStages = Shape::kItemStages;
+  static constexpr int kValueTasks = Shape::kValueTasks;
+  uint8_t q[kItemStages][kGroups][Shape::kQueryBytes];
+  uint8_t k[kStages][Shape::kKeyBytes], v[kStages][Shape::kValueBytes];
+  uint8_t out[kGroups][Shape::kStagedBytes];  // apart: the next item's values need not wait for it
   SeenTable seen[kStages];
   SeenSegment seen_of_segment[kProducers];  // a producer's own
   BlockNote notes[kStages];
@@ -79,6 +83,11 @@ struct ForwardShared {
   Barrier v_landed[kStages];  // not for consumers yet
   Barrier q_full[kItemStages][kGroups], q_empty[kItemStages][kGroups];
 };
-static_assert(sizeof(ForwardShared) <= 227 << 10);
+template <typename Shape>
+struct OptionShared : ForwardShared<Shape> {
+  ScorePlace places[Shape::kStages];  // of the blocks of keys
+};
+template <typename Shape, bool kOptions>
+using Shared = std::conditional_t<kOptions, OptionShared<Shape>, ForwardShared<Shape>>;
 
 }  // namespace ringside::hopper

@@ -11,6 +11,7 @@
 
 namespace ringside::hopper {
 
+template <int kKeys>  // of a block
 class KeyWalk {
  public:
   // Of the queue's item, which stays there: words that lanes share take few registers. `rows` is
@@ -26,23 +27,25 @@ class KeyWalk {
   __device__ bool valid() const { return partner_ < partner_end_; }
   __device__ int row() const { return first_row_ + begin_; }  // of the buffer of keys
   __device__ int keys() const { return end_ - begin_; }       // from there on
+  __device__ int begin() const { return begin_; }             // of the partner's rows
+  __device__ Segment partner() const { return work_.partners[partner_]; }
   __device__ void advance() {
-    begin_ += kBlockKeys;
+    begin_ += kKeys;
     if (begin_ >= end_) find();
   }
 
   // What the note of this block says of the groups.
   __device__ uint32_t flags() const {
-    const uint32_t first = sight(0, min(kGroupRows, rows_) - 1).flags_of(begin_);
+    const uint32_t first = sight(0, min(kGroupRows, rows_) - 1).template flags_of<kKeys>(begin_);
     if (rows_ <= kGroupRows) return first;
-    return first | sight(kGroupRows, rows_ - 1).flags_of(begin_) << kBitsOfGroup;
+    return first | sight(kGroupRows, rows_ - 1).template flags_of<kKeys>(begin_) << kBitsOfGroup;
   }
 
   // What every row sees of this block.
   __device__ void write(SeenTable& table) const {
     for (int row = threadIdx.x % 32; row < kItemRows; row += 32) {
       const Interval seen = seen_by(row);
-      const int first = max(seen.begin - begin_, 0), last = min(seen.end - begin_, kBlockKeys);
+      const int first = max(seen.begin - begin_, 0), last = min(seen.end - begin_, kKeys);
       const bool sees = first < last;
       table[row] = {static_cast<uint8_t>(sees ? first : 0),
                     static_cast<uint8_t>(sees ? last - first : 0)};

@@ -12,34 +12,39 @@
 namespace ringside::hopper {
 
 // Keys or values of a block: a box of each panel, of which rows behind the valid ones are zeros.
+template <int kColumns>
 __device__ inline void load_tile(uint8_t* to, int panel_bytes, const CUtensorMap& map, int head,
                                  int row, int valid, Barrier& full) {
 #pragma unroll
-  for (int panel = 0; panel < kHeadDim / kPanelColumns; ++panel)
+  for (int panel = 0; panel < kColumns / kPanelColumns; ++panel)
     load_box(shared_address(to) + panel * panel_bytes, map,
              ragged_box(panel * kPanelColumns, head, row, valid), full);
 }
-__device__ inline void load_keys(ForwardShared& s, int stage, const ForwardMaps& maps,
+template <typename Shape>
+__device__ inline void load_keys(ForwardShared<Shape>& s, int stage, const ForwardMaps& maps,
                                  const LoadedBlock& block) {
   Barrier& full = s.k_full[stage];
   if (block.halves == kNoHalf) return arrive(full);
   const bool whole = block.halves == kBothHalves;
-  arrive_and_expect(full, whole ? kBlockBytes : kBlockBytes / 2);
-  load_tile(s.k[stage], kKeyPanelBytes, whole ? maps.whole_k : maps.k, block.kv_head, block.row,
-            block.keys, full);
+  arrive_and_expect(full, whole ? Shape::kKeyBytes : Shape::kKeyBytes / 2);
+  load_tile<Shape::kQk>(s.k[stage], Shape::kPanelBytes, whole ? maps.whole_k : maps.k,
+                        block.kv_head, block.row, block.keys, full);
 }
 // Behind a first half zeros follow, which weights of 0 meet.
-__device__ inline void load_values(ForwardShared& s, int stage, const ForwardMaps& maps,
+template <typename Shape>
+__device__ inline void load_values(ForwardShared<Shape>& s, int stage, const ForwardMaps& maps,
                                    const LoadedBlock& block) {
   Barrier& full = block.is_inspected ? s.v_landed[stage] : s.v_full[stage];
   if (block.halves == kNoHalf) return arrive(full);
-  arrive_and_expect(full, kBlockBytes);
-  load_tile(s.v[stage], kKeyPanelBytes, maps.whole_v, block.kv_head, block.row,
-            block.halves == kBothHalves ? block.keys : min(block.keys, kHalfKeys), full);
+  arrive_and_expect(full, Shape::kValueBytes);
+  load_tile<Shape::kV>(s.v[stage], Shape::kPanelBytes, maps.whole_v, block.kv_head, block.row,
+                       block.halves == kBothHalves ? block.keys : min(block.keys, kHalfKeys), full);
 }
 
 // The values of blocks, in the order of their tasks: by one thread.
-__device__ inline void load_values(const ForwardParameters& p, ForwardShared& s) {
+template <typename Shape>
+__device__ inline void load_values(const ForwardParameters& p, ForwardShared<Shape>& s) {
+  constexpr uint32_t kStages = Shape::kStages, kValueTasks = Shape::kValueTasks;
   for (uint32_t number = 0;; ++number) {
     const int task = number % kValueTasks, stage = number % kStages;
     wait(s.value_task_full[task], number / kValueTasks % 2);
@@ -52,20 +57,21 @@ __device__ inline void load_values(const ForwardParameters& p, ForwardShared& s)
 }
 
 // visit(16 bytes) for what was loaded of a block, by a warp; a few at a time.
-template <typename Visit>
+template <typename Shape, typename Visit>
 __device__ inline void for_each_chunk(uint8_t* tile, uint32_t halves, Visit visit) {
-  const int end = halves == kBothHalves ? kKeyPanelBytes : kHalfBytes;
+  const int end = halves == kBothHalves ? Shape::kPanelBytes : Shape::kHalfBytes;
 #pragma unroll
-  for (int panel = 0; panel < kHeadDim / kPanelColumns; ++panel)
+  for (int panel = 0; panel < Shape::kV / kPanelColumns; ++panel)
 #pragma unroll 8
     for (int at = static_cast<int>(threadIdx.x) % 32 * 16; at < end; at += 32 * 16)
-      visit(reinterpret_cast<uint4&>(tile[panel * kKeyPanelBytes + at]));
+      visit(reinterpret_cast<uint4&>(tile[panel * Shape::kPanelBytes + at]));
 }
 
 // Values of blocks that are seen in part, between the copy engine and consumers: 0 in the place of
 // what is not finite (seen_pairs.cuh). By one warp.
-template <typename T>
-__device__ inline void inspect_values(const ForwardParameters& p, ForwardShared& s) {
+template <typename T, typename Shape>
+__device__ inline void inspect_values(const ForwardParameters& p, ForwardShared<Shape>& s) {
+  constexpr uint32_t kStages = Shape::kStages, kValueTasks = Shape::kValueTasks;
   uint32_t parities = 0;  // of what lands in a stage, a bit each
   for (uint32_t number = 0;; ++number) {
     const int task = number % kValueTasks, stage = number % kStages;
@@ -78,9 +84,11 @@ __device__ inline void inspect_values(const ForwardParameters& p, ForwardShared&
     wait(s.v_landed[stage], parities >> stage & 1);
     parities ^= 1u << stage;
     FiniteCheck<T> check;
-    for_each_chunk(s.v[stage], block.halves, [&](const uint4& chunk) { check.look_at(chunk); });
+    for_each_chunk<Shape>(s.v[stage], block.halves,
+                          [&](const uint4& chunk) { check.look_at(chunk); });
     if (!__all_sync(~0u, check.all_finite())) {
-      for_each_chunk(s.v[stage], block.halves, [](uint4& chunk) { chunk = finite_part<T>(chunk); });
+      for_each_chunk<Shape>(s.v[stage], block.halves,
+                            [](uint4& chunk) { chunk = finite_part<T>(chunk); });
       *p.dropped = 1;
       show_to_async();
       __syncwarp();
@@ -89,9 +97,10 @@ __device__ inline void inspect_values(const ForwardParameters& p, ForwardShared&
   }
 }
 
+template <typename Shape, bool kOptions>
 class Producer {
  public:
-  __device__ Producer(const ForwardParameters& parameters, ForwardShared& shared)
+  __device__ Producer(const Parameters<kOptions>& parameters, Shared<Shape, kOptions>& shared)
       : p_(parameters), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ void run() {
@@ -107,6 +116,9 @@ class Producer {
   }
 
  private:
+  static constexpr uint32_t kStages = Shape::kStages, kItemStages = Shape::kItemStages;
+  static constexpr uint32_t kValueTasks = Shape::kValueTasks;
+
   __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
 
   // Returns how many turns before this one were idle.
@@ -157,7 +169,7 @@ class Producer {
     const int rows = item.end - item.begin;
     const uint32_t flags = rows > kGroupRows ? kBothHaveRows : 0;
     note_ = {item.own.row + item.begin, rows, queue.head(), flags};
-    KeyWalk walk(p_.work, queue, s_.seen_of_segment[warp()]);
+    KeyWalk<Shape::kKeys> walk(p_.work, queue, s_.seen_of_segment[warp()]);
     kv_head_ = kv_head_of(p_.shape, note_.head);
     take_turn();
     queue.ask();
@@ -172,6 +184,7 @@ class Producer {
       note_.flags = flags | walk.flags();
       wait_for_room(s_.k_empty);
       if (note_.is_masked(0) || note_.is_masked(1)) walk.write(s_.seen[blocks_ % kStages]);
+      if constexpr (kOptions) write_place(item, walk);
       const int row = walk.row(), keys = walk.keys();
       walk.advance();
       if (!walk.valid()) note_.flags |= kLastBlock;
@@ -181,6 +194,13 @@ class Producer {
     pass_turn(0);
     fetch_next(queue, fetched);
     fetch_next(queue, fetched);
+  }
+
+  __device__ void write_place(const WorkItem& item, const KeyWalk<Shape::kKeys>& walk) {
+    if (lane_ != 0) return;
+    const SequenceMask mask{p_.work.mask, item.len_q, item.len_k};
+    s_.places[blocks_ % kStages] =
+        ScorePlace(p_.scores, mask, item.own, item.begin, walk.partner(), walk.begin());
   }
 
   // A step towards the next item, of two: each waits for the one before.
@@ -198,9 +218,9 @@ class Producer {
       const uint32_t before = queries_[group]++, stage = before % kItemStages;
       wait(s_.q_empty[stage][group], before / kItemStages % 2 ^ 1);
       if (lane_ != 0) continue;
-      arrive_and_expect(s_.q_full[stage][group], kGroupBytes);
-      load_tile(s_.q[stage][group], kBoxBytes, p_.maps.q, note_.head,
-                note_.row + group * kGroupRows, valid, s_.q_full[stage][group]);
+      arrive_and_expect(s_.q_full[stage][group], Shape::kQueryBytes);
+      load_tile<Shape::kQk>(s_.q[stage][group], kBoxBytes, p_.maps.q, note_.head,
+                            note_.row + group * kGroupRows, valid, s_.q_full[stage][group]);
     }
   }
 
@@ -213,7 +233,7 @@ class Producer {
     const LoadedBlock block{note_.halves(0) | note_.halves(1), row, keys, kv_head_,
                             !note_.is_clear()};
     if (lane_ == 0) {
-      load_keys(s_, stage, p_.maps, block);
+      load_keys<Shape>(s_, stage, p_.maps, block);
       give_values(block);
     }
     ++blocks_;
@@ -229,8 +249,8 @@ class Producer {
     arrive(s_.value_task_full[task]);
   }
 
-  const ForwardParameters& p_;
-  ForwardShared& s_;
+  const Parameters<kOptions>& p_;
+  Shared<Shape, kOptions>& s_;
   int lane_, kv_head_ = 0;
   uint32_t turns_ = 0;  // of this one
   BlockNote note_;

@@ -91,7 +91,7 @@ struct OnlineSoftmax {
     return raises;
   }
 
- private:
+  // Of a lane's own columns.
   template <int kScores>
   __device__ __forceinline__ static float row_top(const float (&scores)[kScores], int half) {
     float even = -INFINITY, odd = -INFINITY;
@@ -103,6 +103,7 @@ struct OnlineSoftmax {
     return fmaxf(even, odd);
   }
 
+ private:
   __device__ __forceinline__ void raise(const float (&block_top)[2], float (&factor)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

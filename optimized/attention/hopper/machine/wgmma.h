@@ -51,6 +51,8 @@ struct Product;  // of 64 rows and N columns
 #define RINGSIDE_32(d) RINGSIDE_16(d, 0), RINGSIDE_16(d, 16)
 #define RINGSIDE_48(d) RINGSIDE_32(d), RINGSIDE_16(d, 32)
 #define RINGSIDE_64(d) RINGSIDE_48(d), RINGSIDE_16(d, 48)
+#define RINGSIDE_128(d) \
+  RINGSIDE_64(d), RINGSIDE_16(d, 64), RINGSIDE_16(d, 80), RINGSIDE_16(d, 96), RINGSIDE_16(d, 112)
 
 #define RINGSIDE_NAMES_32                                                  \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -64,6 +66,15 @@ struct Product;  // of 64 rows and N columns
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define RINGSIDE_NAMES_128                                             \
+  RINGSIDE_NAMES_64                                                    \
+  ", "                                                                 \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, "  \
+  "%77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "  \
+  "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, "     \
+  "%102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
+  "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, " \
+  "%124, %125, %126, %127"
 
 // multiply: A and B in shared memory, given by descriptors of their slices, or A in registers.
 // kA, kB: how they lie. Without `adds`, D is overwritten.
@@ -101,21 +112,27 @@ RINGSIDE_PRODUCT(__nv_bfloat16, "bf16", 96, 48, "%48", "%49", "%50", "%51", "%49
                  "%52", "%52", "%53", "%54")
 RINGSIDE_PRODUCT(__nv_bfloat16, "bf16", 128, 64, "%64", "%65", "%66", "%67", "%65", "%66", "%67",
                  "%68", "%68", "%69", "%70")
+RINGSIDE_PRODUCT(__nv_bfloat16, "bf16", 256, 128, "%128", "%129", "%130", "%131", "%129", "%130",
+                 "%131", "%132", "%132", "%133", "%134")
 RINGSIDE_PRODUCT(__half, "f16", 64, 32, "%32", "%33", "%34", "%35", "%33", "%34", "%35", "%36",
                  "%36", "%37", "%38")
 RINGSIDE_PRODUCT(__half, "f16", 96, 48, "%48", "%49", "%50", "%51", "%49", "%50", "%51", "%52",
                  "%52", "%53", "%54")
 RINGSIDE_PRODUCT(__half, "f16", 128, 64, "%64", "%65", "%66", "%67", "%65", "%66", "%67", "%68",
                  "%68", "%69", "%70")
+RINGSIDE_PRODUCT(__half, "f16", 256, 128, "%128", "%129", "%130", "%131", "%129", "%130", "%131",
+                 "%132", "%132", "%133", "%134")
 
 #undef RINGSIDE_PRODUCT
 #undef RINGSIDE_NAMES_32
 #undef RINGSIDE_NAMES_48
 #undef RINGSIDE_NAMES_64
+#undef RINGSIDE_NAMES_128
 #undef RINGSIDE_4
 #undef RINGSIDE_16
 #undef RINGSIDE_32
 #undef RINGSIDE_48
 #undef RINGSIDE_64
+#undef RINGSIDE_128
 
 }  // namespace ringside::hopper
