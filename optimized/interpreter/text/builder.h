@@ -52,6 +52,8 @@ class Builder {
 
  private:
   friend class RowAllocator;
+  // Stands for where dynamic shared memory begins, until all static memory has its place.
+  static constexpr uint32_t kDynamicShared = 0xdead0000u;
   struct Callee {
     std::vector<Variable> parameters;
     uint32_t begin = 0;

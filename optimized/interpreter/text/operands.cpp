@@ -5,12 +5,6 @@
 #include "optimized/interpreter/text/decoders.h"
 
 namespace ringside::ptx {
-namespace {
-
-constexpr uint32_t kDynamicShared = 0xdead0000u;  // resolve() puts the place
-
-}  // namespace
-
 int32_t Builder::new_variable(int width) {
   widths_.push_back(width);
   return static_cast<int32_t>(widths_.size()) - 1;
