@@ -50,6 +50,13 @@ constexpr auto kOrNan = [](auto a, auto b) {
   return a != a ? a : b != b ? b : F(a, b);
 };
 
+// Modifiers that nothing here follows.
+bool rounds_otherwise(const Statement& s) {
+  for (const char* part : {"rz", "rm", "rp", "sat", "relu", "ftz", "cc", "xorsign", "oob"})
+    if (s.has(part)) return true;
+  return false;
+}
+
 template <typename T>
 Handler float_operation(const std::string& op, bool nan) {
   if (op == "add") return binary<[](T a, T b) { return a + b; }, T, T, T>;
@@ -85,7 +92,7 @@ Handler pair_operation(const Statement& s) {
   const std::string& op = s.parts[0];
   if (op == "fma")
     return of_pairs<H, [](float a, float b, float c) {
-      return from_float<H>(std::fma(a, b, c)).bits;
+      return from_double<H>(ExactSum(double{a} * double{b}, double{c}).to_odd()).bits;
     }>;
   if (op == "add")
     return of_pairs<H, [](float a, float b, float) { return from_float<H>(a + b).bits; }>;
@@ -99,7 +106,8 @@ Handler pair_operation(const Statement& s) {
 }
 
 void decode_pair(Builder& b, Inst& i, Statement& s) {
-  if (!s.type().ends_with("16x2")) return;
+  if (s.type() != "f16x2" && s.type() != "bf16x2") return;
+  if (rounds_otherwise(s)) return;
   b.rows(i, s, 0, s.operands.size(), 4);
   i.run = s.type() == "f16x2" ? pair_operation<Float16>(s) : pair_operation<BFloat16>(s);
 }
@@ -122,7 +130,7 @@ void decode_wide_product(Builder& b, Inst& i, Statement& s) {
 void decode_operation(Builder& b, Inst& i, Statement& s) {
   if (s.type().ends_with("16x2")) return decode_pair(b, i, s);
   if (s.parts[1] == "wide") return decode_wide_product(b, i, s);
-  if (s.parts[1] == "hi") return;
+  if (s.parts[1] == "hi" || rounds_otherwise(s)) return;
   b.rows(i, s, 0, 3, width_of(s.type()));
   with_type(s.type(), [&]<typename T>() {
     if constexpr (std::is_integral_v<T>) i.run = integer_operation<T>(s.parts[0]);
@@ -130,15 +138,20 @@ void decode_operation(Builder& b, Inst& i, Statement& s) {
   });
 }
 
-float fma_down(float a, float b, float c) {  // double's rounding does not show in float's
-  const double exact = double{a} * double{b} + double{c};
-  const auto nearest = static_cast<float>(exact);
-  return nearest > exact ? std::nextafter(nearest, -INFINITY) : nearest;
+float fma_down(float a, float b, float c) {
+  const ExactSum exact(double{a} * double{b}, double{c});
+  const float nearest = std::fma(a, b, c);
+  if (nearest == 0 && exact.sum == 0 && exact.error == 0)  // -0, unless all are +0
+    return std::signbit(double{a} * double{b}) || std::signbit(c) ? -0.0f : 0.0f;
+  if (std::isinf(c) || !std::isfinite(double{a} * double{b})) return nearest;
+  const bool above = nearest > exact.sum || (nearest == exact.sum && exact.error < 0);
+  return above ? std::nextafter(nearest, -INFINITY) : nearest;
 }
 
 void decode_fma(Builder& b, Inst& i, Statement& s) {
   if (s.type().ends_with("16x2")) return decode_pair(b, i, s);
-  if (s.parts[0] == "mad" && s.parts[1] != "lo") return;
+  const bool down = s.opcode == "fma.rm.f32";
+  if ((s.parts[0] == "mad" && s.parts[1] != "lo") || (rounds_otherwise(s) && !down)) return;
   b.rows(i, s, 0, 4, width_of(s.type()));
   with_type(s.type(), [&]<typename T>() {
     if constexpr (std::is_integral_v<T>)
@@ -147,8 +160,7 @@ void decode_fma(Builder& b, Inst& i, Statement& s) {
     if constexpr (std::is_floating_point_v<T>)
       i.run = ternary<[](T x, T y, T z) { return std::fma(x, y, z); }, T, T, T, T>;
   });
-  if (s.has("rm"))
-    i.run = s.type() == "f32" ? ternary<fma_down, float, float, float, float> : nullptr;
+  if (down) i.run = ternary<fma_down, float, float, float, float>;
 }
 
 template <typename T, auto F>
@@ -225,8 +237,15 @@ Handler function_of_one(const std::string& op) {
   return nullptr;
 }
 
+float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+
 void decode_function_of_one(Builder& b, Inst& i, Statement& s) {
   b.rows(i, s, 0, 2, width_of(s.type()));
+  if (s.opcode == "ex2.approx.ftz.f32")
+    i.run = unary<[](float a) { return flushed(std::exp2(flushed(a))); }, float, float>;
+  if (s.opcode == "rcp.approx.ftz.f32")
+    i.run = unary<[](float a) { return flushed(1 / flushed(a)); }, float, float>;
+  if (i.run != nullptr || rounds_otherwise(s)) return;
   with_type(s.type(), [&]<typename T>() { i.run = function_of_one<T>(s.parts[0]); });
 }
 

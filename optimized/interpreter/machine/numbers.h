@@ -53,6 +53,29 @@ inline Float16 to_float16(float x) {
   return {static_cast<uint16_t>(half | sign)};
 }
 
+// A sum and what is missing in it.
+struct ExactSum {
+  double sum, error;
+
+  ExactSum(double a, double b) : sum(a + b) {
+    const double of_b = sum - a;
+    error = (a - (sum - of_b)) + (b - of_b);
+  }
+  // Its last bit says that it is not exact, so that rounding once more is as if rounding once.
+  double to_odd() const {
+    const auto bits = std::bit_cast<uint64_t>(sum);
+    if (error == 0 || error != error || (bits & 1) != 0) return sum;
+    return std::bit_cast<double>((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
+  }
+};
+
+inline float to_odd(double x) {
+  const auto nearest = static_cast<float>(x);
+  const auto bits = std::bit_cast<uint32_t>(nearest);
+  if (nearest == x || x != x || std::isinf(nearest) || (bits & 1) != 0) return nearest;
+  return std::bit_cast<float>(std::fabs(nearest) < std::fabs(x) ? bits + 1 : bits - 1);
+}
+
 template <typename T>
 T from_float(float x) {
   if constexpr (std::is_same_v<T, Float16>)
@@ -61,6 +84,11 @@ T from_float(float x) {
     return to_bfloat16(x);
   else
     return static_cast<T>(x);
+}
+
+template <typename H>
+H from_double(double x) {
+  return from_float<H>(to_odd(x));
 }
 
 // Types of at most 32 bits lie in cells of 32, the smaller ones in their low bits.
