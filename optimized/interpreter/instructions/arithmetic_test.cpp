@@ -139,12 +139,13 @@ TEST(PtxArithmetic, FmaRoundsOnce) {
 
 // A product of halves and their sum with a third round once, not by way of float32.
 TEST(PtxArithmetic, PairsOfHalvesRoundOnce) {
-  // bfloat16: 1.5 * (1 + 2^-7) = 1.5 + 3 * 2^-8, a tie; 2^-40 more breaks it upwards.
-  const uint64_t a = 0x3fc03fc0, b = 0x3f813f81, c = 0x2b802b80;  // 2^-40
+  // 1.5 * (1 + 2^-7) and 1.5 * (1 + 3 * 2^-7) lie between two of bfloat16; 2^-40 says which.
+  const uint64_t a = 0x3fc03fc0, b = 0x3f813f83, more = 0x2b802b80, less = 0xab80ab80;
   check("fma.rn.bf16x2 %d4, %a4, %b4, %c4;",
-        {{a, b, 0, 0x3fc23fc2}, {a, 0x3f803f81, c, 0x3fc03fc2}});
-  check("fma.rn.bf16x2 %d4, %a4, %b4, %c4;",
-        {{0x3f813f81, 0x3fa03fa0, c, 0x3fa13fa1}, {0x3f83, 0x3fa0, c | 0xab80u << 16, 0xab803fa4}});
+        {{a, b, 0, 0x3fc23fc4}, {a, b, more, 0x3fc23fc5}, {a, b, less, 0x3fc13fc4}});
+  // 1.5 * (1 + 2^-10) of float16, 2^-24 more or less
+  check("fma.rn.f16x2 %d4, %a4, %b4, %c4;",
+        {{0x3e003e00, 0x3c013c03, 0x80018001, 0x3e013e04}, {0x3e00, 0x3c03, 1, 0x3e05}});
   check("add.rn.bf16x2 %d4, %a4, %b4;", {{0x3f803f80, 0x3b80bb80, 0, 0x3f803f7f}});
   check("mul.rn.f16x2 %d4, %a4, %b4;", {{0x3c014000, 0x3c017c00, 0, 0x3c027c00}});
 }
