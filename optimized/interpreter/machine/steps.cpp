@@ -110,7 +110,7 @@ class Turn {
 
   [[noreturn]] void apart() {
     std::string lines = "lanes wait for each other apart, in lines";
-    each(warp_.alive, [&](uint32_t& pc) { lines += " " + std::to_string(code_[pc].line); });
+    each(warp_.alive, [&](uint32_t& pc) { (lines += ' ') += std::to_string(code_[pc].line); });
     warp_.mask = warp_.alive;
     fail(warp_, code_[warp_.pc[static_cast<size_t>(std::countr_zero(warp_.alive))]], lines);
   }
