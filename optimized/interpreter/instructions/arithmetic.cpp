@@ -92,7 +92,7 @@ Handler pair_operation(const Statement& s) {
   const std::string& op = s.parts[0];
   if (op == "fma")
     return of_pairs<H, [](float a, float b, float c) {
-      return from_double<H>(ExactSum(double{a} * double{b}, double{c}).to_odd()).bits;
+      return from_wide<H>(ExactSum(double{a} * double{b}, double{c}).to_odd()).bits;
     }>;
   if (op == "add")
     return of_pairs<H, [](float a, float b, float) { return from_float<H>(a + b).bits; }>;

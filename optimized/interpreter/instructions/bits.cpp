@@ -102,8 +102,11 @@ After pack(Warp& warp, const Inst& i) {
 }
 
 Handler packing(bool packs, int width, size_t parts) {
-  if (width == 4) return packs ? pack<uint32_t, uint16_t> : unpack<uint32_t, uint16_t>;
-  if (parts == 2) return packs ? pack<uint64_t, uint32_t> : unpack<uint64_t, uint32_t>;
+  if (width == 4 && parts == 2)
+    return packs ? pack<uint32_t, uint16_t> : unpack<uint32_t, uint16_t>;
+  if (width == 8 && parts == 2)
+    return packs ? pack<uint64_t, uint32_t> : unpack<uint64_t, uint32_t>;
+  if (width != 8 || parts != 4) return nullptr;
   return packs ? pack<uint64_t, uint16_t> : unpack<uint64_t, uint16_t>;
 }
 

@@ -69,7 +69,7 @@ struct ExactSum {
   }
 };
 
-inline float to_odd(double x) {
+inline float to_odd(long double x) {
   const auto nearest = static_cast<float>(x);
   const auto bits = std::bit_cast<uint32_t>(nearest);
   if (nearest == x || x != x || std::isinf(nearest) || (bits & 1) != 0) return nearest;
@@ -87,7 +87,7 @@ T from_float(float x) {
 }
 
 template <typename H>
-H from_double(double x) {
+H from_wide(long double x) {
   return from_float<H>(to_odd(x));
 }
 
@@ -117,17 +117,18 @@ Cell<T> to_cell(T x) {
     return static_cast<Cell<T>>(x);
 }
 
-// To the nearest, integers clamped, NaN to 0.
+// To the nearest, integers clamped; NaN becomes 0, or where one type has 64 bits only the highest.
 template <typename To, typename From>
 To convert(From x) {
   if constexpr (kIsHalf<From>) {
-    return from_float<To>(to_float(x));
+    return convert<To>(to_float(x));
   } else if constexpr (kIsHalf<To>) {
-    return from_float<To>(static_cast<float>(x));
+    return from_wide<To>(static_cast<long double>(x));
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     using Limits = std::numeric_limits<To>;
     const auto wide = static_cast<long double>(x);
-    if (x != x) return 0;
+    constexpr bool kWide = sizeof(To) == 8 || sizeof(From) == 8;
+    if (x != x) return kWide ? static_cast<To>(uint64_t{1} << (sizeof(To) * 8 - 1)) : To{0};
     if (wide <= static_cast<long double>(Limits::min())) return Limits::min();
     if (wide >= static_cast<long double>(Limits::max())) return Limits::max();
     return static_cast<To>(x);

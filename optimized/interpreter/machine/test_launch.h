@@ -61,8 +61,10 @@ struct Size {
 
 inline void launch_text(const std::string& text, const std::vector<uint64_t>& parameters,
                         Size size = {}) {
-  add_module(text, text);  // its own name
-  Function* kernel = find_kernel(text, "kernel");
+  static int launches = 0;
+  const std::string module = "test " + std::to_string(++launches);
+  add_module(module, text);
+  Function* kernel = find_kernel(module, "kernel");
   ASSERT_NE(kernel, nullptr);
   ASSERT_EQ(kernel->parameters.size(), parameters.size());
   for (size_t k = 0; k < parameters.size(); ++k)
