@@ -105,7 +105,15 @@ Handler pair_operation(const Statement& s) {
   return nullptr;
 }
 
+// Whether two are equal, as 1 or 0.
+void decode_set(Builder& b, Inst& i, Statement& s) {
+  if (s.opcode != "set.eq.f32.f32") return;
+  b.rows(i, s, 0, 3, 4);
+  i.run = binary<[](float x, float y) { return x == y ? 1.0f : 0.0f; }, float, float, float>;
+}
+
 void decode_pair(Builder& b, Inst& i, Statement& s) {
+  if (s.parts[0] == "set" && !s.type().ends_with("16x2")) return decode_set(b, i, s);
   if (s.type() != "f16x2" && s.type() != "bf16x2") return;
   if (rounds_otherwise(s)) return;
   b.rows(i, s, 0, s.operands.size(), 4);

@@ -1,6 +1,7 @@
 // Operands of statements: what a name, a number or a list means.
 #include <algorithm>
 
+#include "optimized/interpreter/machine/device_memory.h"
 #include "optimized/interpreter/text/builder.h"
 #include "optimized/interpreter/text/decoders.h"
 
@@ -101,6 +102,11 @@ int32_t Builder::constant(uint64_t bits, int width) {
 uint64_t Builder::symbol(const std::string& name) {
   for (const std::string& known : {inside_ + name, name})
     if (const auto found = symbols_.find(known); found != symbols_.end()) return found->second;
+  if (const auto zeros = module_.zeros.find(name); zeros != module_.zeros.end()) {
+    std::byte* data = allocate(zeros->second);
+    std::fill_n(data, zeros->second, std::byte{0});
+    return symbols_[name] = reinterpret_cast<uint64_t>(data);
+  }
   const auto found = module_.shared.find(name);
   if (found == module_.shared.end()) fail("no symbol " + name + " in " + function_.name);
   const SharedArray& array = found->second;

@@ -56,10 +56,15 @@ Module::Module(std::string module_name, std::string module_text)
       if (text.find(';', at) < brace) continue;  // declared, not defined
       (kernel ? kernels : functions)[name_behind(line, kernel ? ".entry " : ".func ")] = at;
       end = end_of_body(text, brace);
-    } else if (line.find(".shared ") != line.npos) {
+    } else if (const bool global = line.find(".global ") != line.npos;
+               global || line.find(".shared ") != line.npos) {
       const size_t bracket = std::min(line.find('['), line.find(';'));
       const size_t space = line.rfind(' ', bracket);
-      shared[std::string(line.substr(space + 1, bracket - space - 1))] = {
+      const std::string array(line.substr(space + 1, bracket - space - 1));
+      if (global && line.find(".b8 ") != line.npos && line.find('=') == line.npos)
+        zeros[array] = number_behind(line, "[", 0);
+      if (global) continue;
+      shared[array] = {
           line[bracket] == '[' && line[bracket + 1] != ']' ? number_behind(line, "[", 0) : 8,
           number_behind(line, ".align ", 1), line.find(".extern") != line.npos};
     }

@@ -17,6 +17,7 @@ struct SharedArray {
 
 struct Module {
   std::string name, text;
+  std::map<std::string, size_t> zeros;  // bytes of arrays in global memory that begin as zeros
   std::map<std::string, size_t> kernels, functions;  // where they begin
   std::map<std::string, SharedArray> shared;         // outside of kernels
 
