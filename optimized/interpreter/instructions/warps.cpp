@@ -71,6 +71,20 @@ void decode_shfl(Builder& b, Inst& i, Statement& s) {
   i.run = shuffle;
 }
 
+// Lanes of one instruction may name several masks: F runs for each of these apart.
+template <Handler F>
+After by_members(Warp& warp, const Inst& i) {
+  const Row members = copied(warp, i.o[5]);
+  for (uint32_t rest = warp.mask; rest != 0; rest &= ~warp.mask) {
+    const uint32_t of_first = members[static_cast<size_t>(std::countr_zero(rest))];
+    warp.mask = 0;
+    for (size_t lane = 0; lane < members.size(); ++lane)
+      if ((rest >> lane & 1) != 0 && members[lane] == of_first) warp.mask |= 1u << lane;
+    F(warp, i);
+  }
+  return After::next;
+}
+
 After ballot(Warp& warp, const Inst& i) {
   const uint32_t lanes = warp.predicate(i.o[1]) & warp.mask;
   write_row<uint32_t>(warp, i.o[0], [=](int) { return lanes; });
@@ -90,9 +104,9 @@ void decode_vote(Builder& b, Inst& i, Statement& s) {
   is_ballot ? b.row(i, 0, s.operands.at(0), 4) : b.predicate(i, 0, s.operands.at(0));
   b.predicate(i, 1, s.operands.at(1));
   b.row(i, 5, s.operands.at(2), 4);
-  if (is_ballot) i.run = ballot;
-  if (s.parts[2] == "any") i.run = vote<false>;
-  if (s.parts[2] == "all") i.run = vote<true>;
+  if (is_ballot) i.run = by_members<ballot>;
+  if (s.parts[2] == "any") i.run = by_members<vote<false>>;
+  if (s.parts[2] == "all") i.run = by_members<vote<true>>;
 }
 
 After match(Warp& warp, const Inst& i) {
@@ -121,11 +135,11 @@ void decode_of_members(Builder& b, Inst& i, Statement& s) {
   i.together = Together::members;
   b.rows(i, s, 0, 2, 4);
   b.row(i, 5, s.operands.at(2), 4);
-  if (s.opcode == "match.any.sync.b32") i.run = match;
+  if (s.opcode == "match.any.sync.b32") i.run = by_members<match>;
   const auto op = atomic_op(s.parts);
   if (s.parts[0] != "redux" || !op) return;
   i.imm = static_cast<int64_t>(*op);
-  i.run = s.type() == "s32" ? reduce<int32_t> : reduce<uint32_t>;
+  i.run = s.type() == "s32" ? by_members<reduce<int32_t>> : by_members<reduce<uint32_t>>;
 }
 
 After active(Warp& warp, const Inst& i) {

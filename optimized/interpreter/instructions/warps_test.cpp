@@ -110,13 +110,13 @@ TEST(PtxWarps, OnlyTheLanesOfABranchTakePart) {
 TEST(PtxWarpsDeathTest, AShuffleOfALaneThatTakesNoPart) {
   EXPECT_DEATH(results_of("setp.ge.u32 %p0, %thread, 8;\n@%p0 bra OUT;\n"
                           "shfl.sync.idx.b32 %r0, %thread, 9, 31, 0xff;\nOUT:"),
-               "shfl of lane 9, which takes no part\n  at kernel, line 17");
+               "shfl of lane 9, which takes no part\n  at kernel, line 20");
 }
 
 TEST(PtxWarpsDeathTest, LanesThatWaitForEachOtherApart) {
   EXPECT_DEATH(results_of("setp.ge.u32 %p0, %thread, 8;\n@%p0 bra OUT;\nbar.warp.sync -1;\nexit;\n"
                           "OUT:\nbar.warp.sync -1;"),
-               "lanes wait for each other apart, in lines 17 17 .* 20 20");
+               "lanes wait for each other apart, in lines 20 20 .* 23 23");
 }
 
 }  // namespace

@@ -83,6 +83,7 @@ struct Warp {
   uint32_t generation = 0;  // of the barrier it came to
   bool any_group = false;   // that goes on next: its lanes wait for each other
   bool polls = false;
+  int in_loop = 0;  // instructions that may be of the loop that polls
   const Inst* now = nullptr;
   std::array<std::vector<std::function<void()>>, 32> copies;
   std::array<std::unique_ptr<BulkGroups>, 32> bulk;

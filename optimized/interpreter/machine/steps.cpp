@@ -1,6 +1,7 @@
 #include "optimized/interpreter/machine/steps.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ringside::ptx {
 namespace {
@@ -58,10 +59,20 @@ class Turn {
       over_ = after != After::next;
       if (after == After::blocked) return leave_at(pc_);
     }
-    moved_ |= !warp_.polls;
+    count();
     if (--left_ <= 0 || over_ || pc_ + 1 >= meets_) return leave_at(pc_ + 1);
     ++pc_;
     return true;
+  }
+
+  // What follows an instruction that polls is no way further, until it is more than its loop.
+  void count() {
+    constexpr int kLoop = 32;
+    if (std::exchange(warp_.polls, false)) warp_.in_loop = kLoop;
+    if (warp_.in_loop == 0)
+      moved_ = true;
+    else
+      --warp_.in_loop;
   }
 
   bool all_here(const Inst& i, uint32_t lanes) const {
@@ -73,7 +84,7 @@ class Turn {
 
   bool follow(const Inst& i, uint32_t lanes) {
     --left_;
-    moved_ = true;
+    count();
     if (i.flow == Flow::branch && lanes == group_ && group_ == warp_.alive && left_ > 0) {
       pc_ = i.target;
       return true;
