@@ -111,6 +111,7 @@ std::vector<std::string> split(std::string_view text, char by) {
 
 uint64_t to_number(std::string_view word) {
   const std::string text(word);
+  if (word.find('.') != word.npos) fail("a number of another form: " + text);
   const bool single = text.size() == 10 && text.starts_with("0f");
   const bool twice = text.size() == 18 && text.starts_with("0d");
   if (single || twice) return std::stoull(text.substr(2), nullptr, 16);
