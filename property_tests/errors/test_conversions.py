@@ -80,6 +80,7 @@ TAKES_HERE = {  # where that is more than elsewhere
     ("DevicePlan", "mask"): {"None"},
     **{("DevicePlan", name): {"text"} for name in ("partition", "comm")},  # looked up with CUDA
     ("lengths.load", "name_or_path"): {"text"},
+    ("init", "name"): {"text"},
     ("thd.check_step_metadata", "comm"): {"text"},
     **{("lengths.parse", name): {"text"} for name in ("text", "source")},
     **{(f"lengths.{name}", "cu_seqlens"): {"bool"} for name in ("load", "parse")},

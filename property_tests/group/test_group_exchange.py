@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 
 import pytest
 import ringside as rs
@@ -210,6 +211,27 @@ with rs.init_from("a group", ranks_per_process=2, timeout_s=20) as group:
         each = [{"rank": 0, "path": path}, {"rank": 1, "path": path}]
         found = workers.all(stand_in, each)
     assert found == [((0, 1), 4), ((2, 3), 4)]
+
+
+def over_torch(monkeypatch, **functions):
+    dist = types.ModuleType("torch.distributed")
+    vars(dist).update({"get_rank": lambda _: 0, "get_world_size": lambda _: 2, **functions})
+    monkeypatch.setitem(sys.modules, "torch.distributed", dist)
+    return rs.init_from("a group")
+
+
+def test_who_is_not_in_torch_s_group_is_told_so(monkeypatch):
+    with pytest.raises(rs.InvalidArgument, match="this process is not in torch_group; expected on"):
+        over_torch(monkeypatch, get_rank=lambda _: -1)
+
+
+def test_a_group_of_torch_s_that_fails_is_a_failure_of_ranks(monkeypatch):
+    def fails(found, value, group):
+        raise RuntimeError("[gloo/pair.cc:561] Connection closed by peer\nand much more")
+
+    with pytest.raises(rs.RankFailure, match="group ended, or did not come to ringside") as failure:
+        over_torch(monkeypatch, all_gather_object=fails)
+    assert "closed by peer)" in str(failure.value) and failure.value.ranks == ()
 
 
 def test_autograd_hands_on_what_is_kept(monkeypatch):

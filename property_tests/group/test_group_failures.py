@@ -73,6 +73,47 @@ def test_a_rank_killed_in_its_exchange_is_named_by_who_comes_later(group):
             require_failure(worker.error(), [0], "rank 0 ended")
 
 
+def test_two_threads_in_calls_of_one_group_are_refused_on_every_rank(group):
+    """Nobody knows which of them comes first, here and elsewhere; with luck results were wrong."""
+    workers = group(2)
+    both = "other = threading.Thread(target=call, daemon=True)\nother.start()\ntime.sleep(0.3)\n"
+    workers[0].tell(both + "call()")
+    with within(SOON):
+        error = workers[0].error()
+        assert error.kind == "InvalidArgument", error
+        assert "another thread is in a call of this group; expected one call at" in error.text
+        time.sleep(0.2)  # else rank 1, which may have all of rank 0, may be done before it hears
+        workers[1].tell("call()")
+        told = "rank 0 raised InvalidArgument: another thread"
+        require_failure(workers[1].error(), [0], told)
+
+
+FORK = "forked = os.fork()\nif forked == 0:\n    {}\n"
+
+
+def test_a_rank_killed_is_named_though_a_process_forked_from_it_goes_on(group):
+    """As those do that load data: they would hold its sockets open."""
+    workers = group(2)
+    workers[1].do(FORK.format("time.sleep(6); os._exit(0)"))
+    workers[0].tell("call()")
+    time.sleep(0.3)
+    workers[1].signal(signal.SIGKILL)
+    with within(SOON):
+        require_failure(workers[0].error(), [1], "rank 1 ended")
+
+
+def test_a_forked_process_may_not_use_the_group_and_takes_nothing_along_when_it_ends(group):
+    workers = group(2)
+    tried = "try:\n        call()\n    except rs.InvalidArgument as error:\n        "
+    tried += "os.write(told, str(error).encode())\n    os._exit(0)"
+    fork = "heard, told = os.pipe()\n" + FORK.format(tried)
+    said = workers[1].do(fork + "os.waitpid(forked, 0)\nanswer = os.read(heard, 999)")
+    assert b"the group is of the process which this one was forked from; expected" in said
+    for how in ("sys.exit(0)", "group.close(); os._exit(0)"):
+        workers[1].do(FORK.format(how) + "os.waitpid(forked, 0)")
+        assert workers.all(RIGHT) == [True] * 2
+
+
 def test_a_rank_killed_after_a_call_fails_the_next(group):
     workers = group(2)
     workers[0].signal(signal.SIGKILL)
@@ -140,6 +181,18 @@ def test_what_leaves_the_context_is_told_to_the_others(group):
         assert workers[2].error().kind == "Spoken"
         for worker in workers[:2]:
             require_failure(worker.error(), [2], "rank 2 raised Spoken: the disk is full")
+
+
+@pytest.mark.parametrize("code", ["0", "3"])
+def test_to_exit_within_the_context_is_to_leave_unless_it_tells_of_a_failure(group, code):
+    workers = group(2)
+    workers[1].tell(f"with group:\n    sys.exit({code})")
+    workers[1].process.wait(10)
+    workers[0].tell("call()")
+    with within(SOON):
+        error = workers[0].error()
+    told = "rank 1 raised SystemExit: 3" if code == "3" else "rank 1 left the group before call 2"
+    require_failure(error, [1], told)
 
 
 def test_who_leaves_early_is_named(group):
@@ -231,6 +284,18 @@ def test_ctrl_c_before_all_agree_ends_the_others_too(group):
     with within(SOON):
         assert workers[0].error().kind == "KeyboardInterrupt"
         require_failure(workers[1].error(), [0], "rank 0 raised KeyboardInterrupt")
+
+
+def test_groups_that_were_closed_hold_no_descriptors(group):
+    """Nor those that failed; without waiting for the collector of cycles."""
+    workers = group(2)
+    workers.all("import gc\ngc.disable()\nbefore = len(os.listdir('/dev/fd'))")
+    for why in ("", "raise Spoken('why')") * 3:
+        workers.make_group([[0], [1]], "another")
+        workers.tell_all(f"try:\n    with another:\n        pass\n        {why}\nexcept Spoken: 0")
+        assert all(worker.answer() is None for worker in workers)
+        workers.all("del another")
+    assert workers.all("answer = len(os.listdir('/dev/fd')) - before") == [0, 0]
 
 
 def test_the_survivors_make_a_smaller_group_and_its_results_are_right(group):

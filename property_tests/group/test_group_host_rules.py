@@ -13,6 +13,7 @@ import time
 import network_hosts
 import pytest
 import ringside as rs
+from group_processes import free_port
 from ringside._group import first_call, from_torch, host, meeting_file, wire
 from ringside._group import rendezvous as rendezvous_module
 from ringside._group.door import EVERYWHERE, Door, given_up, has_ended
@@ -108,7 +109,10 @@ def test_a_process_listens_where_it_faces_rank_0(own, theirs, told, listens):
 
 def test_processes_that_meet_by_a_file_listen_on_the_loopback_only():
     connected = Connected("127.0.0.1", "127.0.0.1")
-    assert first_call.where_to_listen(connected, place(job="a")) == ("127.0.0.1", "")
+    assert first_call.where_to_listen(connected, place(board=meeting_file.MeetingFile("a"))) == (
+        "127.0.0.1",
+        "",
+    )
 
 
 @IPV6
@@ -163,7 +167,7 @@ def test_names_are_explained_and_addresses_are_not():
     ],
 )
 def test_addresses_are_of_either_protocol_and_known_to_all_hosts(address, found):
-    more = {"ranks_per_process": 1, "key": "k", "timeout_s": None, "environment": {}}
+    more = {"ranks_per_process": 1, "key": "k", "name": "", "timeout_s": None, "environment": {}}
     if isinstance(found, tuple):
         assert place_of(0, 2, address=address, **more).address == found
         assert host.with_port(*found) == address
@@ -207,7 +211,9 @@ def test_whoever_is_silent_is_waited_for_until_the_deadline_and_not_taken_for_an
 
 
 @LINUX  # of which 127.0.0.2 is a loopback, too
-def test_of_several_addresses_that_of_the_key_is_taken():
+def test_of_several_addresses_that_of_the_key_is_taken_once_it_is_there():
+    late = contextlib.ExitStack()
+
     def ours(connection):
         wire.challenge_as_server(connection, KEY)
 
@@ -215,7 +221,9 @@ def test_of_several_addresses_that_of_the_key_is_taken():
         with contextlib.suppress(wire.WrongKey):
             wire.challenge_as_server(connection, b"another")
 
-    with answering(ours) as port, answering(another, ("127.0.0.2", port)):
+    port = free_port()
+    threading.Timer(0.3, lambda: late.enter_context(answering(ours, ("127.0.0.1", port)))).start()
+    with late, answering(another, ("127.0.0.2", port)):
         also = place(address=("127.0.0.2", port), also=("127.0.0.3", "127.0.0.1"))
         found = first_call.call_first(also, Door(KEY, 20.0))
         assert found.getpeername() == ("127.0.0.1", port)
@@ -238,6 +246,13 @@ def test_the_first_host_tells_torch_s_processes_all_its_addresses(monkeypatch):
     monkeypatch.delenv("MASTER_ADDR")
     monkeypatch.setattr(host, "facing", lambda main: "127.0.0.1")
     assert from_torch._meeting_point(["a", "b"])[0] == ["10.0.0.1", "fd00::1", "node0"]
+
+
+def test_a_host_that_no_other_reaches_is_told_so(monkeypatch):
+    monkeypatch.setattr(host, "addresses", lambda: [])
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
+    with pytest.raises(rs.InvalidArgument, match="has no address but loopbacks; expected one by"):
+        host.ways("localhost")
 
 
 # --- who says why

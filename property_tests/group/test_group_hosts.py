@@ -4,6 +4,8 @@ What two hosts have and one has not: names that mean another thing on each, addr
 cannot reach, cables that are cut without a word, memory that is not shared.
 """
 
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,24 +204,48 @@ LAUNCHERS = {
     "srun": {
         **{"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "{}", "SLURM_LOCALID": "0"},
         **{"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2"},
+        **{"SLURM_STEP_NODELIST": "node[0-1]", "SLURM_NODEID": "{}"},
     },
 }
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_launchers_over_hosts_need_an_address_and_a_key_and_nothing_else(network, launcher):
+def test_a_step_of_srun_over_hosts_needs_a_key_and_nothing_else(network):
     hosts = network(2).hosts
-    own = [{k: v.format(i) for k, v in LAUNCHERS[launcher].items()} for i in range(2)]
-    told = {"RINGSIDE_RENDEZVOUS": f"node0:{PORT}", "RINGSIDE_KEY": KEY}
+    own = [{k: v.format(i) for k, v in LAUNCHERS["srun"].items()} for i in range(2)]
     with hosts[0].started(1, **own[0]) as workers:
         workers.extend(hosts[1].started(1, **own[1]))
         workers.tell_all("rs.init(timeout_s=20)")
         for error in workers.errors():
             assert error.kind == "InvalidArgument"
-            assert "Set RINGSIDE_RENDEZVOUS=host:port" in error.text
-        workers.all("os.environ.update(told)", told=told)
+            assert "srun on several hosts and no key; expected one. Set RINGSIDE_KEY" in error.text
+        workers.all("os.environ['RINGSIDE_KEY'] = key", key=KEY)
         workers.all("group = rs.init(timeout_s=20)")
         assert workers.all(CALL, comm="p2p") == [True, True]
+
+
+MPIRUN = shutil.which("mpirun")
+
+
+@pytest.mark.skipif(MPIRUN is None, reason="no mpirun is installed (openmpi-bin)")
+def test_mpirun_over_hosts_passes_on_where_to_meet(network, tmp_path):
+    if "Open MPI" not in subprocess.check_output([MPIRUN, "--version"], text=True):
+        pytest.skip("this mpirun is not of OpenMPI, which is told how to reach a host")
+    hosts = network(2).hosts
+    reach, where = tmp_path / "reach", tmp_path / "hosts"  # instead of ssh
+    cases = [f'{x.name}) shift; exec {shlex.join(x.begin)} sh -c "$*" ;;' for x in hosts]
+    reach.write_text("\n".join(["#!/bin/sh", 'case "$1" in', *cases, "esac"]))
+    reach.chmod(0o700)
+    where.write_text("".join(f"{x.name} slots=1\n" for x in hosts))
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace("os.environ['RINGSIDE_LOCAL_RANK']", "0"))
+    command = [*hosts[0].begin, MPIRUN, "--allow-run-as-root", "--hostfile", str(where)]
+    command += ["--mca", "plm_rsh_agent", str(reach), "-x", "PYTHONPATH"]
+    told = environment(RINGSIDE_RENDEZVOUS=f"node0:{PORT}", RINGSIDE_KEY=KEY)
+    passed_on = ["-x", "RINGSIDE_RENDEZVOUS", "-x", "RINGSIDE_KEY"]
+    run = {"capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run([*command, *passed_on, sys.executable, script], env=told, **run)
+    said = [f"{i} of 2 on node{i}, 0 there" for i in (0, 1)]
+    assert sorted(done.stdout.splitlines()) == said, done.stderr
 
 
 def test_jobs_of_two_hosts_that_look_alike_and_share_a_folder_stay_apart(network, tmp_path):
@@ -268,7 +294,7 @@ def test_ringside_run_on_each_host_makes_one_group(network, tmp_path):
     (out0, err0), (out1, err1) = (process.communicate(timeout=60) for process in running)
     assert sorted(out0.splitlines()) == [f"{i} of 4 on node0, {i} there" for i in (0, 1)], err0
     assert sorted(out1.splitlines()) == [f"{i} of 4 on node1, {i - 2} there" for i in (2, 3)], err1
-    assert running[1].returncode == 7 and "process 3 of 4 exited with code 7" in err1
+    assert running[1].returncode == 7 and "process 3 of 4 exited with code 7" in err1, err1
 
 
 @pytest.mark.parametrize("is_a_machine", [True, False])

@@ -9,9 +9,10 @@ import time
 
 import pytest
 import ringside as rs
+from group_meets import place
 from group_processes import environment, free_port, meeting, started, wait_for_listener, within
 from ringside._group import launch, meeting_file
-from ringside._group.place import place_of
+from ringside._group.notice import Notice
 
 TORCHRUN = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}
 TORCHRUN |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29500, "TORCHELASTIC_RUN_ID": "none"}
@@ -29,12 +30,6 @@ LAUNCHERS = {
     "srun": (SRUN, "SLURM_PROCID"),
     "ringside run": (RUN, "RINGSIDE_RANK"),
 }
-DEFAULTS = {"ranks_per_process": 1, "address": None, "key": None, "timeout_s": None}
-
-
-def place(rank=None, size=None, variables=(), **given):
-    texts = {name: str(value) for name, value in dict(variables).items()}
-    return place_of(rank, size, **{**DEFAULTS, **given}, environment=texts)
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
@@ -85,9 +80,40 @@ def test_jobs_on_several_hosts_have_to_be_told_where_to_meet(name):
     variables, _ = LAUNCHERS[name]
     counts = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
     wide = {k: 1 if k in counts else 2 if k.endswith("NODES") else v for k, v in variables.items()}
-    with pytest.raises(rs.InvalidArgument, match="Set RINGSIDE_RENDEZVOUS=host:port"):
+    with pytest.raises(rs.InvalidArgument, match="Set RINGSIDE_RENDEZVOUS=host:port") as refused:
         place(variables=wide)
+    passes_on = "and pass them on: mpirun -x RINGSIDE_RENDEZVOUS -x RINGSIDE_KEY"
+    assert (passes_on in str(refused.value)) == (name == "mpirun (OpenMPI)")
     told = {"RINGSIDE_RENDEZVOUS": "node1:99", "RINGSIDE_KEY": "k"}
+    assert place(variables={**wide, **told}).address == ("node1", 99)
+
+
+def test_a_torchrun_over_several_hosts_meets_at_its_store_where_there_is_one():
+    wide = {**TORCHRUN, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "node0"}
+    found = place(variables={**wide, "TORCHELASTIC_USE_AGENT_STORE": "True"}, name="a group")
+    assert (found.board.address, found.board.name) == (("node0", 29500), "ringside/none/a group")
+    assert found.address is None and not found.board.is_of_one_host
+    with pytest.raises(rs.InvalidArgument, match=r"make torch's group and call ringside.init_from"):
+        place(variables={**wide, "TORCHELASTIC_USE_AGENT_STORE": "False"})
+    told = {"TORCHELASTIC_USE_AGENT_STORE": "True", **RUN}
+    del told["RINGSIDE_RANK"], told["RINGSIDE_SIZE"]
+    assert place(variables={**wide, **told}).board is None  # what somebody said comes first
+
+
+def test_a_step_over_several_hosts_meets_at_its_first():
+    wide = {**SRUN, "SLURM_STEP_NUM_NODES": 2, "SLURM_STEP_NODELIST": "gpu[07-09,3],login"}
+    with pytest.raises(
+        rs.InvalidArgument, match=r"srun on several hosts and no key; expected one.*openssl"
+    ):
+        place(variables=wide)
+    wide["RINGSIDE_KEY"] = "secret"
+    host, port = place(variables=wide).address
+    assert host == "gpu07" and 10_000 <= port < 30_000
+    assert place(variables={**wide, "SLURM_PROCID": 0, "SLURM_NODEID": 0}).address == (host, port)
+    assert place(variables={**wide, "SLURM_STEP_ID": 1}).address[1] != port
+    with pytest.raises(rs.InvalidArgument, match="Set RINGSIDE_RENDEZVOUS=host:port"):
+        place(variables={**wide, "SLURM_PROCID": 0, "SLURM_NODEID": 1})  # asked to be elsewhere
+    told = {"RINGSIDE_RENDEZVOUS": "node1:99"}
     assert place(variables={**wide, **told}).address == ("node1", 99)
 
 
@@ -141,6 +167,18 @@ def test_processes_of_a_launcher_meet_by_a_private_file(name, tmp_path):
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="scripts are seen in /proc")
+def test_processes_of_mpiexec_meet_though_each_has_a_script_around_it(tmp_path):
+    """MPICH tells its jobs apart by nothing but the process that starts them."""
+    with started(0) as workers:
+        for number in (0, 1):
+            around = ["sh", "-c", '"$@"; exit $?', "sh"] * number
+            own = {**MPICH, "PMI_RANK": number, "TMPDIR": tmp_path}
+            workers.extend(started(1, around, **own))
+        workers.all("group = rs.init(timeout_s=20)")
+        assert workers.all(SUM) == [(2, 20.0), (2, 20.0)]
+
+
 @pytest.mark.parametrize("is_answered", [False, True])
 def test_a_file_left_over_is_not_believed(tmp_path, monkeypatch, is_answered):
     """Nobody listens where it says, or by now somebody else does."""
@@ -149,8 +187,9 @@ def test_a_file_left_over_is_not_believed(tmp_path, monkeypatch, is_answered):
     job = launch.found({name: str(value) for name, value in variables.items()}).job
     port, other = free_port(), meeting()
     address = other["address"] if is_answered else f"127.0.0.1:{port}"
-    place = ("127.0.0.1", int(address.split(":")[1]))
-    meeting_file.write(meeting_file.path_of(job), place, b"of a job that was killed")
+    there = ("127.0.0.1", int(address.split(":")[1]))
+    left_over = Notice((there[0],), there[1], b"of a job that was killed")
+    meeting_file.MeetingFile(f"{job}|").post(left_over, 1.0)
     with started(1) as others, started(0) as workers:
         others[0].tell("rs.init(0, 2, **place)", place=other)
         if is_answered:
@@ -163,6 +202,15 @@ def test_a_file_left_over_is_not_believed(tmp_path, monkeypatch, is_answered):
         for worker in workers:
             worker.answer()
         assert workers.all(SUM) == [(2, 20.0), (2, 20.0)]
+
+
+def test_a_folder_that_another_user_has_made_is_refused_with_a_way_around(tmp_path, monkeypatch):
+    monkeypatch.setattr(meeting_file.tempfile, "tempdir", str(tmp_path))
+    (tmp_path / f"ringside-{os.getuid()}").symlink_to(tmp_path, target_is_directory=True)
+    with pytest.raises(
+        rs.InvalidArgument, match=r"not this user's folder; .* set TMPDIR to a fold"
+    ):
+        meeting_file.path_of("job")
 
 
 def test_a_folder_that_others_can_read_is_refused(tmp_path, monkeypatch):

@@ -247,7 +247,7 @@ CALLS = {
         rs.init,
         {
             **{"rank": [0, 1], "size": 2, "ranks_per_process": 1, "timeout_s": 5.0},
-            **{"address": "127.0.0.1:99", "key": "secret"},
+            **{"address": "127.0.0.1:99", "key": "secret", "name": "pair"},
         },
     ),
     "init_from": (over_torch, {"ranks_per_process": 2, "timeout_s": 5.0}),

@@ -66,7 +66,67 @@ MUTANTS_OF_GROUPS = [
     Mutant(
         "an exception that leaves the context is not told",
         GROUP + "group.py",
-        "if error is not None and not self._closed:",
+        "if error is not None and not ends_well and not self._closed:",
+        "if False:",
+    ),
+    Mutant(
+        "a forked process keeps the sockets of control",
+        GROUP + "control.py",
+        "for connection in (*(p.connection for p in self.peers.values()), self._awake):",
+        "for connection in (self._awake,):",
+    ),
+    Mutant(
+        "a forked process may use the group of its parent",
+        GROUP + "group.py",
+        "    os.register_at_fork(after_in_child=_let_all_go)\n",
+        "    pass\n",
+    ),
+    Mutant(
+        "a closed group holds its descriptors until cycles are collected",
+        GROUP + "control.py",
+        "self._where, self._on_failure = (lambda: last), (lambda why: None)",
+        "last",
+    ),
+    Mutant(
+        "who waits for a stopped rank while all meet is named in its place",
+        GROUP + "rendezvous.py",
+        "if silent is not None:\n                    ranks, address",
+        "if False:\n                    ranks, address",
+    ),
+    Mutant(
+        "a first rank that was stopped is waited for beyond the timeout",
+        GROUP + "rendezvous.py",
+        "return bool(heard) or not is_silent(first.getpeername()[:2])",
+        "return True",
+    ),
+    Mutant(
+        "a first rank that began later is not waited for",
+        GROUP + "rendezvous.py",
+        "if not self._hears_or_may_yet(first):",
+        "if not select.select([first], [], [], self.door.left())[0]:",
+    ),
+    Mutant(
+        "those that wait for a stopped rank are missed in its place",
+        GROUP + "rendezvous.py",
+        "if silent is None:\n                    raise",
+        "if True:\n                    raise",
+    ),
+    Mutant(
+        "rank 0 is named for whoever is silent while all meet",
+        GROUP + "door.py",
+        "            connection.recv(1)\n",
+        "            return True\n",
+    ),
+    Mutant(
+        "threads take turns in a group, in any order",
+        GROUP + "group.py",
+        "if not self._lock.acquire(blocking=not self._control.peers):",
+        "if not self._lock.acquire():",
+    ),
+    Mutant(
+        "who is not in torch's group asks for its rank there",
+        GROUP + "from_torch.py",
+        "if process < 0:",
         "if False:",
     ),
     Mutant(
@@ -108,8 +168,8 @@ MUTANTS_OF_GROUPS = [
     Mutant(
         "a file that was left over is believed",
         GROUP + "first_call.py",
-        "and len(told) == 1:\n                    raise",
-        "or told:\n                    raise",
+        "return bool(place.key) and not place.board.outlives_jobs",
+        "return True",
     ),
     Mutant(
         "a process that was killed counts as one that ended well",

@@ -173,6 +173,17 @@ class Control:
         self._wake()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(2 * FAREWELL_S)
+        last = self._where()
+        self._where, self._on_failure = (lambda: last), (lambda why: None)  # the group may go, too
+
+    def let_go(self) -> None:
+        """In a process that was just forked: what is open is the other one's."""
+        self.changed, self._thread = threading.Condition(), None
+        if self.peers:
+            for connection in (*(p.connection for p in self.peers.values()), self._awake):
+                connection.close()
+            self._alarm.close()
+            self._selector.close()
 
     def _wake(self) -> None:
         if self._thread is None:

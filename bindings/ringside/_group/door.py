@@ -24,6 +24,7 @@ CHALLENGE_S = 10.0  # for the other end to answer
 LEAST_S = 0.2  # of that, at the deadline
 LOOK_EVERY_S = 0.2  # whether those that have come are still there
 STRANGER_S = 2.0  # for who comes to prove that it belongs here
+GREETING_S = 2.5  # for the first word of who listens, who may have a stranger there
 
 
 class Door:
@@ -116,6 +117,18 @@ class Door:
         raise RankFailure(
             f"{named(ranks)} did not come within {self.timeout_s:g} s{strangers}", ranks
         )
+
+
+def is_silent(address: Address) -> bool:
+    """Whether who listens there does not run, or is cut off; not where nobody listens any more."""
+    try:
+        with socket.create_connection(address, timeout=GREETING_S) as connection:
+            connection.recv(1)
+    except TimeoutError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def has_ended(connection: socket.socket) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ringside._core import InvalidArgument, arguments
 from ringside._group import host
+from ringside._group.failure import RankFailure
 from ringside._group.group import Group
 from ringside._group.place import place_of
 from ringside._group.rendezvous import Meeting
@@ -30,7 +31,8 @@ def init_from(
         timeout_s: see ringside.init.
 
     Raises:
-        ValueError, RankFailure: as ringside.init.
+        ValueError: as ringside.init; a process that is not in torch's group.
+        RankFailure: as ringside.init; torch's group failed.
 
     >>> import ringside as rs
     >>> rs.init_from()  # doctest: +SKIP
@@ -41,18 +43,24 @@ def init_from(
         raise InvalidArgument(f"ranks_per_process={each}; expected at least 1. Leave it out")
     dist = importlib.import_module("torch.distributed")
     process, processes = dist.get_rank(torch_group), dist.get_world_size(torch_group)
-    hosts: list[Any] = [None] * processes
-    dist.all_gather_object(hosts, host.network(), group=torch_group)
-    first = 0 if torch_group is None else dist.get_global_rank(torch_group, 0)
-    told: list[Any] = [_meeting_point(hosts) if process == 0 else None]
-    dist.broadcast_object_list(told, src=first, group=torch_group)
-    ways, port, key = told[0]
+    if process < 0:
+        raise InvalidArgument(
+            "this process is not in torch_group; expected one of its processes. Call "
+            "ringside.init_from in those alone"
+        )
+    try:
+        ways, port, key = _told(dist, torch_group, process, processes)
+    except RuntimeError as error:
+        said = str(error).split("\n")[0]
+        why = f"a process of torch's group ended, or did not come to ringside.init_from ({said})"
+        raise RankFailure(why) from error
     place = place_of(
         [process * each + i for i in range(each)],
         processes * each,
         ranks_per_process=1,
         address=host.with_port(ways[0], port),
         key=key,
+        name="",
         timeout_s=timeout_s,
         environment=os.environ,
     )
@@ -60,19 +68,23 @@ def init_from(
     return Group(place, Meeting(place).connect())
 
 
+def _told(dist: Any, group: Any, process: int, processes: int) -> tuple[list[str], int, str]:
+    """Where to meet, as the first process of torch's group says to all."""
+    hosts: list[Any] = [None] * processes
+    dist.all_gather_object(hosts, host.network(), group=group)
+    first = 0 if group is None else dist.get_global_rank(group, 0)
+    told: list[Any] = [_meeting_point(hosts) if process == 0 else None]
+    dist.broadcast_object_list(told, src=first, group=group)
+    ways, port, key = told[0]
+    return ways, port, key
+
+
 def _meeting_point(hosts: list[str]) -> tuple[list[str], int, str]:
     """Where this host may be reached, a free port, and a key, which tells the right one."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         port = int(probe.getsockname()[1])
-    is_one_host = len(set(hosts)) == 1
-    return ["127.0.0.1"] if is_one_host else _ways_here(), port, secrets.token_hex(32)
-
-
-def _ways_here() -> list[str]:
-    """By which other hosts may reach this one: where it faces torch's first process, then any."""
-    main = os.environ.get("MASTER_ADDR", "localhost")
-    own = host.facing(main)
-    faces_main = main if own is None or host.is_loopback(own) else own
-    ways = dict.fromkeys([faces_main, *host.addresses(), socket.gethostname()])
-    return [way for way in ways if not host.is_loopback(way)]
+    ways = ["127.0.0.1"]
+    if len(set(hosts)) != 1:
+        ways = host.ways(os.environ.get("MASTER_ADDR", "localhost"))
+    return ways, port, secrets.token_hex(32)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import json
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
@@ -29,8 +30,8 @@ class Group:
     """Processes that run plans together, each with ranks of its own; ringside.init makes one.
 
     A context manager: an exception that leaves it tells the others why, and they raise
-    RankFailure; leaving it otherwise closes it. Calls are made by all processes, in the same order,
-    one at a time.
+    RankFailure; leaving it otherwise, also by sys.exit(0), closes it. Calls are made by all
+    processes, in the same order, one at a time.
 
     Attributes:
         ranks: those of the plans that this process hosts.
@@ -54,7 +55,7 @@ class Group:
         self._auto: Any = None  # see ringside._ranks.auto
         self._agreed: dict[str, str] = {}  # the last kinds of calls, and the plan of each
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = self._is_anothers = False
         fds = [(rank, peer, connection.fileno()) for rank, peer, connection in met.links]
         self._links = _core.SocketRanks(list(place.ranks), fds, place.timeout_s)
         for _, _, connection in met.links:
@@ -131,7 +132,8 @@ class Group:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is not None and not self._closed:
+        ends_well = isinstance(error, SystemExit) and error.code in (None, 0)
+        if error is not None and not ends_well and not self._closed:
             self._fail_by(error)
         self.close()
 
@@ -158,7 +160,7 @@ class Group:
             run: does it; it may gather a value from all processes.
             set_up: what all do together before, once they agree; see _tell_all.
         """
-        with self._lock:
+        with self._alone():
             self._agree(what)
             set_up()
             number, self._calls = self._calls + 1, self._calls + 1
@@ -182,6 +184,21 @@ class Group:
             finally:
                 self._now = (number, kind, False)
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Refuses two threads at once: no order of their calls would be that of other ranks."""
+        if not self._lock.acquire(blocking=not self._control.peers):
+            error = _core.InvalidArgument(
+                "another thread is in a call of this group; expected one call at a time, as all "
+                'ranks have to make the same in one order. Make a group for each thread: name="..."'
+            )
+            self._fail_by(error)
+            raise error
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def _begin(self, number: int, kind: str) -> None:
         self._now = (number, kind, True)
         self._kinds[number] = kind
@@ -194,7 +211,7 @@ class Group:
         set_up: Callable[[], None] = lambda: None,
     ) -> None:
         """Agrees now, or tells the others of an error, which is raised here; see _call."""
-        with self._lock:
+        with self._alone():
             self._agree(what, error)
             set_up()
 
@@ -243,7 +260,18 @@ class Group:
     def _gather(self, tag: str, number: int, value: Any) -> list[Any]:
         return self._control.gather(tag, number, value, self.timeout_s)
 
+    def _let_go(self) -> None:
+        """In a process that was just forked, which the others do not know."""
+        self._closed = self._is_anothers = True
+        self._lock = threading.Lock()
+        self._control.let_go()
+
     def _require_usable(self) -> None:
+        if self._is_anothers:
+            raise _core.InvalidArgument(
+                "the group is of the process which this one was forked from; expected one of its "
+                "own. Make another with ringside.init"
+            )
         if self._closed:
             raise _core.InvalidArgument(
                 "the group is closed; expected an open one. Make another with ringside.init"
@@ -291,6 +319,17 @@ def _leave_all() -> None:
         group.close()
 
 
+def _let_all_go() -> None:
+    """A forked process ends and uses nothing of a group; else its parent's death were not seen."""
+    for group in list(_open):
+        group._let_go()
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_all_go)
+
+
 def init(
     rank: int | Sequence[int] | None = None,
     size: int | None = None,
@@ -298,14 +337,16 @@ def init(
     ranks_per_process: int = 1,
     address: str | None = None,
     key: str | None = None,
+    name: str = "",
     timeout_s: float | None = None,
 ) -> Group:
     """Meets the other processes that run the ranks of a plan, and returns the group of them.
 
     What is not said is found in the variables of `ringside run`, torchrun, mpirun (OpenMPI, MPICH)
     or srun; without any of these the process is alone. The variables that a batch script inherits
-    are not those of a launcher. On one host processes find each other by a private file; else one
-    says where to meet.
+    are not those of a launcher. On one host processes find each other by a private file; on several
+    those of `ringside run` by what it was told, of torchrun by its store, of srun by the first host
+    of the step and RINGSIDE_KEY; else one says where to meet.
 
     Args:
         rank: the rank of the plans that this process hosts, or several, rising.
@@ -313,13 +354,16 @@ def init(
         ranks_per_process: of a launcher's process of number p the ranks from p times this.
         address: "host:port", where the process of rank 0 listens until all have met; default
             RINGSIDE_RENDEZVOUS.
-        key: a secret text that all processes know; default RINGSIDE_KEY.
+        key: a secret text that all processes know; default RINGSIDE_KEY, or a random one where
+            processes find each other by a file or a store.
+        name: tells the group from others of the same job, such as those of every two of its
+            processes; alike in all processes of the group.
         timeout_s: how long a silent rank is waited for, here and in calls; default
             RINGSIDE_TIMEOUT_S, or 60.
 
     Raises:
         ValueError: arguments or variables that do not fit, also between processes: another key,
-            another size, a rank twice.
+            another size, a rank twice; a group without a name of some processes of a job.
         RankFailure: ranks that did not come.
 
     >>> import ringside as rs
@@ -333,6 +377,7 @@ def init(
         ranks_per_process=ranks_per_process,
         address=address,
         key=key,
+        name=name,
         timeout_s=timeout_s,
         environment=os.environ,
     )

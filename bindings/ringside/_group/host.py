@@ -16,6 +16,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from ringside._core import InvalidArgument
+
 SHARED = Path("/dev/shm")
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 NETWORK = Path("/proc/self/ns/net")
@@ -107,6 +109,20 @@ def facing(host: str) -> str | None:
             return str(probe.getsockname()[0])
     except OSError:
         return None
+
+
+def ways(main: str) -> list[str]:
+    """By which other hosts may reach this one: where it faces one that all know, then any."""
+    own = facing(main)
+    faces_main = main if own is None or is_loopback(own) else own
+    every = dict.fromkeys([faces_main, *addresses(), socket.gethostname()])
+    found = [way for way in every if not is_loopback(way)]
+    if not found:
+        raise InvalidArgument(
+            "this host, which hosts rank 0, has no address but loopbacks; expected one by which "
+            "other hosts reach it. Connect it to their network, or run all ranks on it"
+        )
+    return found
 
 
 def _addresses_4() -> Iterator[str]:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from ringside._core import InvalidArgument, arguments
 from ringside._group import launch
 from ringside._group.launch import Environment
+from ringside._group.meeting_file import MeetingFile
+from ringside._group.notice import Board
+from ringside._group.torch_store import TorchStore
 
 DEFAULT_TIMEOUT_S = 60.0
 PASSED_ON = {  # by launcher: how its processes on other hosts get these, or do without
@@ -26,7 +29,9 @@ class Place:
     timeout_s: float
     address: tuple[str, int] | None = None
     key: bytes = b""
-    job: str | None = None  # instead of an address and a key: a private file on this host
+    board: Board | None = None  # instead of an address: where rank 0 posts one
+    name: str = ""  # of the group: processes of others may come to the same place
+    processes: int = 0  # of the job, where all of them meet in one place: no fewer make a group
     also: tuple[str, ...] = ()  # where else the host of rank 0 may be found, at the same port
 
     @property
@@ -42,6 +47,7 @@ def place_of(
     ranks_per_process: int,
     address: str | None,
     key: str | None,
+    name: str,
     timeout_s: float | None,
     environment: Environment,
 ) -> Place:
@@ -49,6 +55,7 @@ def place_of(
     seconds = _timeout(timeout_s, environment)
     meets_at = None if address is None else _host_and_port(address)
     secret = None if key is None else arguments.text(key, "key")
+    group = arguments.text(name, "name")
     launched = launch.found(environment)
     each = arguments.int32(ranks_per_process, "ranks_per_process")
     if each < 1:
@@ -66,7 +73,8 @@ def place_of(
         process, processes = (launched.rank, launched.size) if launched else (0, 1)
         ranks = tuple(range(process * each, process * each + each))
         count = processes * each
-    alone = Place(ranks, count, seconds)
+    together = launched.size if launched and address is None and not group else 0
+    alone = Place(ranks, count, seconds, name=group, processes=together)
     return alone if alone.is_alone else _meeting(alone, meets_at, secret, launched, environment)
 
 
@@ -119,8 +127,18 @@ def _meeting(
                 "set RINGSIDE_KEY to a secret text such as secrets.token_hex() makes"
             )
         return replace(place, address=address, key=key.encode())
+    place = replace(place, key=(key or "").encode())
     if launched is not None and launched.job is not None:
-        return replace(place, job=launched.job)
+        return replace(place, board=MeetingFile(f"{launched.job}|{place.name}"))
+    if launched is not None and launched.store is not None:
+        return replace(place, board=TorchStore(launched.store, launched.run, place.name))
+    if launched is not None and launched.address is not None:
+        if not key:
+            raise InvalidArgument(
+                f"{launched.launcher} on several hosts and no key; expected one. Set "
+                'RINGSIDE_KEY before: export RINGSIDE_KEY="$(openssl rand -hex 32)"'
+            )
+        return replace(place, address=launched.address)
     raise InvalidArgument(
         f"{place.size} ranks, of which this process hosts {len(place.ranks)}, and no address to "
         "meet the others at; expected one, except on a single host under a launcher. Set "
