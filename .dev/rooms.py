@@ -80,6 +80,12 @@ MAY_INCLUDE = {
         *("reference/rows", "reference/schedule", "optimized/device", "optimized/tables"),
         *("optimized/program", "optimized/links"),
     },
+    "optimized/interpreter/machine": set(),
+    "optimized/interpreter/text": {"optimized/interpreter/machine"},
+    "optimized/interpreter/instructions": {
+        *("optimized/interpreter/machine", "optimized/interpreter/text"),
+    },
+    "optimized/interpreter/runtime": {"optimized/interpreter/machine"},
     "bindings/core": {
         *("reference/support", "reference/rows", "reference/plan", "reference/verify"),
         *("reference/partition", "reference/transport", "reference/attention"),

@@ -102,6 +102,31 @@ def test_a_verb_for_the_gpu_names_the_modules_that_no_python_has(tmp_path):
     assert ended.stdout == f"{tmp_path}/python3\n", ended
 
 
+@pytest.mark.parametrize(
+    ("gpus", "cache", "said"),
+    [
+        ("GPU 0: NVIDIA H200\\n", "", "got a machine with a GPU, fix: ./dev gpu-test"),
+        ("", "RINGSIDE_CUDA:STRING=AUTO", "got no CUDA Toolkit, fix: install it"),
+    ],
+)
+def test_kernels_are_interpreted_where_there_is_a_compiler_and_no_gpu(tmp_path, gpus, cache, said):
+    script(tmp_path, "nvidia-smi", f"printf '{gpus}'")
+    (tmp_path / "build/ci").mkdir(parents=True)
+    (tmp_path / "build/ci/CMakeCache.txt").write_text(cache, encoding="utf-8")
+    helpers = "has_gpu() { nvidia-smi | grep -q .; }; setup() { :; }; "
+    helpers += "die() { echo got $1, fix: $3; exit 1; }; step() { shift; echo $@; }"
+    command = f"{helpers}; cd {tmp_path}; kernels --gtest_filter=Boxes*"
+    ended = said_by(tmp_path, "kernels()", "fuzz()", command)
+    assert ended.returncode == 1 and ended.stdout.startswith(said)
+    if not gpus:
+        there = "RINGSIDE_HAS_CUDA_TESTS:INTERNAL=ON"
+        (tmp_path / "build/ci/CMakeCache.txt").write_text(there, encoding="utf-8")
+        ended = said_by(tmp_path, "kernels()", "fuzz()", command)
+        assert ended.stdout.endswith(
+            "ringside_optimized_test --gtest_brief=1 --gtest_filter=Boxes*\n"
+        )
+
+
 def test_every_verb_is_one_function_and_help_lists_it():
     text = (ROOT / "dev").read_text(encoding="utf-8")
     functions = re.findall(r"^([a-z_]+)\(\) \{", text, re.MULTILINE)

@@ -1,0 +1,253 @@
+// Copies that go on beside the threads: boxes of tensor maps, and cp.async.
+#include <array>
+#include <cstring>
+
+#include "optimized/interpreter/instructions/atomics.h"
+#include "optimized/interpreter/instructions/operations.h"
+#include "optimized/interpreter/machine/device_memory.h"
+#include "optimized/interpreter/machine/mbarrier.h"
+#include "optimized/interpreter/machine/tensor_map.h"
+#include "optimized/interpreter/text/decoders.h"
+
+namespace ringside::ptx {
+namespace {
+
+struct Box {
+  TensorMap map;
+  std::array<int32_t, 5> at{};
+  uint32_t shared = 0;
+};
+
+// f(element of the tensor, or null outside of it; its place in shared memory).
+template <typename F>
+void each_element(const Warp& warp, const Inst& i, const Box& box, F f) {
+  const TensorMap& map = box.map;
+  if (box.shared % 128 != 0) fail(warp, i, "a box at shared address " + std::to_string(box.shared));
+  uint32_t place = box.shared;
+  std::array<int64_t, 5> at;
+  const auto along = [&](const auto& self, int k) -> void {
+    for (int x = 0; x < map.box[static_cast<size_t>(k)]; ++x) {
+      const auto dim = static_cast<size_t>(k);
+      at[dim] = int64_t{box.at[dim]} + x;
+      if (k > 0) {
+        self(self, k - 1);
+        continue;
+      }
+      std::byte* element = map.data;
+      for (size_t d = 0; d < map.rank; ++d) {
+        const bool inside = at[d] >= 0 && static_cast<uint64_t>(at[d]) < map.size[d];
+        if (!inside) element = nullptr;
+        if (element != nullptr) element += static_cast<uint64_t>(at[d]) * map.stride[d];
+      }
+      const uint32_t swizzled = place ^ (place >> 7 & map.swizzle_bits) << 4;
+      if (element != nullptr &&
+          !in_device_memory(reinterpret_cast<uint64_t>(element), map.element_bytes))
+        fail(warp, i, "a box outside of device memory");
+      f(element, shared_at(warp, i, swizzled, map.element_bytes));
+      place += map.element_bytes;
+    }
+  };
+  along(along, map.rank - 1);
+}
+
+Box box_of(const Warp& warp, const Inst& i, int lane) {  // o[0]: shared address, o[1]: map
+  Box box;
+  std::memcpy(&box.map, generic_at(warp, i, warp.row<uint64_t>(i.o[1])[lane], 64), sizeof box.map);
+  if (box.map.mark != kMapMark || box.map.rank != i.list_size)
+    fail(warp, i, "no tensor map of this rank");
+  for (size_t k = 0; k < i.list_size; ++k)
+    box.at[k] = static_cast<int32_t>(warp.row<uint32_t>(warp.list(i)[k])[lane]);
+  box.shared = warp.row<uint32_t>(i.o[0])[lane];
+  return box;
+}
+
+// At once, or some turns later: a GPU promises neither.
+After load_box(Warp& warp, const Inst& i) {
+  each_lane(warp, [&](int lane) {
+    const auto land = [&warp, &i, box = box_of(warp, i, lane),
+                       barrier_at = warp.row<uint32_t>(i.o[2])[lane]] {
+      int bytes = 0;
+      each_element(warp, i, box, [&](const std::byte* from, std::byte* to) {
+        if (from == nullptr)
+          std::memset(to, 0, box.map.element_bytes);
+        else
+          std::memcpy(to, from, box.map.element_bytes);
+        bytes += box.map.element_bytes;
+      });
+      std::byte* at = shared_at(warp, i, barrier_at, 8);
+      Mbarrier barrier = Mbarrier::load(at);
+      barrier.bytes -= bytes;
+      barrier.settle();
+      barrier.store(at);
+      warp.block->moved = true;
+    };
+    constexpr int kMostTurns = 40;
+    if (random()() % 3 == 0)
+      land();
+    else
+      warp.block->late.push_back({warp.block->turn + random()() % kMostTurns, land});
+  });
+  warp.block->moved = true;
+  return After::next;
+}
+
+template <bool Adds>
+void store_element(const Warp& warp, const Inst& i, int bytes, std::byte* to,
+                   const std::byte* from) {
+  if (to == nullptr) return;
+  if (!Adds) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+  if (bytes != 4) fail(warp, i, "a sum of something else than float32");
+  float value;
+  std::memcpy(&value, from, 4);
+  update(AtomicOp::add, reinterpret_cast<float*>(to), value);
+}
+
+template <bool Adds>
+After store_box(Warp& warp, const Inst& i) {
+  each_lane(warp, [&](int lane) {
+    const Box box = box_of(warp, i, lane);
+    const auto act = [&warp, &i, box] {
+      each_element(warp, i, box, [&](std::byte* to, const std::byte* from) {
+        store_element<Adds>(warp, i, box.map.element_bytes, to, from);
+      });
+    };
+    const auto digest = [&warp, &i, box] {
+      uint64_t all = kDigestBegin;
+      each_element(warp, i, box, [&](std::byte*, const std::byte* from) {
+        uint32_t element = 0;
+        std::memcpy(&element, from, box.map.element_bytes);
+        all = digest_with(all, element);
+      });
+      return all;
+    };
+    std::unique_ptr<BulkGroups>& groups = warp.bulk[static_cast<size_t>(lane)];
+    if (!groups) groups = std::make_unique<BulkGroups>();
+    groups->open.push_back({{}, digest, digest()});
+    if (random()() % 2 == 0)
+      act();
+    else
+      groups->open.back().act = act;
+  });
+  return After::next;
+}
+
+After commit_stores(Warp& warp, const Inst&) {
+  each_lane(warp, [&](int lane) {
+    std::unique_ptr<BulkGroups>& groups = warp.bulk[static_cast<size_t>(lane)];
+    if (!groups) groups = std::make_unique<BulkGroups>();
+    groups->committed.push_back(std::move(groups->open));
+    groups->open.clear();
+  });
+  return After::next;
+}
+
+void finish(const Warp& warp, const Inst& i, const std::vector<BulkStore>& stores) {
+  for (const BulkStore& store : stores) {
+    if (store.digest() != store.digest_at_issue)
+      fail(warp, i, "shared memory changed under a store of a box not waited for");
+    if (store.act) store.act();
+  }
+}
+
+After wait_for_stores(Warp& warp, const Inst& i) {
+  each_lane(warp, [&](int lane) {
+    const std::unique_ptr<BulkGroups>& groups = warp.bulk[static_cast<size_t>(lane)];
+    while (groups && std::ssize(groups->committed) > i.imm) {
+      finish(warp, i, groups->committed.front());
+      groups->committed.pop_front();
+    }
+  });
+  return After::next;
+}
+
+// o[0]: shared address, o[1]: global, imm: bytes, o[2]: of these, from memory; imm2: both offsets.
+After copy(Warp& warp, const Inst& i) {
+  const auto bytes = static_cast<size_t>(i.imm);
+  each_lane(warp, [&](int lane) {
+    const uint32_t place = warp.row<uint32_t>(i.o[0])[lane] + static_cast<uint32_t>(i.imm2 >> 32);
+    const uint64_t address = warp.row<uint64_t>(i.o[1])[lane] +
+                             static_cast<uint64_t>(int64_t{static_cast<int32_t>(i.imm2)});
+    const size_t some = i.slot[2] == Slot::row ? warp.row<uint32_t>(i.o[2])[lane] : bytes;
+    const size_t present = std::min(bytes, some);
+    const std::byte* from = present > 0 ? generic_at(warp, i, address, bytes) : nullptr;
+    const auto act = [=, to = shared_at(warp, i, place, bytes)] {
+      std::memset(to, 0, bytes);
+      if (present > 0) std::memcpy(to, from, present);
+    };
+    if (random()() % 2 == 0)
+      act();
+    else
+      warp.copies[static_cast<size_t>(lane)].push_back(act);
+  });
+  return After::next;
+}
+
+void land_copies(Warp& warp, int lane) {
+  auto& copies = warp.copies[static_cast<size_t>(lane)];
+  for (const auto& act : copies) act();
+  copies.clear();
+}
+
+After wait_for_copies(Warp& warp, const Inst&) {
+  each_lane(warp, [&](int lane) { land_copies(warp, lane); });
+  return After::next;
+}
+
+void decode_box(Builder& b, Inst& i, Statement& s) {
+  const auto& o = s.operands;
+  const bool loads = o.at(0).list.size() == 1;  // [shared], [map, {coordinates}], [mbarrier]
+  const Operand &memory = o.at(loads ? 1 : 0), &shared = o.at(loads ? 0 : 1);
+  i.writes = kReadsList;
+  b.row(i, 0, shared.list.at(0), 4);
+  b.row(i, 1, memory.list.at(0), 8);
+  if (loads) b.row(i, 2, o.at(2).list.at(0), 4);
+  b.list(i, memory.list.at(1), 4);
+  if (shared.number != 0 || memory.number != 0 || (loads && o[2].number != 0)) return;
+  const bool adds = s.parts.at(1) == "reduce" && s.has("add");
+  if (loads)
+    i.run = load_box;
+  else if (adds || s.parts[1] != "reduce")
+    i.run = adds ? store_box<true> : store_box<false>;
+}
+
+void decode_cp(Builder& b, Inst& i, Statement& s) {
+  i.writes = 0;
+  if (s.has("tensor")) return decode_box(b, i, s);
+  if (s.has("wait_group") && s.has("bulk")) {
+    i.imm = static_cast<int64_t>(s.operands.at(0).number);
+    i.run = wait_for_stores;
+  } else if (s.opcode == "cp.async.bulk.commit_group") {
+    i.run = commit_stores;
+  } else if (s.opcode == "cp.async.wait_all") {
+    i.run = wait_for_copies;
+  } else if (s.parts.at(2) == "ca" || s.parts[2] == "cg") {
+    const Operand &to = s.operands.at(0), &from = s.operands.at(1);
+    b.row(i, 0, to.list.at(0), 4);
+    b.row(i, 1, from.list.at(0), 8);
+    if (s.operands.size() > 3) b.row(i, 2, s.operands[3], 4);
+    i.imm = static_cast<int64_t>(s.operands.at(2).number);
+    i.imm2 = static_cast<int64_t>(to.number << 32 | (from.number & 0xffffffffu));
+    i.run = copy;
+  }
+}
+
+}  // namespace
+
+void finish_copies(Warp& warp, const Inst& i, uint32_t lanes) {
+  for (int lane = 0; lane < 32; ++lane) {
+    if ((lanes >> lane & 1) == 0) continue;
+    land_copies(warp, lane);
+    std::unique_ptr<BulkGroups>& groups = warp.bulk[static_cast<size_t>(lane)];
+    if (!groups) continue;
+    for (const auto& stores : groups->committed) finish(warp, i, stores);
+    finish(warp, i, groups->open);
+    groups.reset();
+  }
+}
+
+Decoders copy_decoders() { return {{"cp", decode_cp}}; }
+
+}  // namespace ringside::ptx

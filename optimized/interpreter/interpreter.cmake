@@ -1,0 +1,28 @@
+# The GPU tests without a GPU: their kernels' PTX is interpreted. A quick choice of them is run here, all by ./dev kernels.
+set(RINGSIDE_HAS_CUDA_TESTS ON CACHE INTERNAL "ringside_optimized_test runs, over the interpreter")
+file(GLOB_RECURSE interpreter_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.cpp")
+set(interpreter_tests ${interpreter_sources})
+list(FILTER interpreter_sources EXCLUDE REGEX "_test\\.cpp$")
+list(FILTER interpreter_tests INCLUDE REGEX "_test\\.cpp$")
+
+add_library(ringside_interpreter OBJECT ${interpreter_sources})
+set_target_properties(ringside_interpreter PROPERTIES CXX_EXTENSIONS OFF)
+target_include_directories(ringside_interpreter PRIVATE "${PROJECT_SOURCE_DIR}")
+target_include_directories(ringside_interpreter SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_compile_features(ringside_interpreter PRIVATE cxx_std_20)
+target_link_libraries(ringside_interpreter PRIVATE ringside_options)
+check_cxx_compiler_flag(-march=native RINGSIDE_HAS_MARCH_NATIVE)  # runs where it was built
+target_compile_options(ringside_interpreter PRIVATE $<$<BOOL:${RINGSIDE_HAS_MARCH_NATIVE}>:-march=native>)
+
+# Before the library of NVIDIA's runtime, of which nothing is taken.
+target_sources(ringside_optimized_test PRIVATE $<TARGET_OBJECTS:ringside_interpreter> ${interpreter_tests})
+
+# All of these run at once here, in order, so nobody waits for a stream; of the long ones some seeds are enough.
+set(left_out DeviceTables.DoNotWaitForTheDefaultStream Boxes.ReachRowsBehindFourGigabytes)
+foreach(seed IN ITEMS 1 2 3 4 5 6 7 9 10 11)
+  list(APPEND left_out "*AgreesWithTheCpu/${seed}")
+endforeach()
+list(APPEND left_out "Float32/*/8" "Float16/*/8" "BFloat16/*/0" "Types/HopperBackward.AgreesWithTheDefinition/1")
+list(JOIN left_out ":" left_out)
+gtest_discover_tests(ringside_optimized_test DISCOVERY_TIMEOUT 60 TEST_FILTER "-${left_out}"
+                     PROPERTIES TIMEOUT 300 ENVIRONMENT RINGSIDE_FEW_CASES=1)
