@@ -101,6 +101,22 @@ def test_strided_arrays_need_no_copy(dtype):
 
 
 @needs_gpu
+@pytest.mark.parametrize("options", [{}, {"softcap": 2.0}, {"sink": 0.5}], ids=str)
+def test_heads_and_rows_may_lie_upon_each_other(options):
+    import torch
+
+    plan = rs.plan(LAYOUT, cp_size=1, num_heads=4, num_kv_heads=2)
+    q = torch.randn(LAYOUT.num_rows, 4, 128, device="cuda", dtype=torch.bfloat16)
+    k = torch.randn(LAYOUT.num_rows, 1, 128, device="cuda", dtype=torch.bfloat16).expand(-1, 2, -1)
+    v = torch.randn(1, 2, 128, device="cuda", dtype=torch.bfloat16).expand(LAYOUT.num_rows, -1, -1)
+    found = [
+        plan.attention(*views, backend="cuda", **options)
+        for views in ((q, k, v), [x.contiguous() for x in (q, k, v)])
+    ]
+    assert all(map(torch.equal, *found))
+
+
+@needs_gpu
 def test_strides_beyond_32_bits():
     import torch
 

@@ -131,11 +131,14 @@ def name_of(dtype: Any) -> str:
 
 
 def _aligned(pointer: int, shape: Sequence[int], strides: Sequence[int], size: int) -> bool:
-    """Whether every row of every head begins at a multiple of 16 bytes, where dims allow it."""
+    """Whether every row of every head begins at a multiple of 16 bytes, where dims allow it.
+
+    Rows or heads that lie upon each other, as torch.expand makes them, do not.
+    """
     if len(shape) != 3 or size != 2 or shape[2] % 8 != 0:
         return True
     steps = [s for n, s in zip(shape[:2], strides[:2], strict=True) if n > 1]
-    return pointer % 16 == 0 and all(step * size % 16 == 0 for step in steps)
+    return pointer % 16 == 0 and all(step > 0 and step * size % 16 == 0 for step in steps)
 
 
 def pointer(x: Any) -> int:
