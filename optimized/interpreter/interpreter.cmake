@@ -11,8 +11,8 @@ target_include_directories(ringside_interpreter PRIVATE "${PROJECT_SOURCE_DIR}")
 target_include_directories(ringside_interpreter SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_features(ringside_interpreter PRIVATE cxx_std_20)
 target_link_libraries(ringside_interpreter PRIVATE ringside_options)
-check_cxx_compiler_flag(-march=native RINGSIDE_HAS_MARCH_NATIVE)  # runs where it was built
-target_compile_options(ringside_interpreter PRIVATE $<$<BOOL:${RINGSIDE_HAS_MARCH_NATIVE}>:-march=native>)
+ringside_detect_cpu(interpreter_march)  # it runs where it was built
+target_compile_options(ringside_interpreter PRIVATE $<$<BOOL:${interpreter_march}>:-march=${interpreter_march}>)
 
 # Before the library of NVIDIA's runtime, of which nothing is taken.
 target_sources(ringside_optimized_test PRIVATE $<TARGET_OBJECTS:ringside_interpreter> ${interpreter_tests})
