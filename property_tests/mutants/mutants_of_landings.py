@@ -27,6 +27,12 @@ MUTANTS_OF_LANDINGS = [
         "if (x.is_gathered())",
     ),
     Mutant(
+        "of lengths on the device, the stand-in plan's gathered rows lie rank by rank",
+        OF_LENGTHS + "capacity.cpp",
+        "comm.order = StackOrder::in_halves;",
+        "comm.order = StackOrder::of_ranks;",
+    ),
+    Mutant(
         "later pieces of gathered rows begin with the first one's",
         OF_LENGTHS + "move_tables.cpp",
         "map += begin;",
