@@ -4,6 +4,7 @@
 
 #include "optimized/program/choose_family.h"
 #include "optimized/program/parts.h"
+#include "optimized/tables/operation_blocks.h"
 #include "optimized/tables/row_owner.h"
 #include "optimized/tables/sole_items.h"
 #include "reference/rows/seen_rows.h"
@@ -56,23 +57,6 @@ bool finds_nothing(const Schedule& schedule, int operation) {
       return !forward || before.step == op.step;
   }
   return false;
-}
-
-// Within the two buffers.
-std::vector<CellBlock> blocks_of(const Schedule& schedule, const Operation& op) {
-  const auto pitch = [&](const Block& block) {
-    return schedule.buffers[block.buffer].heads.size();
-  };
-  const auto cell = [&](const Block& block, int row) {
-    const ScheduledBuffer& buffer = schedule.buffers[block.buffer];
-    return int64_t{row} * pitch(block) + block.heads.begin - buffer.heads.begin;
-  };
-  std::vector<CellBlock> pieces;
-  for (const RowRun& run : op.row_runs())
-    add_in_pieces({cell(op.from, run.from), cell(op.to, run.to), run.from_step * pitch(op.from),
-                   run.to_step * pitch(op.to), run.rows, op.to.heads.size()},
-                  pieces);
-  return pieces;
 }
 
 std::vector<std::vector<Event>> events_of(const std::vector<Schedule>& hosted) {
@@ -209,7 +193,7 @@ OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule,
   const Operation& op = schedule.operations[operation];
   OperationTables made;
   if (op.kind == OperationKind::combine || !op.runs.empty())
-    made.blocks = tables.add(blocks_of(schedule, op));
+    made.blocks = tables.add(operation_blocks(schedule, op));
   if (op.kind != OperationKind::compute) return made;
   const std::vector<RankTiles> tiles{{&plan.tile_lists[op.tiles], 0, 0}};
   made.starts = finds_nothing(schedule, operation);
