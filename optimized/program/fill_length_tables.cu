@@ -264,4 +264,13 @@ void fill_length_tables(const LengthTables& tables, const DeviceLayout& q, const
   RINGSIDE_CUDA(cudaLaunchKernelEx(&config, fill_kernel, tables, q, k));
 }
 
+bool take_status(int32_t* on_device, cudaStream_t stream) {
+  int32_t status = 0;
+  RINGSIDE_CUDA(
+      cudaMemcpyAsync(&status, on_device, sizeof(status), cudaMemcpyDeviceToHost, stream));
+  RINGSIDE_CUDA(cudaMemsetAsync(on_device, 0, sizeof(status), stream));
+  RINGSIDE_CUDA(cudaStreamSynchronize(stream));
+  return status == 0;
+}
+
 }  // namespace ringside

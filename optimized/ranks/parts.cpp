@@ -45,7 +45,14 @@ std::vector<int32_t> seeing_rows(const Plan& plan, int rank) {
   return rows;
 }
 
-// The sums that an operation adds to hold nothing: cleared for its step, or not added to before.
+std::vector<std::vector<Event>> events_of(const std::vector<Schedule>& hosted) {
+  std::vector<std::vector<Event>> events;
+  for (const Schedule& schedule : hosted) events.emplace_back(schedule.operations.size());
+  return events;
+}
+
+}  // namespace
+
 bool finds_nothing(const Schedule& schedule, int operation) {
   const Operation& op = schedule.operations[operation];
   const bool forward = schedule.pass == Pass::forward;
@@ -59,18 +66,11 @@ bool finds_nothing(const Schedule& schedule, int operation) {
   return false;
 }
 
-std::vector<std::vector<Event>> events_of(const std::vector<Schedule>& hosted) {
-  std::vector<std::vector<Event>> events;
-  for (const Schedule& schedule : hosted) events.emplace_back(schedule.operations.size());
-  return events;
-}
-
-}  // namespace
-
-RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOptions& o,
-                     KeepKv keep_)
+RankParts::RankParts(Lengths known, const Plan& plan, const Hosting& hosting_,
+                     const ProgramOptions& o, KeepKv keep_)
     : options(o),
       keep(keep_),
+      any_lengths(known == Lengths::any),
       problem(plan.problem),
       hosting(hosting_),
       shape(shape_asked(plan, o)),
@@ -78,7 +78,11 @@ RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOpt
       converts(shape.type != o.type || shape.head_dim_qk != o.head_dim_qk ||
                shape.head_dim_v != o.head_dim_v),
       forward(make_pass(plan, Pass::forward)),
-      backward(make_pass(plan, Pass::backward)) {
+      backward(make_pass(plan, Pass::backward)) {}
+
+RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOptions& o,
+                     KeepKv keep_)
+    : RankParts(Lengths::of_plan, plan, hosting_, o, keep_) {
   for (const int rank : hosting.hosted())
     members.push_back({rank, add_rows(own_rows(plan, rank, Operand::q)),
                        add_rows(own_rows(plan, rank, Operand::kv)),
@@ -91,8 +95,7 @@ RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOpt
 PassParts RankParts::make_pass(const Plan& plan, Pass pass) {
   const CellSizes sizes =
       cell_sizes(pass, shape.head_dim_qk, shape.head_dim_v, move::bytes_of(shape.type));
-  const int64_t header = pass == Pass::forward ? num_processes() * bytes_of_logits() : 0;
-  PassParts parts(ProcessPass(plan, hosting, pass, sizes, {keep, header}));
+  PassParts parts(ProcessPass(plan, hosting, pass, sizes, {keep, header_bytes(pass)}));
   parts.events = events_of(parts.pass.hosted());
   place(parts, pass);
   return parts;
