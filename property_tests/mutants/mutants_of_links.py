@@ -72,6 +72,30 @@ MUTANTS_OF_LINKS = [
         "if (*differ == 2) return;",
     ),
     Mutant(
+        "where lengths differ, results are whatever came of them",
+        WALK,
+        "  empty_if(differ, results, stream_);\n",
+        "",
+    ),
+    Mutant(
+        "lse of other lengths is 0, not -inf",
+        "optimized/ranks/forward.cpp",
+        "emptied(calls_[member].lse, kNothing)",
+        "emptied(calls_[member].lse)",
+    ),
+    Mutant(
+        "gradients of other lengths stay",
+        "optimized/ranks/backward.cpp",
+        "    agree_on_lengths(Pass::backward, empty);\n",
+        "",
+    ),
+    Mutant(
+        "a process tells all others what lies in the workspace in place of its word",
+        WALK,
+        "communicator->send(process, {own, bytes, bytes, 1},",
+        "communicator->send(process, {at(place), bytes, bytes, 1},",
+    ),
+    Mutant(
         "the word of lengths goes on from the one before",
         "optimized/ranks/lengths_word.cu",
         "  RINGSIDE_CUDA(cudaMemsetAsync(word, 0, sizeof(*word), stream));\n",
