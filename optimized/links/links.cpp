@@ -83,6 +83,11 @@ void Links::map_workspace(int process, const std::string& bytes) {
   peers_->set_workspace(process, static_cast<std::byte*>(found));
 }
 
+void Links::reach_workspace(int process, const Links& other) {
+  unmap(process);
+  peers_->set_workspace(process, other.workspace());
+}
+
 void Links::unmap(int process) {
   if (mapped_[process] != nullptr) static_cast<void>(cudaIpcCloseMemHandle(mapped_[process]));
   mapped_[process] = nullptr;

@@ -39,6 +39,8 @@ class Links {
   // Either of the two, once, in all processes.
   void meet_peers(const std::vector<std::string>& words_paths);
   void map_workspace(int process, const std::string& handle);
+  // In its place where the other links are of this very process, as in tests.
+  void reach_workspace(int process, const Links& other);
   void meet_nccl(const std::string& library, const std::string& id);
 
   int mine() const { return mine_; }

@@ -19,8 +19,9 @@ enum Word : int64_t {
 };
 
 inline constexpr int kRounds = 1024;  // of a pass
-// Of these the last: the largest scores of each process, behind all that the plan exchanges.
-inline constexpr int kLogits = kRounds - 1;
+// Of these the last, behind all that the plan exchanges: the largest scores of each process, and
+// the word of its lengths.
+inline constexpr int kOfPlan = kRounds - 2, kLogits = kOfPlan, kLengths = kOfPlan + 1;
 
 // From `process`: its buffers are free, for this round; its rows of this round have arrived.
 inline int64_t ready(int process, int round) {

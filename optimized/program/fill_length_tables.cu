@@ -122,7 +122,10 @@ __device__ void clear(const LengthTables& t, const Team& team) {
   for (const LengthTables::Side* x : {&t.q, &t.k}) {
     team.for_each(x->home_rows, [&](int i) { x->global_of_home[i] = kNobody; });
     team.for_each(x->max_rows, [&](int i) { x->home_of_global[i] = kNobody; });
-    team.for_each(x->num_gathered(), [&](int i) { x->home_of_resident[i] = kNobody; });
+    if (x->home_of_resident != nullptr)
+      team.for_each(x->num_gathered(), [&](int i) { x->home_of_resident[i] = kNobody; });
+    if (x->resident_of_home != nullptr)
+      team.for_each(x->home_rows, [&](int i) { x->resident_of_home[i] = kNobody; });
   }
   team.for_each(t.num_lists * LengthTables::kBuckets, [&](int i) {
     const LengthTables::List& list = t.lists[i / LengthTables::kBuckets];
@@ -259,6 +262,15 @@ void fill_length_tables(const LengthTables& tables, const DeviceLayout& q, const
   config.attrs = &cooperative;
   config.numAttrs = 1;
   RINGSIDE_CUDA(cudaLaunchKernelEx(&config, fill_kernel, tables, q, k));
+}
+
+bool take_status(int32_t* on_device, cudaStream_t stream) {
+  int32_t status = 0;
+  RINGSIDE_CUDA(
+      cudaMemcpyAsync(&status, on_device, sizeof(status), cudaMemcpyDeviceToHost, stream));
+  RINGSIDE_CUDA(cudaMemsetAsync(on_device, 0, sizeof(status), stream));
+  RINGSIDE_CUDA(cudaStreamSynchronize(stream));
+  return status == 0;
 }
 
 }  // namespace ringside

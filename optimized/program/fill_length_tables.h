@@ -11,4 +11,7 @@ namespace ringside {
 void fill_length_tables(const LengthTables& tables, const DeviceLayout& q, const DeviceLayout& k,
                         cudaStream_t stream);
 
+// Whether all did since this was last asked; synchronizes.
+bool take_status(int32_t* status, cudaStream_t stream);
+
 }  // namespace ringside

@@ -131,12 +131,7 @@ void CudaProgram::set_lengths(const DeviceLayout& q, const DeviceLayout& k,
 
 bool CudaProgram::lengths_fitted(cudaStream_t stream) const {
   parts_->require_current();
-  int32_t status = 0, *on_device = parts_->tables.lengths.status;
-  RINGSIDE_CUDA(
-      cudaMemcpyAsync(&status, on_device, sizeof(status), cudaMemcpyDeviceToHost, stream));
-  RINGSIDE_CUDA(cudaMemsetAsync(on_device, 0, sizeof(status), stream));
-  RINGSIDE_CUDA(cudaStreamSynchronize(stream));
-  return status == 0;
+  return take_status(parts_->tables.lengths.status, stream);
 }
 
 bool CudaProgram::in_place() const { return parts_->in_place; }

@@ -28,14 +28,17 @@ class Backward : public Walk {
     for (size_t member = 0; member < calls_.size(); ++member) start(member);
     run();
     std::vector<Spoilable> results;
+    std::vector<Emptied> empty;
     for (size_t member = 0; member < calls_.size(); ++member) {
       finish(static_cast<int>(member));
       const RankBackwardCall& call = calls_[member];
       for (const move::GlobalArray* x : {&call.dq, &call.dk, &call.dv})
-        results.push_back(spoilable(*x));
+        results.push_back(spoilable(*x)), empty.push_back(emptied(*x));
+      const int64_t of_sinks = parts_.problem.num_heads * int64_t{sizeof(float)};
       if (options_.sinks != nullptr)
-        results.push_back({call.dsink, parts_.problem.num_heads * int64_t{sizeof(float)}});
+        results.push_back({call.dsink, of_sinks}), empty.push_back({call.dsink, of_sinks});
     }
+    agree_on_lengths(Pass::backward, empty);
     end(results);
   }
 

@@ -26,17 +26,23 @@ class Forward : public Walk {
     for (size_t member = 0; member < calls_.size(); ++member) start(member);
     run();
     std::vector<Spoilable> results;
+    std::vector<Emptied> empty;
+    constexpr auto kNothing = Emptied::Value::minus_infinity;
     for (size_t member = 0; member < calls_.size(); ++member) {
       finish(static_cast<int>(member));
       results.push_back(spoilable(calls_[member].out));
       results.push_back(spoilable(calls_[member].lse));
+      empty.push_back(emptied(calls_[member].out));
+      empty.push_back(emptied(calls_[member].lse, kNothing));
       results.push_back({calls_[member].kept, pass_.pass.kept_bytes(static_cast<int>(member))});
     }
     if (options_.max_logit != nullptr) {
       move::finish_max_logit(options_.max_logit, parts_.problem.num_heads, stream_);
       exchange_logits();
       results.push_back({options_.max_logit, parts_.bytes_of_logits()});
+      empty.push_back({options_.max_logit, parts_.bytes_of_logits(), kNothing});
     }
+    agree_on_lengths(Pass::forward, empty);
     end(results);
   }
 
@@ -81,20 +87,8 @@ class Forward : public Walk {
 
   // Every process tells all others its largest scores, and takes the largest of all.
   void exchange_logits() const {
-    DeviceCommunicator* communicator = links_.communicator();
-    if (communicator == nullptr) return;
-    const int64_t bytes = parts_.bytes_of_logits();
-    const auto rows_of = [&](int process) { return Rows{process * bytes, bytes, bytes, 1}; };
-    on_links([&] {
-      communicator->begin(mailbox::kLogits, links_.stream());
-      const DeviceRows own{reinterpret_cast<std::byte*>(options_.max_logit), bytes, bytes, 1};
-      for (int process = 0; process < parts_.num_processes(); ++process) {
-        if (process == links_.mine()) continue;
-        communicator->send(process, own, rows_of(links_.mine()));
-        communicator->receive(process, ringside::at(links_.workspace(), rows_of(process)));
-      }
-      communicator->end();
-    });
+    if (links_.communicator() == nullptr) return;
+    tell_all(mailbox::kLogits, options_.max_logit, parts_.bytes_of_logits(), 0);
     take_larger_logits({reinterpret_cast<const float*>(at(0)), parts_.num_processes(),
                         links_.mine(), parts_.problem.num_heads},
                        options_.max_logit, stream_);

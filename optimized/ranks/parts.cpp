@@ -4,6 +4,7 @@
 
 #include "optimized/program/choose_family.h"
 #include "optimized/program/parts.h"
+#include "optimized/tables/operation_blocks.h"
 #include "optimized/tables/row_owner.h"
 #include "optimized/tables/sole_items.h"
 #include "reference/rows/seen_rows.h"
@@ -44,7 +45,14 @@ std::vector<int32_t> seeing_rows(const Plan& plan, int rank) {
   return rows;
 }
 
-// The sums that an operation adds to hold nothing: cleared for its step, or not added to before.
+std::vector<std::vector<Event>> events_of(const std::vector<Schedule>& hosted) {
+  std::vector<std::vector<Event>> events;
+  for (const Schedule& schedule : hosted) events.emplace_back(schedule.operations.size());
+  return events;
+}
+
+}  // namespace
+
 bool finds_nothing(const Schedule& schedule, int operation) {
   const Operation& op = schedule.operations[operation];
   const bool forward = schedule.pass == Pass::forward;
@@ -58,35 +66,11 @@ bool finds_nothing(const Schedule& schedule, int operation) {
   return false;
 }
 
-// Within the two buffers.
-std::vector<CellBlock> blocks_of(const Schedule& schedule, const Operation& op) {
-  const auto pitch = [&](const Block& block) {
-    return schedule.buffers[block.buffer].heads.size();
-  };
-  const auto cell = [&](const Block& block, int row) {
-    const ScheduledBuffer& buffer = schedule.buffers[block.buffer];
-    return int64_t{row} * pitch(block) + block.heads.begin - buffer.heads.begin;
-  };
-  std::vector<CellBlock> pieces;
-  for (const RowRun& run : op.row_runs())
-    add_in_pieces({cell(op.from, run.from), cell(op.to, run.to), run.from_step * pitch(op.from),
-                   run.to_step * pitch(op.to), run.rows, op.to.heads.size()},
-                  pieces);
-  return pieces;
-}
-
-std::vector<std::vector<Event>> events_of(const std::vector<Schedule>& hosted) {
-  std::vector<std::vector<Event>> events;
-  for (const Schedule& schedule : hosted) events.emplace_back(schedule.operations.size());
-  return events;
-}
-
-}  // namespace
-
-RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOptions& o,
-                     KeepKv keep_)
+RankParts::RankParts(Lengths known, const Plan& plan, const Hosting& hosting_,
+                     const ProgramOptions& o, KeepKv keep_)
     : options(o),
       keep(keep_),
+      any_lengths(known == Lengths::any),
       problem(plan.problem),
       hosting(hosting_),
       shape(shape_asked(plan, o)),
@@ -94,7 +78,11 @@ RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOpt
       converts(shape.type != o.type || shape.head_dim_qk != o.head_dim_qk ||
                shape.head_dim_v != o.head_dim_v),
       forward(make_pass(plan, Pass::forward)),
-      backward(make_pass(plan, Pass::backward)) {
+      backward(make_pass(plan, Pass::backward)) {}
+
+RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOptions& o,
+                     KeepKv keep_)
+    : RankParts(Lengths::of_plan, plan, hosting_, o, keep_) {
   for (const int rank : hosting.hosted())
     members.push_back({rank, add_rows(own_rows(plan, rank, Operand::q)),
                        add_rows(own_rows(plan, rank, Operand::kv)),
@@ -107,8 +95,7 @@ RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOpt
 PassParts RankParts::make_pass(const Plan& plan, Pass pass) {
   const CellSizes sizes =
       cell_sizes(pass, shape.head_dim_qk, shape.head_dim_v, move::bytes_of(shape.type));
-  const int64_t header = pass == Pass::forward ? num_processes() * bytes_of_logits() : 0;
-  PassParts parts(ProcessPass(plan, hosting, pass, sizes, {keep, header}));
+  PassParts parts(ProcessPass(plan, hosting, pass, sizes, {keep, header_bytes(pass)}));
   parts.events = events_of(parts.pass.hosted());
   place(parts, pass);
   return parts;
@@ -209,7 +196,7 @@ OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule,
   const Operation& op = schedule.operations[operation];
   OperationTables made;
   if (op.kind == OperationKind::combine || !op.runs.empty())
-    made.blocks = tables.add(blocks_of(schedule, op));
+    made.blocks = tables.add(operation_blocks(schedule, op));
   if (op.kind != OperationKind::compute) return made;
   const std::vector<RankTiles> tiles{{&plan.tile_lists[op.tiles], 0, 0}};
   made.starts = finds_nothing(schedule, operation);

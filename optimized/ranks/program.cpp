@@ -4,7 +4,11 @@
 #include <set>
 
 #include "optimized/links/mailbox.h"
+#include "optimized/program/fill_length_tables.h"
+#include "optimized/ranks/lengths_word.h"
+#include "optimized/ranks/own_rows.h"
 #include "optimized/ranks/parts.h"
+#include "optimized/tables/length_lists.h"
 
 namespace ringside {
 namespace {
@@ -29,13 +33,13 @@ ExpectedWords expected_words(const PassParts& parts, uint32_t token,
   return expected;
 }
 
-// And of every other process its largest scores.
-ExpectedWords words_of_logits(const Links& links, int processes, uint32_t token) {
+// And in a round of its own from every other process.
+ExpectedWords words_of_round(const Links& links, int processes, int round, uint32_t token) {
   ExpectedWords expected;
   for (int process = 0; process < processes; ++process)
     if (process != links.mine())
-      expected.push_back({links.communicator()->arrived(process, mailbox::kLogits),
-                          mailbox::token(token, mailbox::kLogits)});
+      expected.push_back(
+          {links.communicator()->arrived(process, round), mailbox::token(token, round)});
   return expected;
 }
 
@@ -50,18 +54,34 @@ Expected uploaded(const ExpectedWords& words, uint32_t token) {
   return expected;
 }
 
-void attach(PassParts& parts, const Links& links, int processes, uint32_t token) {
-  parts.expected.token = token, parts.expected_with_logits.token = token ^ kWithLogits;
+// What comes in a pass, by a call for the largest scores or by any other.
+ExpectedWords words_of_pass(const RankParts& program, const PassParts& parts, const Links& links,
+                            bool with_logits, uint32_t token) {
+  ExpectedWords all = expected_words(parts, token, *links.communicator());
+  const auto add_round = [&](int round) {
+    const auto words = words_of_round(links, program.num_processes(), round, token);
+    all.insert(all.end(), words.begin(), words.end());
+  };
+  if (with_logits) add_round(mailbox::kLogits);
+  if (program.any_lengths) add_round(mailbox::kLengths);
+  return all;
+}
+
+void attach(const RankParts& program, PassParts& parts, const Links& links, uint32_t token) {
+  const uint32_t other = token ^ kWithLogits;
+  parts.expected.token = token, parts.expected_with_logits.token = other;
   if (links.communicator() == nullptr) return;
   for (const Act& act : parts.pass.acts())
-    if (links.uses_words() && act.round >= mailbox::kLogits)
-      throw Unsupported(concat("exchange=\"peer\" of a plan of more than ", mailbox::kLogits,
+    if (links.uses_words() && act.round >= mailbox::kOfPlan)
+      throw Unsupported(concat("exchange=\"peer\" of a plan of more than ", mailbox::kOfPlan,
                                " exchanges a pass. Nearest supported: exchange=\"nccl\""));
-  parts.expected = uploaded(expected_words(parts, token, *links.communicator()), token);
-  const uint32_t other = token ^ kWithLogits;
-  ExpectedWords all = expected_words(parts, other, *links.communicator());
-  for (const ExpectedWord& word : words_of_logits(links, processes, other)) all.push_back(word);
-  parts.expected_with_logits = uploaded(all, other);
+  parts.expected = uploaded(words_of_pass(program, parts, links, false, token), token);
+  parts.expected_with_logits = uploaded(words_of_pass(program, parts, links, true, other), other);
+}
+
+void require_any_lengths(const RankParts& parts) {
+  require(parts.any_lengths,
+          "a program of a plan, which knows its lengths. Make one of a capacity to set them");
 }
 
 int64_t bytes_sent(const ProcessPass& pass) {
@@ -77,7 +97,27 @@ int64_t bytes_sent(const ProcessPass& pass) {
 RankProgram::RankProgram(const Plan& plan, const Hosting& hosting, const ProgramOptions& options,
                          KeepKv keep)
     : parts_(std::make_unique<RankParts>(plan, hosting, options, keep)) {}
+RankProgram::RankProgram(const Capacity& capacity, const Hosting& hosting,
+                         const ProgramOptions& options, KeepKv keep)
+    : parts_(std::make_unique<RankParts>(capacity, hosting, options, keep)) {}
 RankProgram::~RankProgram() = default;
+
+void RankProgram::set_lengths(const DeviceLayout& q, const DeviceLayout& k,
+                              cudaStream_t stream) const {
+  require_made_on(current_device(), parts_->device, "program");
+  require_any_lengths(*parts_);
+  require_room(parts_->lengths, q, k);
+  fill_length_tables(parts_->lengths, q, k, stream);
+  const TableOf<OwnRows> own = parts_->rows_of_members;
+  cut_own_rows(parts_->lengths, parts_->tables.at(own), own.size, stream);
+  write_lengths_word(parts_->lengths, parts_->tables.at(parts_->lengths_word), stream);
+}
+
+bool RankProgram::lengths_fitted(cudaStream_t stream) const {
+  require_made_on(current_device(), parts_->device, "program");
+  require_any_lengths(*parts_);
+  return take_status(parts_->lengths.status, stream);
+}
 
 const char* RankProgram::family() const { return parts_->family.name; }
 int64_t RankProgram::workspace_bytes() const {
@@ -96,9 +136,8 @@ int64_t RankProgram::bytes_sent() const {
 }
 
 void RankProgram::attach(const Links& links, uint32_t kind) {
-  const int processes = parts_->num_processes();
-  ringside::attach(parts_->forward, links, processes, 2 * kind);
-  ringside::attach(parts_->backward, links, processes, 2 * kind + 1);
+  ringside::attach(*parts_, parts_->forward, links, 2 * kind);
+  ringside::attach(*parts_, parts_->backward, links, 2 * kind + 1);
 }
 
 }  // namespace ringside

@@ -42,7 +42,15 @@ class RankProgram {
   // A program that keeps keys and values is another one than one that does not.
   RankProgram(const Plan& plan, const Hosting& hosting, const ProgramOptions& options,
               KeepKv keep = KeepKv::no);
+  // One whose lengths only the device knows: set_lengths() before the first pass. A rank's arrays
+  // have rank_rows() rows (tables/capacity.h), those of its sequences first; others become 0.
+  RankProgram(const Capacity& capacity, const Hosting& hosting, const ProgramOptions& options,
+              KeepKv keep = KeepKv::no);
   ~RankProgram();
+
+  // As of a CudaProgram: the layouts of the whole batch, alike on all ranks.
+  void set_lengths(const DeviceLayout& q, const DeviceLayout& k, cudaStream_t stream) const;
+  bool lengths_fitted(cudaStream_t stream) const;  // since it was last asked; synchronizes
 
   const char* family() const;
   int64_t workspace_bytes() const;          // of the links, which hold anything

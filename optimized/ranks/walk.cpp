@@ -29,6 +29,33 @@ void Walk::begin() const {
     RINGSIDE_CUDA(cudaMemsetAsync(at(0), 0xff, static_cast<size_t>(pass_.end), stream_));
 }
 
+void Walk::tell_all(int round, const void* mine, int64_t bytes, int64_t place) const {
+  const auto rows_of = [&](int process) { return Rows{place + process * bytes, bytes, bytes, 1}; };
+  on_links([&] {
+    DeviceCommunicator* communicator = links_.communicator();
+    communicator->begin(round, links_.stream());
+    auto* own = static_cast<std::byte*>(const_cast<void*>(mine));
+    for (int process = 0; process < parts_.num_processes(); ++process) {
+      if (process == links_.mine()) continue;
+      communicator->send(process, {own, bytes, bytes, 1}, rows_of(links_.mine()));
+      communicator->receive(process, ringside::at(links_.workspace(), rows_of(process)));
+    }
+    communicator->end();
+  });
+}
+
+void Walk::agree_on_lengths(Pass pass, const std::vector<Emptied>& results) const {
+  if (!parts_.any_lengths || links_.communicator() == nullptr) return;
+  const uint64_t* own = parts_.tables.at(parts_.lengths_word);
+  int32_t* differ = parts_.tables.at(parts_.lengths_differ);
+  const int64_t place = parts_.words_of_lengths(pass);
+  tell_all(mailbox::kLengths, own, sizeof(*own), place);
+  compare_lengths(
+      {reinterpret_cast<const uint64_t*>(at(place)), parts_.num_processes(), links_.mine(), own},
+      differ, parts_.lengths.status, stream_);
+  empty_if(differ, results, stream_);
+}
+
 void Walk::end(const std::vector<Spoilable>& results) const {
   links_.end_call(reinterpret_cast<const ExpectedWord*>(expected().words.data()), expected().count,
                   results, stream_);
@@ -131,12 +158,12 @@ void Walk::copy(int from_member, const Block& from, int to_member, const Block& 
 void Walk::copy_runs(int member, const Operation& op, const OperationTables& tables) const {
   const auto& sizes = pass_.pass.sizes().of(hosted()[member].buffers[op.to.buffer].payload);
   for (int array = 0; array < arrays_of(member, op.to); ++array)
-    move::copy(parts_.span(tables.blocks), pointer(member, op.from.buffer, array),
+    move::copy(parts_.blocks(tables), pointer(member, op.from.buffer, array),
                pointer(member, op.to.buffer, array), sizes[array], links_.stream());
 }
 
 void Walk::combine(int member, const Operation& op, const OperationTables& tables) const {
-  const auto blocks = parts_.span(tables.blocks);
+  const move::Blocks blocks = parts_.blocks(tables);
   const auto& buffers = hosted()[member].buffers;
   const int from = op.from.buffer, to = op.to.buffer;
   const int dims[] = {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "optimized/program/parts.h"
+#include "optimized/ranks/lengths_word.h"
 #include "optimized/ranks/parts.h"
 
 namespace ringside {
@@ -25,6 +26,11 @@ class Walk {
   virtual void compute(int member, const Operation& op, const OperationTables& tables) const = 0;
 
   void begin() const;
+  // A word from every process to all others, in a round of its own behind those of the plan: `mine`
+  // is of some bytes, those of others lie in the workspace from `place` on, by process.
+  void tell_all(int round, const void* mine, int64_t bytes, int64_t place) const;
+  // Where a process has other lengths, results become those of an empty batch, in all of them.
+  void agree_on_lengths(Pass pass, const std::vector<Emptied>& results) const;
   void end(const std::vector<Spoilable>& results) const;
   // enqueue() on the links' stream, between what the caller's has so far and what it gets next.
   template <typename Enqueue>
@@ -102,6 +108,11 @@ void require_dense(const move::GlobalArray& x, const char* name);
 
 inline Spoilable spoilable(const move::GlobalArray& x) {
   return {x.matrix.data, x.matrix.rows * x.heads * x.dim * move::bytes_of(x.type)};
+}
+
+inline Emptied emptied(const move::GlobalArray& x, Emptied::Value value = Emptied::Value::zero) {
+  const Spoilable memory = spoilable(x);
+  return {memory.data, memory.bytes, value};
 }
 
 }  // namespace ringside

@@ -60,7 +60,9 @@ Plan stand_in_plan(const Capacity& c) {
   };
   const Problem problem{layout(c.max_rows_q), layout(c.max_rows_k), Mask::full(), c.num_heads,
                         c.num_kv_heads};
-  return build_plan(problem, place(problem, c.partition, c.cp_size), c.comm);
+  Transport comm = c.comm;
+  comm.order = StackOrder::in_halves;
+  return build_plan(problem, place(problem, c.partition, c.cp_size), comm);
 }
 
 Interval owners_of(const Plan& stand_in, const Buffer& buffer, Operand operand) {

@@ -2,7 +2,8 @@
 //
 // Whatever the lengths, ranks trade whole home buffers of fixed capacity, so steps, exchanges and
 // places in memory are those of a stand-in plan whose single sequence fills every buffer. Only who
-// owns which rows and the work lists depend on lengths: length_tables.h.
+// owns which rows, where gathered rows land and the work lists depend on lengths: length_tables.h.
+// In the stand-in plan no rank's gathered rows lie together, as they may lie anywhere.
 #pragma once
 
 #include <string>

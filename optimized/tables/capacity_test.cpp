@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/partition/partition.h"
+#include "reference/schedule/schedule.h"
 #include "reference/support/errors.h"
 #include "reference/test_support/test_errors.h"
 
@@ -40,6 +41,30 @@ TEST(StandInPlan, NamesTheNearest) {
                             {"partition=\"balanced\"", "Nearest supported: partition=\"zigzag\""});
   expect_error<Unsupported>([] { stand_in_plan(capacity("zigzag", "fetch")); },
                             {"comm=\"fetch\"", "Nearest supported: comm=\"all_gather\""});
+}
+
+// Whatever the stand-in plan's rows look like: a copy of its own puts what was gathered in place,
+// and one collects what goes home.
+TEST(StandInPlan, NoMessageLandsWhereRowsOfRanksAreGathered) {
+  for (const NamedPartition& p : partitions())
+    for (const char* comm : {"all_gather", "a2a", "a2a+p2p"}) {
+      if (!p.rule.is_closed_form()) continue;
+      Capacity c = capacity(p.name, comm);
+      c.num_heads = c.num_kv_heads = 4;
+      const Plan plan = stand_in_plan(c);
+      for (const Pass pass : {Pass::forward, Pass::backward})
+        for (const Schedule& schedule : make_schedules(plan, pass)) {
+          int gathered = 0;
+          for (const Operation& op : schedule.operations) {
+            const bool rings = c.comm.a2a_size == 2 && op.step > 0;  // whole buffers go on
+            for (const auto* messages : {&op.sends, &op.receives})
+              for (const ScheduledMessage& m : *messages)
+                EXPECT_TRUE(rings || m.block.rows <= rank_rows(c, 64)) << p.name << comm;
+            gathered += op.kind != OperationKind::exchange && !op.runs.empty();
+          }
+          EXPECT_GE(gathered, 2) << p.name << comm << schedule.rank;
+        }
+    }
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ from mutants_of_hopper import MUTANTS_OF_HOPPER
 from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from mutants_of_kernels import MUTANTS_OF_KERNELS
 from mutants_of_learning import MUTANTS_OF_LEARNING
+from mutants_of_lengths import MUTANTS_OF_LENGTHS
 from mutants_of_links import MUTANTS_OF_LINKS
 from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
 from mutants_of_notebooks import MUTANTS_OF_NOTEBOOKS
@@ -35,9 +36,8 @@ def test_every_fault_has_exactly_one_place_and_its_own_name():
     check_list(MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS)
     check_list(MUTANTS_OF_COUNTS + MUTANTS_OF_TIMES + MUTANTS_OF_PICTURES)
     check_list(MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS)
-    check_list(
-        MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_NOT_FINITE
-    )
+    check_list(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD)
+    check_list(MUTANTS_OF_NOT_FINITE + MUTANTS_OF_LENGTHS)
     check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS + MUTANTS_OF_LINKS + MUTANTS_OF_LEARNING)
     check_list(MUTANTS_OF_NOTEBOOKS)
 

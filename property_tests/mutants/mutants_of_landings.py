@@ -23,8 +23,56 @@ MUTANTS_OF_LANDINGS = [
     Mutant(
         "of lengths on the device, padding is gathered as if it were tokens",
         OF_LENGTHS + "length_tables.h",
-        "if (is_valid && x.is_gathered())",
-        "if (x.is_gathered())",
+        "if (x.home_of_resident != nullptr && is_valid)",
+        "if (x.home_of_resident != nullptr)",
+    ),
+    Mutant(
+        "of lengths on the device, the stand-in plan's gathered rows lie rank by rank",
+        OF_LENGTHS + "capacity.cpp",
+        "comm.order = StackOrder::in_halves;",
+        "comm.order = StackOrder::of_ranks;",
+    ),
+    Mutant(
+        "of lengths on the device, a rank's padding is gathered nowhere",
+        OF_LENGTHS + "length_tables.h",
+        "if (x.resident_of_home != nullptr) x.resident_of_home[row] = there;",
+        "if (x.resident_of_home != nullptr && is_valid) x.resident_of_home[row] = there;",
+    ),
+    Mutant(
+        "of lengths on the device, the second half of a rank's rows lands on the first",
+        OF_LENGTHS + "operation_blocks.cpp",
+        "= homes.at(to_gathered ? run.to : run.from);",
+        "= homes.at(to_gathered ? op.runs[0].to : op.runs[0].from);",
+    ),
+    Mutant(
+        "of lengths on the device, a rank takes its rows from the maps of the first",
+        OF_LENGTHS + "own_rows.h",
+        "x.global_of_home[x.home_row_of_rank[rank] + row];",
+        "x.global_of_home[x.home_row_of_rank[0] + row];",
+    ),
+    Mutant(
+        "of lengths on the device, padding of a rank's own rows is tokens",
+        OF_LENGTHS + "own_rows.h",
+        "kNobody : is_token(global) ? row : padding_row(row);",
+        "kNobody : row;",
+    ),
+    Mutant(
+        "of lengths on the device, rows that see nothing count among those that do",
+        OF_LENGTHS + "own_rows.h",
+        "is_token(global) && !unseen_rows_of(t).query(global);",
+        "is_token(global);",
+    ),
+    Mutant(
+        "of lengths on the device, the same numbers in another order are the same lengths",
+        OF_LENGTHS + "own_rows.h",
+        "mixed(mixed(static_cast<uint64_t>(entry) + 1) + value);",
+        "mixed(mixed(1) + value);",
+    ),
+    Mutant(
+        "of lengths on the device, keys' padding is no part of what ranks agree on",
+        OF_LENGTHS + "own_rows.h",
+        "return 4 * (t.max_batch + 1); }",
+        "return 3 * (t.max_batch + 1); }",
     ),
     Mutant(
         "later pieces of gathered rows begin with the first one's",

@@ -6,6 +6,7 @@
 
 #include "reference/rows/row_places.h"
 #include "reference/support/interrupt.h"
+#include "reference/transport/fetch.h"
 #include "reference/transport/transport.h"
 
 namespace ringside {
@@ -77,6 +78,16 @@ Shard one_below_the_other(const Segments& segments) {
   return shard;
 }
 
+Shard in_halves(const Plan& plan, const std::vector<Buffer>& buffers) {
+  Shard shard;
+  for (const bool first : {true, false})
+    for (const Buffer& buffer : buffers) {
+      const int rows = plan.rows(buffer), half = rows / 2;
+      append_rows(shard, plan.shard(buffer), first ? Interval{0, half} : Interval{half, rows});
+    }
+  return shard;
+}
+
 // Of one_below_the_other(), of which there may be millions.
 size_t num_segments_below(const Segments& segments) {
   size_t number = 0;
@@ -111,6 +122,9 @@ std::optional<Shard> in_fewer_segments(const Shard& shard, int batch) {
 
 Stacked stack(Plan& plan, const std::vector<Buffer>& buffers, StackOrder order) {
   if (buffers.size() == 1) return {buffers[0].shard, {0}};
+  if (order == StackOrder::in_halves)
+    return {add_shard(plan, in_halves(plan, buffers)),
+            std::vector<int>(buffers.size(), kByPosition)};
   const Segments segments = segments_of(plan, buffers);
   std::vector<int> row;
   if (order == StackOrder::fewest_segments) {

@@ -28,7 +28,11 @@ struct Placement {
 inline constexpr int kDefaultStages = 2;  // of fetch: the second travels under the first's tiles
 
 // How rows of several ranks lie in one buffer.
-enum class StackOrder : int8_t { fewest_segments, of_ranks };
+enum class StackOrder : int8_t {
+  fewest_segments,
+  of_ranks,
+  in_halves,  // the first half of each, then the second ones: no rank's rows land together
+};
 
 struct Transport {
   std::string name = "p2p";

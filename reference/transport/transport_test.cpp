@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "reference/rows/row_places.h"
 #include "reference/test_support/test_errors.h"
 #include "reference/test_support/test_random_case.h"
 #include "reference/verify/verify.h"
@@ -224,6 +225,23 @@ TEST(StackOrder, DoesNotChangeWhichRowsABufferHasAndMakesFewerSegments) {
         ASSERT_LE(plan.shard(a.kv).size(), of_ranks.shard(b.kv).size());
         ASSERT_LE(plan.tiles(a).size(), of_ranks.tiles(b).size());
       }
+  }
+}
+
+TEST(StackOrder, InHalvesNoRankHasRowsThatLandTogether) {
+  const Problem problem = one_sequence(16, Mask::full(), 2, 2);
+  Transport comm{"all_gather"};
+  comm.order = StackOrder::in_halves;
+  for (const char* partition : {"contiguous", "zigzag", "striped"}) {
+    const Plan plan = make_plan(problem, 2, comm, partition);
+    verify(plan);
+    const Shard& gathered = plan.shard(plan.steps_of_rank[0][0].kv);
+    EXPECT_EQ(rows_of(problem.layout_k, gathered).size(), 16u);
+    const RowPlaces places(gathered);
+    for (int rank = 0; rank < 2; ++rank)
+      EXPECT_LT(places.block_of(plan.shard(plan.home_kv[rank])), 0) << partition << rank;
+    for (const Message& m : plan.steps_of_rank[0][0].before.receives)
+      EXPECT_TRUE(m.lands_by_position());
   }
 }
 

@@ -1,0 +1,91 @@
+#include "optimized/program/room_for_lengths.h"
+
+namespace ringside {
+
+const RoomForLengths::Side& RoomForLengths::add_side(Operand operand, int home_rows,
+                                                     const std::vector<int32_t>& row_of_rank,
+                                                     GatherMap map) {
+  const bool is_q = operand == Operand::q;
+  LengthTables::Side& side = is_q ? lengths_.q : lengths_.k;
+  SideTables& tables = is_q ? q_ : k_;
+  side.home_rows = home_rows;
+  Side& shown = tables.shown;
+  shown.rows = {device_.reserve<int32_t>(home_rows), device_.reserve<int32_t>(side.max_rows)};
+  shown.cu_seqlens = device_.reserve<int32_t>(lengths_.max_batch + 1);
+  shown.cu_seqlens_padded = device_.reserve<int32_t>(lengths_.max_batch + 1);
+  tables.home = reserve_groups(side.home);
+  tables.resident = side.is_gathered() ? reserve_groups(side.resident) : tables.home;
+  tables.row_of_rank = device_.add(row_of_rank);
+  tables.map = map;
+  if (side.is_gathered())
+    shown.gathered = device_.reserve<int32_t>(
+        map == GatherMap::home_of_resident ? side.num_gathered() : home_rows);
+  return shown;
+}
+
+WorkTable RoomForLengths::add_list(Operand side, const std::vector<int>& own,
+                                   const std::vector<int>& partners, int rows_of_item) {
+  const auto& list = lists_.lists[lists_.add_list(side, own, partners, rows_of_item)];
+  work_.push_back({device_.reserve<WorkItem>(list.num_slots()), {}, device_.reserve<int32_t>(1)});
+  slots_.push_back(device_.reserve<int32_t>(list.num_slots()));
+  buckets_.push_back(device_.reserve<uint8_t>(list.num_slots()));
+  counts_.push_back(device_.reserve<int32_t>(2 * LengthTables::kBuckets));
+  return work_.back();
+}
+
+TableOf<Segment> RoomForLengths::allocate() {
+  partners_ = device_.reserve<Segment>(lists_.num_partners);
+  status_ = device_.add(std::vector<int32_t>{0});
+  unfit_ = device_.add(std::vector<int32_t>{0});
+  device_.allocate();
+  for (size_t i = 0; i < work_.size(); ++i) {
+    LengthTables::List& list = lists_.lists[i];
+    list.items = device_.at(work_[i].items);
+    list.num_items = device_.at(work_[i].num_items);
+    list.segment_of_slot = device_.at(slots_[i]);
+    list.bucket_of_slot = device_.at(buckets_[i]);
+    list.counts = device_.at(counts_[i]);
+    list.cursors = list.counts + LengthTables::kBuckets;
+  }
+  buffers_ = device_.add(lists_.buffers);
+  runs_ = device_.add(lists_.runs);
+  list_table_ = device_.add(lists_.lists);
+  return partners_;
+}
+
+void RoomForLengths::point() {
+  point(lengths_.q, q_), point(lengths_.k, k_);
+  lengths_.buffers = device_.at(buffers_), lengths_.num_buffers = buffers_.size;
+  lengths_.runs = device_.at(runs_);
+  lengths_.lists = device_.at(list_table_), lengths_.num_lists = list_table_.size;
+  lengths_.partners = device_.at(partners_), lengths_.num_partners = partners_.size;
+  for (const LengthTables::List& list : lists_.lists) lengths_.num_slots += list.num_slots();
+  lengths_.status = device_.at(status_), lengths_.unfit = device_.at(unfit_);
+}
+
+RoomForLengths::GroupTables RoomForLengths::reserve_groups(const LengthTables::Groups& groups) {
+  const int64_t number = groups.owned.groups();
+  return {device_.reserve<int32_t>(number * lengths_.max_batch),
+          device_.reserve<int32_t>(number * lengths_.num_chunks()),
+          device_.reserve<Segment>(number * lengths_.segments_of(groups))};
+}
+
+void RoomForLengths::point(LengthTables::Groups& groups, const GroupTables& tables) const {
+  groups.row_in_chunk = device_.at(tables.row_in_chunk);
+  groups.rows_of_chunk = device_.at(tables.rows_of_chunk);
+  groups.segments = device_.at(tables.segments);
+}
+
+void RoomForLengths::point(LengthTables::Side& side, const SideTables& tables) const {
+  side.cu_seqlens = device_.at(tables.shown.cu_seqlens);
+  side.cu_seqlens_padded = device_.at(tables.shown.cu_seqlens_padded);
+  point(side.home, tables.home), point(side.resident, tables.resident);
+  side.home_row_of_rank = device_.at(tables.row_of_rank);
+  side.global_of_home = device_.at(tables.shown.rows.global_of_home);
+  side.home_of_global = device_.at(tables.shown.rows.home_of_global);
+  if (!side.is_gathered()) return;
+  (tables.map == GatherMap::home_of_resident ? side.home_of_resident : side.resident_of_home) =
+      device_.at(tables.shown.gathered);
+}
+
+}  // namespace ringside
