@@ -354,7 +354,7 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
     if (with_keys) send_keys(maps.dv);
     if constexpr (kSharePanel && kDq == Dq::store) {
       // Both halves of the rows lie in the first group's place.
-      wait(barriers.dq_full[1], turn & 1);
+      for (Barrier& full : barriers.dq_full) wait(full, turn & 1);
       if (all_sent || (found[0] == 0 && found[kFoundStages] == 0))
         store_queries<Shape, kDq>(maps.dq, note, 0, shared_address(shared.dq[0]));
       commit_stores();

@@ -292,6 +292,12 @@ TEST_P(HopperBackward, AgreesWithTheDefinition) {
   }
 }
 
+std::string name_of(const ::testing::TestParamInfo<std::tuple<Instance, ElementType>>& info) {
+  const auto [of, type] = info.param;
+  return std::to_string(of.qk) + "_" + std::to_string(of.v) +
+         (type == ElementType::float16 ? "_float16" : "_bfloat16");
+}
+
 INSTANTIATE_TEST_SUITE_P(Instances, HopperBackward,
                          ::testing::Combine(::testing::Values(Instance{64, 64, 40, 24, 128},
                                                               Instance{128, 128, 96, 72, 128},
@@ -299,11 +305,7 @@ INSTANTIATE_TEST_SUITE_P(Instances, HopperBackward,
                                                               Instance{256, 256, 200, 216, 64}),
                                             ::testing::Values(ElementType::bfloat16,
                                                               ElementType::float16)),
-                         [](const auto& info) {
-                           const auto [of, type] = info.param;
-                           return std::to_string(of.qk) + "_" + std::to_string(of.v) +
-                                  (type == ElementType::float16 ? "_float16" : "_bfloat16");
-                         });
+                         name_of);
 
 }  // namespace
 }  // namespace ringside::hopper
