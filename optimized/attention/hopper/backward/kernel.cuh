@@ -8,6 +8,7 @@
 #include "optimized/attention/hopper/backward/backward_produce.cuh"
 #include "optimized/attention/hopper/backward/backward_split.cuh"
 #include "optimized/attention/hopper/backward/launch.h"
+#include "optimized/attention/hopper/backward/split_produce.cuh"
 #include "optimized/attention/launch.cuh"
 
 namespace ringside::hopper::backward_detail {
