@@ -2,7 +2,6 @@
 #pragma once
 
 #include "optimized/attention/hopper/head_dims.h"
-#include "reference/support/host_device.h"
 
 namespace ringside::hopper::backward_detail {
 
