@@ -29,14 +29,14 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-template <typename T, bool kOptions>
+template <typename T, bool kOptions, int kItemKeys>
 __global__ void __launch_bounds__(kThreads)
     dropped_backward_kernel(const __grid_constant__ BackwardArguments a, const int32_t* dropped) {
   for_each_item(a.keys, a.shape.num_kv_heads, dropped, [&](const WorkItem& item, int kv_head) {
-    seen_pairs::add_queries<T, kDroppedQueries, kDroppedKeys, kOptions>(a, item, kv_head);
+    seen_pairs::add_queries<T, kDroppedQueries, kItemKeys, kOptions>(a, item, kv_head);
     if (!a.deterministic)
-      seen_pairs::add_all_keys<T, kDroppedQueries, kDroppedKeys, kDroppedColumns, kOptions>(
-          a, item, kv_head);
+      seen_pairs::add_all_keys<T, kDroppedQueries, kItemKeys, kDroppedColumns,
+                               kItemKeys == 64 ? 256 : 128, kOptions>(a, item, kv_head);
   });
 }
 
@@ -61,17 +61,24 @@ cudaError_t add_dropped(const ForwardArguments& a, const int32_t* dropped, cudaS
   return cudaGetLastError();
 }
 
-cudaError_t add_dropped(const BackwardArguments& a, const int32_t* dropped, cudaStream_t stream) {
+cudaError_t add_dropped(const BackwardArguments& a, int item_keys, const int32_t* dropped,
+                        cudaStream_t stream) {
+  const int dim = std::max(a.shape.head_dim_qk, a.shape.head_dim_v);
+  if (item_keys != 64 && (item_keys != 128 || dim > 128)) return cudaErrorInvalidValue;
+  if (item_keys == 64 && !a.options.empty()) return cudaErrorInvalidValue;
   const unsigned blocks = blocks_for(a.keys, a.shape.num_kv_heads);
   if (blocks == 0) return cudaSuccess;
   const auto run = [&](auto kernel) { kernel<<<blocks, kThreads, 0, stream>>>(a, dropped); };
   const bool half = a.shape.type == ElementType::float16;
-  if (a.options.empty())
-    run(half ? dropped_backward_kernel<__half, false>
-             : dropped_backward_kernel<__nv_bfloat16, false>);
+  if (item_keys == 64)
+    run(half ? dropped_backward_kernel<__half, false, 64>
+             : dropped_backward_kernel<__nv_bfloat16, false, 64>);
+  else if (a.options.empty())
+    run(half ? dropped_backward_kernel<__half, false, 128>
+             : dropped_backward_kernel<__nv_bfloat16, false, 128>);
   else
-    run(half ? dropped_backward_kernel<__half, true>
-             : dropped_backward_kernel<__nv_bfloat16, true>);
+    run(half ? dropped_backward_kernel<__half, true, 128>
+             : dropped_backward_kernel<__nv_bfloat16, true, 128>);
   return cudaGetLastError();
 }
 

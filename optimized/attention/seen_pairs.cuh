@@ -281,11 +281,11 @@ __device__ inline unsigned unfinite_panels(const BackwardArguments& a, const Wor
 }
 
 // The same in those panels of dq which a kernel has left out: what is finite, too. Rows have at
-// most 128 columns.
-template <typename T, int Block, int ItemKeys, int Panel, bool kOptions = false>
+// most so many columns.
+template <typename T, int Block, int ItemKeys, int Panel, int Columns, bool kOptions = false>
 __device__ __noinline__ void add_all_keys(const BackwardArguments& a, const WorkItem& item,
                                           int kv_head) {
-  constexpr int kColumns = 128 / 32;  // of a lane
+  constexpr int kColumns = Columns / 32;  // of a lane
   const int dim = a.shape.head_dim_qk, lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const unsigned panels = unfinite_panels<T, Panel>(a, item, kv_head);

@@ -7,6 +7,8 @@ PRODUCE = "optimized/attention/hopper/backward/backward_produce.cuh"
 BAND = "optimized/attention/hopper/band.h"
 CONSUME = "optimized/attention/hopper/backward/backward_consume.cuh"
 TILES = "optimized/attention/hopper/backward/backward_tiles.cuh"
+SPLIT = "optimized/attention/hopper/backward/backward_split.cuh"
+SPLIT_PRODUCE = "optimized/attention/hopper/backward/split_produce.cuh"
 
 MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
@@ -18,14 +20,14 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: sums of dq are not clipped where their segment ends",
         PRODUCE,
-        "ragged_box(group * 64 + panel * 32, note.head, note.row, note.rows),",
-        "ragged_box(group * 64 + panel * 32, note.head, note.row, kQueries),",
+        "ragged_box(first_column + panel * 32, note.head, note.row, note.rows),",
+        "ragged_box(first_column + panel * 32, note.head, note.row, kQueries),",
     ),
     Mutant(
         "hopper: both groups add dq to the same columns",
         PRODUCE,
-        "ragged_box(group * 64 + panel * 32, note.head",
-        "ragged_box(panel * 32, note.head",
+        "note, group * Shape::kDqColumns, tile);",
+        "note, 0, tile);",
     ),
     Mutant(
         "hopper: all query heads of a group are the first",
@@ -78,14 +80,14 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: final dk and dv are not clipped where their segment ends",
         PRODUCE,
-        "note.key_row + group * kGroupKeys, keys)",
-        "note.key_row + group * kGroupKeys, kGroupKeys)",
+        "note.key_row + first_key, keys),",
+        "note.key_row + first_key, kGroupKeys),",
     ),
     Mutant(
         "hopper: both groups store their final dk and dv at the first one's keys",
         PRODUCE,
-        "note.kv_head, note.key_row + group * kGroupKeys, keys)",
-        "note.kv_head, note.key_row, keys)",
+        "store_keys(map, note, group * kGroupKeys, 0, Shape::kQkPanels, tile);",
+        "store_keys(map, note, 0, 0, Shape::kQkPanels, tile);",
     ),
     Mutant(
         "hopper: final dk goes without the scale",
@@ -104,5 +106,83 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         BAND,
         "first = window.begin - first_key,",
         "first = window.begin - first_key + 1,",
+    ),
+    Mutant(
+        "hopper: dq of 64 columns is the first half twice",
+        CONSUME,
+        "kQkPanels > 1 ? kKeyPanel : Shape::kDqColumns * 2;",
+        "kQkPanels > 1 ? kKeyPanel : 0;",
+    ),
+    Mutant(
+        "hopper: final dq of 64 columns lies over the other group's",
+        CONSUME,
+        "shared_address(shared.dq[0]), group * Shape::kDqColumns, dq",
+        "shared_address(shared.dq[0]), 0, dq",
+    ),
+    Mutant(
+        "hopper: final dq of two half rows leaves before one of the groups has left its own",
+        PRODUCE,
+        "for (Barrier& full : barriers.dq_full) wait(full, turn & 1);",
+        "wait(barriers.dq_full[0], turn & 1);",
+    ),
+    Mutant(
+        "hopper, split: a group's second panel of dq is its first",
+        SPLIT,
+        "start_dq(dq, of_block, panel);",
+        "start_dq(dq, of_block, kFirstPanel);",
+    ),
+    Mutant(
+        "hopper, split: panels of dq go to the columns of the first",
+        SPLIT_PRODUCE,
+        "store_queries<Shape, kDq>(maps.dq, note, panel * kPanelColumns, tile);",
+        "store_queries<Shape, kDq>(maps.dq, note, round * kPanelColumns, tile);",
+    ),
+    Mutant(
+        "hopper, split: weights are written over those that the other group has not read",
+        SPLIT,
+        "wait(barriers().weights_empty, (block & 1) ^ 1);",
+        "",
+    ),
+    Mutant(
+        "hopper, split: weights are read before they are there",
+        SPLIT,
+        "wait(barriers().weights_full, block & 1);",
+        "",
+    ),
+    Mutant(
+        "hopper, split: gradients of pairs that are not seen stay",
+        SPLIT,
+        "if (!clear && __float_as_int(weights[i]) < 0) grad = 0;",
+        "",
+    ),
+    Mutant(
+        "hopper, split: dO is loaded over one that is in use",
+        SPLIT_PRODUCE,
+        "wait(barriers.dout_empty[dout_stage], block / kDoutStages % 2 ^ 1);",
+        "",
+    ),
+    Mutant(
+        "hopper, split: the second half of final dk or dv is the first",
+        SPLIT,
+        "stage_keys<T, 2>(tile, sum, panel,",
+        "stage_keys<T, 2>(tile, sum, 0,",
+    ),
+    Mutant(
+        "hopper, split: final dk goes without the scale",
+        SPLIT,
+        "stage_keys<T, 2>(tile, sum, panel, kOwnsDk ? scale() : 1, thread);",
+        "stage_keys<T, 2>(tile, sum, panel, 1, thread);",
+    ),
+    Mutant(
+        "hopper, split: keys that are not finite reach queries that do not see them",
+        SPLIT_PRODUCE,
+        "const bool all_sent = (note.flags & kClear) != 0;",
+        "const bool all_sent = true;",
+    ),
+    Mutant(
+        "hopper, split: queries that are not finite reach keys that do not see them",
+        SPLIT,
+        "if ((flags & kClear) == 0)",
+        "if (false)",
     ),
 ]

@@ -139,8 +139,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: queries that are not finite reach keys that they do not see",
         HOPPER_BACKWARD,
-        "if ((flags & kClear) == 0) drop_not_finite();",
-        "",
+        "if ((flags & kClear) == 0)",
+        "if (false)",
     ),
     Mutant(
         "hopper: keys that are not finite reach queries that do not see them",

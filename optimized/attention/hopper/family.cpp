@@ -1,24 +1,20 @@
-// The Hopper family in the table. What its kernels do not take goes to the mma family, as does the
-// backward of head dimensions that only its forward has: both cut items of as many rows.
+// The Hopper family in the table. What its kernels do not take goes to the mma family, which takes
+// items of as many rows, and of fewer.
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
 
 namespace ringside {
 namespace hopper {
 
-bool has_backward(const AttentionShape& shape) {
+bool knows_options(const AttentionShape& shape) {
   const int qk = shape.head_dim_qk, v = shape.head_dim_v, larger = qk > v ? qk : v;
   return larger > 64 && larger <= 128;
 }
 
-bool knows_options(const AttentionShape& shape) { return has_backward(shape); }
-
 bool supports(const AttentionShape& shape, const DeviceProperties& device) {
   return device.compute_capability == 90 && mma_family().supports(shape, device) &&
          mma_family().forward_rows(shape) == forward_rows(shape) &&
-         (!has_backward(shape) ||
-          mma_family().backward_key_rows(shape) == backward_key_rows(shape)) &&
-         driver_makes_maps();
+         mma_family().backward_key_rows(shape) >= backward_key_rows(shape) && driver_makes_maps();
 }
 
 }  // namespace hopper
@@ -34,7 +30,7 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
 }
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
-  if (!hopper::has_backward(arguments.shape) || !hopper::takes(arguments))
+  if (!hopper::takes(arguments))
     return arguments.options.empty() ? mma_family().backward(arguments, stream)
                                      : cudaErrorInvalidValue;
   return hopper::backward(arguments, stream);
@@ -47,6 +43,7 @@ KernelFamily hopper_family() {
   family.name = "hopper";
   family.supports = hopper::supports;
   family.forward_rows = hopper::forward_rows;
+  family.backward_key_rows = hopper::backward_key_rows;
   family.score_options = family.final_sinks = hopper::knows_options;
   family.forward = forward;
   family.backward = backward;

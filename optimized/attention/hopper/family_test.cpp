@@ -29,18 +29,18 @@ TEST(HopperFamily, TakesHeadDimensionsOfWhichBothCutTheSameItems) {
   EXPECT_STREQ(name(192, 192, kHopper), "mma");
 }
 
-// A launch that one of them does not take goes to the other.
-TEST(HopperFamily, CutsTheItemsThatTheMmaFamilyCuts) {
+// A launch that one of them does not take goes to the other: its items are as long, or, of keys,
+// shorter.
+TEST(HopperFamily, CutsItemsThatTheMmaFamilyTakes) {
   for (int qk = 8; qk <= 256; qk += 8)
     for (int v = 8; v <= 256; v += 8) {
       const AttentionShape shape{.head_dim_qk = qk, .head_dim_v = v, .type = ElementType::float16};
       const bool same = hopper_family().forward_rows(shape) == mma_family().forward_rows(shape);
       const bool others = std::max(qk, v) > 128 && std::max(qk, v) <= 192 && v > 128;
       EXPECT_EQ(same, !others) << qk << " and " << v;
-      EXPECT_EQ(hopper_family().backward_key_rows(shape), mma_family().backward_key_rows(shape));
-      if (hopper::has_backward(shape)) {
-        EXPECT_EQ(hopper::backward_key_rows(shape), mma_family().backward_key_rows(shape));
-      }
+      EXPECT_EQ(hopper_family().backward_key_rows(shape), hopper::backward_key_rows(shape));
+      EXPECT_LE(hopper::backward_key_rows(shape), mma_family().backward_key_rows(shape));
+      EXPECT_EQ(hopper::backward_key_rows(shape), std::max(qk, v) <= 128 ? 128 : 64);
     }
 }
 
@@ -80,7 +80,7 @@ TEST(HopperFamily, HasAKernelForOptionsAndOneForNone) {
 }
 
 // Elsewhere options are another family's; what every family knows without them, the mma family's.
-TEST(HopperFamily, HasAKernelForOptionsWhereThereIsABackward) {
+TEST(HopperFamily, HasAKernelForOptionsOfSomeHeadDimensions) {
   const auto changed = [](int dim, auto change) {
     ForwardArguments arguments = plain_arguments();
     arguments.shape.head_dim_qk = arguments.shape.head_dim_v = dim;

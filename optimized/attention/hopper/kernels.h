@@ -6,9 +6,9 @@
 
 namespace ringside::hopper {
 
-// Head dimensions: multiples of 8 up to 256, but those of which the mma family cuts other items, as
-// it does where one of v is above 128 and none above 192; shorter rows are padded with zeros in
-// shared memory.
+// Head dimensions: multiples of 8 up to 256, but those of which the mma family cuts other items of
+// queries, as it does where one of v is above 128 and none above 192; shorter rows are padded with
+// zeros in shared memory.
 bool supports(const AttentionShape& shape, const DeviceProperties& device);
 int forward_rows(const AttentionShape& shape);
 int64_t forward_workspace_bytes(const AttentionShape& shape);
@@ -17,10 +17,8 @@ int64_t forward_workspace_bytes(const AttentionShape& shape);
 // a scale that is not positive.
 bool has_options(const ForwardArguments& arguments);
 
-// Whether the backward has the head dimensions: the larger one above 64 and up to 128. Of others it
-// is the mma family's.
-bool has_backward(const AttentionShape& shape);
-// Whether there are kernels with score options, too: of the same ones.
+// Whether there are kernels with score options, too: where the larger head dimension is above 64
+// and up to 128.
 bool knows_options(const AttentionShape& shape);
 
 // Whether this kernel takes a launch. The others, which no one launches often, are the mma
@@ -30,6 +28,7 @@ bool takes(const ForwardArguments& arguments);
 // Of arguments that it takes.
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);
 
+// Of items of keys: no more than the mma family's, which may be given them as well.
 int backward_key_rows(const AttentionShape& shape);
 int64_t backward_workspace_bytes(const AttentionShape& shape);
 // Likewise; dq of the deterministic mode is always the mma family's.

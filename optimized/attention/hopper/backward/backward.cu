@@ -1,16 +1,18 @@
-// Attention backward for Hopper: bfloat16 and float16, head dimensions up to 128.
+// Attention backward for Hopper: bfloat16 and float16. What a launch is given; kernel.cuh has the
+// kernel.
 //
 // Key blocks of 128 rows outside, query blocks of 64 inside. A block of threads stays on its
 // multiprocessor and takes items (a key block, one key head) from a queue. One warp walks over the
 // query blocks that see the item, across segments and the query heads of the group, and leaves
 // notes of them, by which others have the copy engine bring them. Two groups of four warps consume,
 // 64 keys each: dk and dv stay in their registers, and leave by the copy engine where they are
-// final. dq = dS K is added up in global memory by the copy engine, in float32; where the item is
+// final. With head dimensions above 128, key blocks have 64 rows, and each group owns one of dk and
+// dv. dq = dS K is added up in global memory by the copy engine, in float32; where the item is
 // all that its queries meet, it is final at once.
 #include <algorithm>
 
 #include "optimized/attention/dropped.h"
-#include "optimized/attention/hopper/backward/kernel.cuh"
+#include "optimized/attention/hopper/backward/launch.h"
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
 #include "optimized/attention/mma/kernels.h"
@@ -71,19 +73,28 @@ cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) 
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(processors_of_device(), items)));
   const Parameters parameters = parameters_of(a, maps);
-  static_assert(kQueries == kDroppedQueries && kKeys == kDroppedKeys &&
-                kPanelColumns == kDroppedColumns);
-  const cudaError_t launched =
-      a.options.empty() ? launch<false>(parameters, dq_of(a), grid, stream)
-                        : launch_with_options({parameters, score_numbers(a.shape, a.options)},
-                                              dq_of(a), grid, stream);
-  return launched != cudaSuccess ? launched : add_dropped(a, parameters.dropped, stream);
+  static_assert(kQueries == kDroppedQueries && kPanelColumns == kDroppedColumns);
+  const auto launch = [&] {
+    if (!a.options.empty())
+      return launch_backward<HeadDims<128, 128>, true>(
+          {parameters, score_numbers(a.shape, a.options)}, dq_of(a), grid, stream);
+    return with_head_dims(a.shape, [&](auto dims) {
+      return launch_backward<decltype(dims), false>(parameters, dq_of(a), grid, stream);
+    });
+  };
+  const cudaError_t launched = launch();
+  return launched != cudaSuccess
+             ? launched
+             : add_dropped(a, backward_key_rows(a.shape), parameters.dropped, stream);
 }
 
 }  // namespace
 }  // namespace backward_detail
 
-int backward_key_rows(const AttentionShape&) { return backward_detail::kKeys; }
+int backward_key_rows(const AttentionShape& shape) {
+  return with_head_dims(
+      shape, [](auto dims) -> int { return backward_detail::Tuning<decltype(dims)>::kKeys; });
+}
 int64_t backward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(unsigned); }
 
 bool takes(const BackwardArguments& a) {
@@ -93,7 +104,8 @@ bool takes(const BackwardArguments& a) {
                         a.k.rows <= most && a.v.rows <= most;
   const ElementType result =
       a.accumulate == Accumulate::only ? s.type : ElementType::float32;  // of dk and dv
-  return rows_fit && fits_a_map(a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
+  return rows_fit && (knows_options(s) || a.options.empty()) &&
+         fits_a_map(a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
          fits_a_map(a.dout, {s.type, s.head_dim_v, s.num_heads}) &&
          fits_a_map(a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
          fits_a_map(a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&

@@ -6,6 +6,7 @@
 
 #include "optimized/attention/finite_words.cuh"
 #include "optimized/attention/heads.h"
+#include "optimized/attention/hopper/backward/dims.h"
 #include "optimized/attention/hopper/machine/bulk_tensor.h"
 #include "optimized/attention/hopper/machine/numbers.h"
 #include "optimized/attention/hopper/machine/wgmma.h"
@@ -16,12 +17,8 @@
 
 namespace ringside::hopper::backward_detail {
 
-inline constexpr int kQueries = 64, kKeys = 128, kDim = 128;  // rows of blocks, padded columns
-inline constexpr int kGroups = 2, kGroupKeys = kKeys / kGroups, kGroupThreads = 128;
 inline constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
 inline constexpr int kThreads = kGroupThreads * (1 + kGroups);
-inline constexpr int kStages = 2, kKeyStages = 2;
-inline constexpr int kSeenStages = 4;               // written while two blocks may still be in use
 inline constexpr int kNotes = 16, kNotesAhead = 8;  // of the block that is being loaded, at most
 
 enum class Dq : uint8_t {
@@ -88,18 +85,13 @@ inline constexpr int kStop = 8;              // no block: nothing comes any more
 // Named barriers: one a group, and one of both.
 inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;
 
-// Bytes of shared memory. Tiles are panels of 128-byte rows.
-inline constexpr int kPanelColumns = 64;  // of 16 bits
-inline constexpr int kKeyPanel = kKeys * 128, kQueryPanel = kQueries * 128;
-inline constexpr int kKeyTile = 2 * kKeyPanel, kQueryTile = 2 * kQueryPanel;
-inline constexpr int kDsTile = kKeys * 128;      // [keys][queries]
-inline constexpr int kDqTile = 2 * kQueryPanel;  // [queries][64 float32] of a group: two panels
-
 // "Full": what a group waits for before it reads; "empty": before it is written again.
+template <typename Shape>
 struct Barriers {
+  static constexpr int kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
   Barrier note_full[kNotes], note_empty[kNotesAhead];
-  Barrier q_full[kStages], dout_full[kStages];  // the latter with rows
-  Barrier empty[kStages];                       // Q, dO and rows
+  Barrier q_full[kStages], dout_full[Shape::kDoutStages];  // the latter with rows, unless split
+  Barrier empty[kStages];                                  // Q, rows and, unless split, dO
   Barrier k_full[kKeyStages], k_empty[kKeyStages], v_full, v_empty;
   Barrier ds_full[2], ds_empty[2];
   Barrier dq_full[kGroups], dq_empty[kGroups];
@@ -107,38 +99,65 @@ struct Barriers {
   // By one thread. of_rows: how many threads of a warp say that they wrote or have read rows.
   __device__ void init_all(int of_rows) {
     constexpr int kWarps = 4 * kGroups;
+    constexpr int kWarpsOfValues = 4 * Shape::kKeyGroups;  // which read V and write d(scores)
     for (Barrier& barrier : note_full) init(barrier, 1);
     for (Barrier& barrier : note_empty) init(barrier, 1);
-    for (int stage = 0; stage < kStages; ++stage)
-      init(q_full[stage], 1), init(dout_full[stage], 1 + of_rows),
-          init(empty[stage], kWarps * of_rows);
+    for (int stage = 0; stage < kStages; ++stage) {
+      init(q_full[stage], 1);
+      if constexpr (!Shape::kSplit) init(dout_full[stage], 1 + of_rows);
+      init(empty[stage], kWarps * of_rows);
+    }
     for (Barrier& barrier : k_full) init(barrier, 1);
     for (Barrier& barrier : k_empty) init(barrier, kWarps);
-    init(v_full, 1), init(v_empty, kWarps);
-    for (Barrier& barrier : ds_full) init(barrier, kWarps);
+    init(v_full, 1), init(v_empty, kWarpsOfValues);
+    for (Barrier& barrier : ds_full) init(barrier, kWarpsOfValues);
     for (Barrier& barrier : ds_empty) init(barrier, kWarps);
     for (int group = 0; group < kGroups; ++group) init(dq_full[group], 4), init(dq_empty[group], 1);
+    if constexpr (!Shape::kSplit) publish_barriers();
+  }
+};
+template <typename Shape>
+struct SplitBarriers : Barriers<Shape> {
+  Barrier rows_full[Shape::kStages], dout_empty[Shape::kDoutStages];
+  Barrier weights_full, weights_empty;
+
+  __device__ void init_all(int of_rows) {
+    Barriers<Shape>::init_all(of_rows);
+    for (Barrier& barrier : this->dout_full) init(barrier, 1);
+    for (Barrier& barrier : rows_full) init(barrier, of_rows);
+    for (Barrier& barrier : dout_empty) init(barrier, 4 * kGroups);
+    init(weights_full, 4), init(weights_empty, 4);
     publish_barriers();
   }
 };
 
 // Shared memory. Tiles are panels of 128-byte rows.
-struct Shared {
-  uint8_t k[kKeyStages][kKeyTile], v[kKeyTile];  // the next item's K comes early
-  uint8_t q[kStages][kQueryTile], dout[kStages][kQueryTile];
-  uint8_t ds[2][kDsTile];
-  uint8_t dq[kGroups][kDqTile];
+template <typename Shape>
+struct PlainShared {
+  static constexpr int kStages = Shape::kStages;
+  uint8_t k[Shape::kKeyStages][Shape::kKeyTile], v[Shape::kValueTile];  // the next item's K may
+  uint8_t q[kStages][Shape::kQueryTile];                                // come early
+  uint8_t dout[Shape::kDoutStages][Shape::kDoutTile];
+  uint8_t ds[2][Shape::kDsTile];
+  uint8_t dq[kGroups][Shape::kDqTile];
   QueryRows rows[kStages];
-  SeenKeysOfRows seen[kSeenStages];
+  SeenKeysOfRows seen[Shape::kSeenStages];
   BlockNote notes[kNotes];
-  int keys_found[kGroups][kKeyStages];  // an item's: not finite in the group's columns of dq
-  Barriers barriers;
+  int keys_found[Shape::kFoundParts][kFoundStages];  // not finite in a part of an item's K
+  std::conditional_t<Shape::kSplit, SplitBarriers<Shape>, Barriers<Shape>> barriers;
 };
-struct OptionShared : Shared {
-  ScorePlace places[kSeenStages];
+template <typename Shape>
+struct SplitShared : PlainShared<Shape> {
+  float4 weights[kQueries / 8]
+                [kGroupThreads];  // of one group for the other, as registers hold them
 };
-template <bool kOptions>
-using SharedOf = std::conditional_t<kOptions, OptionShared, Shared>;
-static_assert(sizeof(OptionShared) <= 227 << 10);
+template <typename Shape>
+struct OptionShared : PlainShared<Shape> {
+  ScorePlace places[Shape::kSeenStages];
+};
+template <typename Shape, bool kOptions>
+using SharedOf =
+    std::conditional_t<kOptions, OptionShared<Shape>,
+                       std::conditional_t<Shape::kSplit, SplitShared<Shape>, PlainShared<Shape>>>;
 
 }  // namespace ringside::hopper::backward_detail

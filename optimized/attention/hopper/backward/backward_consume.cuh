@@ -12,18 +12,22 @@
 namespace ringside::hopper::backward_detail {
 
 // One group's walk over the blocks of item after item.
-template <typename T, Dq kDq, bool kOptions>
+template <typename T, typename Shape, Dq kDq, bool kOptions>
 struct Consumer {
+  static constexpr int kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
+  static constexpr int kKeyPanel = Shape::kKeyPanel, kSeenStages = Shape::kSeenStages;
+  static constexpr int kDqSums = Shape::kDqColumns / 2;  // of a thread
+  static constexpr int kDkSums = Shape::kQk / 2, kDvSums = Shape::kV / 2;
   static constexpr bool kHasDq = kDq != Dq::none;
 
   const ParametersOf<kOptions>& parameters;
-  SharedOf<kOptions>& shared;
+  SharedOf<Shape, kOptions>& shared;
   const int group;
   int thread = threadIdx.x % kGroupThreads;
   uint32_t block = 0, item = 0;  // how many are done
   uint32_t nothing = 0;  // which the compiler takes for new in every block: see wait_for_note()
 
-  __device__ __forceinline__ Barriers& barriers() const { return shared.barriers; }
+  __device__ __forceinline__ auto& barriers() const { return shared.barriers; }
   __device__ __forceinline__ int stage() const { return block % kStages; }
   __device__ __forceinline__ uint32_t parity() const { return block / kStages % 2; }
   __device__ __forceinline__ float scale() const { return parameters.shape.softmax_scale; }
@@ -51,18 +55,23 @@ struct Consumer {
 
   __device__ __forceinline__ void start_scores(float (&scores)[32]) const {
     begin_products();
-    multiply_rows<T>(scores, keys_of(shared.k[item % kKeyStages]), kKeyPanel,
-                     tile_descriptor(shared_address(shared.q[stage()])), kQueryPanel);
+    multiply_rows<T, Shape::kQk>(scores, keys_of(shared.k[item % kKeyStages]), kKeyPanel,
+                                 tile_descriptor(shared_address(shared.q[stage()])), kQueryPanel);
     commit_products();
   }
 
+  // From a group's columns of K to the other's: a panel, or half the 128 bytes of its rows.
+  static constexpr int kBytesOfColumns = Shape::kQkPanels > 1 ? kKeyPanel : Shape::kDqColumns * 2;
+  // Of final dq, both groups' half rows leave together from the first one's place.
+  static constexpr bool kSharesDq = kDq == Dq::store && Shape::kQkPanels == 1;
+
   // Starts dq of a block, of which both groups have written d(scores).
-  __device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t of_block) const {
+  __device__ __forceinline__ void start_dq(float (&dq)[kDqSums], uint32_t of_block) const {
     wait(barriers().ds_full[of_block % 2], of_block / 2 % 2);
     begin_products();
-    multiply_keys<T>(
+    multiply_keys<T, Shape::kKeys>(
         dq, tile_descriptor(ds_tile(of_block)),
-        tile_descriptor(shared_address(shared.k[item % kKeyStages]) + group * kKeyPanel));
+        tile_descriptor(shared_address(shared.k[item % kKeyStages]) + group * kBytesOfColumns));
     commit_products();
   }
   // Puts something where the sender finds it, once that has sent what was there: dq of a block, or
@@ -76,13 +85,20 @@ struct Consumer {
     arrive_as_warp(barriers().dq_full[group]);
   }
   // dq of a block, when the products have come.
-  __device__ __forceinline__ void hand_over_dq(const float (&dq)[32], uint32_t of_block,
+  __device__ __forceinline__ void hand_over_dq(const float (&dq)[kDqSums], uint32_t of_block,
                                                uint32_t turn) {
     arrive_as_warp(barriers().ds_empty[of_block % 2]);
-    hand_over(turn, [&](uint32_t tile) { store_dq<T, kDq>(tile, dq, scale(), thread); });
+    hand_over(turn, [&](uint32_t tile) {
+      if constexpr (kSharesDq)
+        store_dq<T, kDq>(shared_address(shared.dq[0]), group * Shape::kDqColumns, dq, scale(),
+                         thread);
+      else
+        store_dq<T, kDq>(tile, 0, dq, scale(), thread);
+    });
   }
-  __device__ __forceinline__ void hand_over_keys(const float (&sum)[64], float by, uint32_t turn) {
-    hand_over(turn, [&](uint32_t tile) { stage_keys<T>(tile, sum, by, thread); });
+  template <int R>
+  __device__ __forceinline__ void hand_over_keys(const float (&sum)[R], float by, uint32_t turn) {
+    hand_over(turn, [&](uint32_t tile) { stage_keys<T, R / 32>(tile, sum, 0, by, thread); });
   }
   __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[4][4]) {
     if constexpr (!kHasDq) return;
@@ -93,38 +109,16 @@ struct Consumer {
     arrive_as_warp(barriers().ds_full[block % 2]);
   }
 
-  __device__ __forceinline__ bool all_of_group(bool says) const {
-    return all_of(kGroupBarrier + group, kGroupThreads, says);
-  }
-
   // Where keys are not finite, dq of blocks that see the item in part is not sent off.
   __device__ __forceinline__ void look_at_keys() {
     if constexpr (!kHasDq) return;
     FiniteCheck<T> check;
-    for_each_chunk<kKeyPanel, kGroupThreads>(shared.k[item % kKeyStages] + group * kKeyPanel,
-                                             thread,
-                                             [&](const uint4& chunk) { check.look_at(chunk); });
-    const bool all_finite = all_of_group(check.all_finite());
-    if (thread == 0) shared.keys_found[group][item % kKeyStages] = !all_finite;
+    constexpr int kBytes = Shape::kKeyTile / kGroups;
+    for_each_chunk<kBytes, kGroupThreads>(shared.k[item % kKeyStages] + group * kBytes, thread,
+                                          [&](const uint4& chunk) { check.look_at(chunk); });
+    const bool all_finite = all_of_group(group, check.all_finite());
+    if (thread == 0) shared.keys_found[group][item % kFoundStages] = !all_finite;
     if (!all_finite) *parameters.dropped = 1;
-  }
-
-  // Queries that see the item in part: 0 in the place of what is not finite, once both groups have
-  // their scores. No product is under way here.
-  __device__ __forceinline__ void drop_not_finite() const {
-    FiniteCheck<T> check;
-    const auto look = [&](const uint4& chunk) { check.look_at(chunk); };
-    for_each_chunk<kQueryTile, kGroupThreads>(shared.q[stage()], thread, look);
-    for_each_chunk<kQueryTile, kGroupThreads>(shared.dout[stage()], thread, look);
-    if (all_of_group(check.all_finite())) return;
-    synchronize(kBothBarrier, kGroups * kGroupThreads);
-    const auto drop = [](uint4& chunk) { chunk = finite_part<T>(chunk); };
-    const int of_both = group * kGroupThreads + thread;
-    for_each_chunk<kQueryTile, kGroups * kGroupThreads>(shared.q[stage()], of_both, drop);
-    for_each_chunk<kQueryTile, kGroups * kGroupThreads>(shared.dout[stage()], of_both, drop);
-    show_to_async();
-    synchronize(kBothBarrier, kGroups * kGroupThreads);
-    *parameters.dropped = 1;
   }
 
   // Whether all of the group's keys are seen.
@@ -164,14 +158,14 @@ struct Consumer {
   // A block of which the scores are under way; leaves dk and dv under way. kLate: with dq of the
   // block before, which is sent off under their products.
   template <bool kLate>
-  __device__ __forceinline__ void take_block(int flags, float (&scores)[32], float (&dk)[64],
-                                             float (&dv)[64]) {
+  __device__ __forceinline__ void take_block(int flags, float (&scores)[32], float (&dk)[kDkSums],
+                                             float (&dv)[kDvSums]) {
     const uint64_t q = tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel);
     const uint64_t dout = tile_descriptor(shared_address(shared.dout[stage()]), kQueryPanel);
     float grads[32];
     wait(barriers().dout_full[stage()], parity());
     begin_products();
-    multiply_rows<T>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
+    multiply_rows<T, Shape::kV>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
     commit_products();
     uint32_t p[4][4], ds[4][4];
     if constexpr (kOptions) {
@@ -195,8 +189,10 @@ struct Consumer {
     as_left_operand<T>(p, scores);
     as_left_operand<T>(ds, grads);
     pin(p), pin(ds);
-    if ((flags & kClear) == 0) drop_not_finite();
-    float dq[32];
+    if ((flags & kClear) == 0)
+      drop_not_finite<T, Shape>(shared.q[stage()], shared.dout[stage()], parameters.dropped, group,
+                                thread);
+    float dq[kDqSums];
     if constexpr (kLate && kHasDq) start_dq(dq, block - 1);
     begin_products();
     multiply_queries<T>(dv, p, dout);
@@ -216,9 +212,10 @@ struct Consumer {
 
   // One item; its first block's note is there.
   __device__ __forceinline__ void take_item(int flags) {
-    float dk[64], dv[64], scores[32];
+    static_assert(kDkSums == kDvSums);
+    float dk[kDkSums], dv[kDvSums], scores[32];
 #pragma unroll
-    for (int i = 0; i < 64; ++i) dk[i] = dv[i] = 0;
+    for (int i = 0; i < kDkSums; ++i) dk[i] = dv[i] = 0;
     hopper::pin(dk), hopper::pin(dv);
     wait(barriers().k_full[item % kKeyStages], item / kKeyStages & 1);
     look_at_keys();
@@ -238,9 +235,10 @@ struct Consumer {
   }
 
   // What is left of an item: dq of its last block, dk and dv. Final ones are sent off like dq.
-  __device__ __forceinline__ void hand_over_results(const float (&dk)[64], const float (&dv)[64]) {
+  __device__ __forceinline__ void hand_over_results(const float (&dk)[kDkSums],
+                                                    const float (&dv)[kDvSums]) {
     const uint32_t turn = block - 1;
-    float dq[32];
+    float dq[kDqSums];
     start_dq(dq, block - 1);
     hand_over_keys(dv, 1, turn);
     wait_for_products<0>();
@@ -249,10 +247,11 @@ struct Consumer {
     arrive_as_warp(barriers().k_empty[item % kKeyStages]);
     hand_over_keys(dk, scale(), turn + 2);
   }
-  __device__ __forceinline__ void put_results(const float (&dk)[64], const float (&dv)[64]) {
+  __device__ __forceinline__ void put_results(const float (&dk)[kDkSums],
+                                              const float (&dv)[kDvSums]) {
     const BlockNote note = shared.notes[(block - 1) % kNotes];
     if constexpr (kHasDq) {
-      float dq[32];
+      float dq[kDqSums];
       start_dq(dq, block - 1);
       wait_for_products<0>();
       hopper::pin(dq);

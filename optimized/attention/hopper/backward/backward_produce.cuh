@@ -35,29 +35,32 @@ class Queue {
   unsigned index_, next_ = 0;  // next_: the first lane's
 };
 
-__device__ inline void publish(Shared& shared, uint32_t block, const BlockNote& note) {
+template <typename Shape>
+__device__ inline void publish(PlainShared<Shape>& shared, uint32_t block, const BlockNote& note) {
   wait(shared.barriers.note_empty[block % kNotesAhead], block / kNotesAhead % 2 ^ 1);
   if (threadIdx.x % 32 != 0) return;
   shared.notes[block % kNotes] = note;
   arrive(shared.barriers.note_full[block % kNotes]);
 }
-__device__ inline const BlockNote& wait_for_note(Shared& shared, uint32_t block) {
+template <typename Shape>
+__device__ inline const BlockNote& wait_for_note(PlainShared<Shape>& shared, uint32_t block) {
   wait(shared.barriers.note_full[block % kNotes], block / kNotes % 2);
   return shared.notes[block % kNotes];
 }
 
 // Of one item's blocks, behind so many of others. Returns how many there are now.
-__device__ inline uint32_t note_item(const Parameters& p, Shared& shared, const QueueEntry& entry,
-                                     uint32_t block) {
+template <typename Shape>
+__device__ inline uint32_t note_item(const Parameters& p, PlainShared<Shape>& shared,
+                                     const QueueEntry& entry, uint32_t block) {
   const WorkItem& item = p.work.items[entry.item];
   if (item.begin >= item.end) return block;
-  QueryWalk at(p.work, item, query_heads_of(p.shape, entry.head));
+  QueryWalk<Shape::kKeys> at(p.work, item, query_heads_of(p.shape, entry.head));
   const int keys = item.end - item.begin;
   for (int first = kFirst; at.valid(); first = 0, ++block) {
     BlockNote note{0, 0, 0, 0, item.own.row + item.begin, keys, entry.head, entry.item, 0, 0};
     note.partner = at.partner(), note.begin = at.begin();
     note.row = at.row(), note.rows = at.rows(), note.head = at.head();
-    note.flags = first | (keys == kKeys && at.is_clear() ? kClear : 0);
+    note.flags = first | (keys == Shape::kKeys && at.is_clear() ? kClear : 0);
     at.advance();
     if (!at.valid()) note.flags |= kLast;
     publish(shared, block, note);
@@ -66,57 +69,65 @@ __device__ inline uint32_t note_item(const Parameters& p, Shared& shared, const 
 }
 
 // By all lanes of a warp.
-__device__ inline void write_notes(const Parameters& parameters, Shared& shared) {
+template <typename Shape>
+__device__ inline void write_notes(const Parameters& parameters, PlainShared<Shape>& shared) {
   uint32_t block = 0;
   for (Queue queue(parameters); queue.valid(); queue.advance())
     block = note_item(parameters, shared, queue.entry(), block);
-  publish(shared, block, {0, 0, 0, kStop, 0, 0, 0, 0, 0, 0});
+  publish(shared, block, BlockNote{0, 0, 0, kStop, 0, 0, 0, 0, 0, 0});
 }
 
+// So many panels of an item's rows of K or V.
+template <typename Shape, int kPanels>
 __device__ inline void load_keys(const CUtensorMap& map, uint8_t* tile, Barrier& full,
                                  const BlockNote& note) {
-  arrive_and_expect(full, kKeyTile);
+  arrive_and_expect(full, kPanels * Shape::kKeyPanel);
   const uint32_t to = shared_address(tile);
 #pragma unroll
-  for (int panel = 0; panel < 2; ++panel)
+  for (int panel = 0; panel < kPanels; ++panel)
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-      load_box(to + panel * kKeyPanel + half * kQueryPanel, map,
+    for (int half = 0; half < Shape::kKeyGroups; ++half)
+      load_box(to + panel * Shape::kKeyPanel + half * kQueryPanel, map,
                ragged_box(panel * kPanelColumns, note.kv_head, note.key_row + half * kBoxRows,
                           rows_of_box(0, note.keys, half)),
                full);
 }
+// Likewise of a block's of Q or dO.
+template <int kPanels>
 __device__ inline void load_queries(const CUtensorMap& map, uint8_t* tile, Barrier& full,
                                     const BlockNote& note) {
-  arrive_and_expect(full, kQueryTile);
+  arrive_and_expect(full, kPanels * kQueryPanel);
   const uint32_t to = shared_address(tile);
 #pragma unroll
-  for (int panel = 0; panel < 2; ++panel)
+  for (int panel = 0; panel < kPanels; ++panel)
     load_box(to + panel * kQueryPanel, map,
              ragged_box(panel * kPanelColumns, note.head, note.row, note.rows), full);
 }
 
 // The tiles of block after block; by one thread.
-__device__ inline void load_tiles(const Parameters& p, Shared& shared) {
-  Barriers& barriers = shared.barriers;
+template <typename Shape>
+__device__ inline void load_tiles(const Parameters& p, PlainShared<Shape>& shared) {
+  constexpr int kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
+  Barriers<Shape>& barriers = shared.barriers;
   uint32_t item = 0;  // how many were loaded
   for (uint32_t block = 0;; ++block) {
     const BlockNote note = wait_for_note(shared, block);
     const uint32_t stage = block % kStages, key_stage = item % kKeyStages;
     if (note.flags & kFirst) {
       wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);
-      load_keys(p.maps.k, shared.k[key_stage], barriers.k_full[key_stage], note);
+      load_keys<Shape, Shape::kQkPanels>(p.maps.k, shared.k[key_stage], barriers.k_full[key_stage],
+                                         note);
     }
     wait(barriers.empty[stage], block / kStages % 2 ^ 1);
     // Of the block before the one that was here all is done, the sending of dq included, and of the
     // note before that nobody asks any more: others, kNotesAhead further on, may be written.
     arrive(barriers.note_empty[block % kNotesAhead]);
     if (note.flags & kStop) return arrive(barriers.q_full[stage]);
-    load_queries(p.maps.q, shared.q[stage], barriers.q_full[stage], note);
-    load_queries(p.maps.dout, shared.dout[stage], barriers.dout_full[stage], note);
+    load_queries<Shape::kQkPanels>(p.maps.q, shared.q[stage], barriers.q_full[stage], note);
+    load_queries<Shape::kVPanels>(p.maps.dout, shared.dout[stage], barriers.dout_full[stage], note);
     if (note.flags & kFirst) {
       wait(barriers.v_empty, item % 2 ^ 1);
-      load_keys(p.maps.v, shared.v, barriers.v_full, note);
+      load_keys<Shape, Shape::kVPanels>(p.maps.v, shared.v, barriers.v_full, note);
       ++item;
     }
   }
@@ -138,10 +149,11 @@ __device__ inline uchar2 keys_of_row(const Parameters& parameters, const BlockNo
 }
 
 // Bits of the groups whose keys all of a lane's rows see, or of which it has none.
+template <int kKeyGroups>
 __device__ inline int groups_seen(uchar2 seen, bool is_row) {
   int groups = 0;
 #pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
+  for (int group = 0; group < kKeyGroups; ++group) {
     const int begin = group * kGroupKeys, end = begin + kGroupKeys;
     if (!is_row || (seen.x <= begin && seen.x + seen.y >= end)) groups |= 1 << group;
   }
@@ -185,15 +197,16 @@ struct LaneRows {
 };
 
 // What a block's rows see of the item's keys, where not all see all.
+template <int kKeyGroups>
 __device__ inline void write_seen(const Parameters& parameters, const BlockNote& note,
                                   SeenKeysOfRows& to) {
-  int clear = 3;
+  int clear = (1 << kKeyGroups) - 1;
   const auto write = [&](auto seen_of) {
 #pragma unroll 1
     for (int row = threadIdx.x % 32; row < kQueries; row += 32) {
       const uchar2 seen = seen_of(row);
       to.of[row] = seen;
-      clear &= groups_seen(seen, row < note.rows);
+      clear &= groups_seen<kKeyGroups>(seen, row < note.rows);
     }
     clear = __reduce_and_sync(kEveryLane, clear);
   };
@@ -226,53 +239,59 @@ __device__ inline ScorePlace place_of(const Parameters& parameters, const ScoreN
 
 // All that is known of the rows of block after block. By all lanes of a warp, of two rows each;
 // what memory has of them comes while the mask is asked and their place becomes free.
-template <int kArrivals, bool kOptions>
-__device__ void load_rows(const ParametersOf<kOptions>& parameters, SharedOf<kOptions>& shared) {
+template <typename Shape, int kArrivals, bool kOptions>
+__device__ void load_rows(const ParametersOf<kOptions>& parameters,
+                          SharedOf<Shape, kOptions>& shared) {
+  constexpr int kStages = Shape::kStages, kSeenStages = Shape::kSeenStages;
   for (uint32_t block = 0;; ++block) {
     const BlockNote& note = wait_for_note(shared, block);
     if (note.flags & kStop) return;
     const LaneRows rows(parameters, note);
-    write_seen(parameters, note, shared.seen[block % kSeenStages]);
+    write_seen<Shape::kKeyGroups>(parameters, note, shared.seen[block % kSeenStages]);
     if constexpr (kOptions)
       if (threadIdx.x % 32 == 0)
         shared.places[block % kSeenStages] = place_of(parameters, parameters.scores, note);
     const uint32_t stage = block % kStages;
     wait(shared.barriers.empty[stage], block / kStages % 2 ^ 1);
     rows.write(shared.rows[stage], note.rows);
-    arrive_of_warp<kArrivals>(shared.barriers.dout_full[stage]);
+    if constexpr (Shape::kSplit)
+      arrive_of_warp<kArrivals>(shared.barriers.rows_full[stage]);
+    else
+      arrive_of_warp<kArrivals>(shared.barriers.dout_full[stage]);
   }
 }
 
-// Final dk or dv of a group's keys: two panels.
-__device__ inline void store_keys(const CUtensorMap& map, const BlockNote& note, int group,
-                                  uint32_t tile) {
-  const int keys = note.keys - group * kGroupKeys;
+// Panels of final dk or dv, of 64 keys of an item from `first_key` on.
+__device__ inline void store_keys(const CUtensorMap& map, const BlockNote& note, int first_key,
+                                  int first_panel, int panels, uint32_t tile) {
+  const int keys = note.keys - first_key;
   if (keys <= 0) return;
 #pragma unroll
-  for (int panel = 0; panel < 2; ++panel)
-    store_box(
-        map,
-        ragged_box(panel * kPanelColumns, note.kv_head, note.key_row + group * kGroupKeys, keys),
-        tile + panel * kQueryPanel);
+  for (int panel = 0; panel < panels; ++panel)
+    store_box(map,
+              ragged_box((first_panel + panel) * kPanelColumns, note.kv_head,
+                         note.key_row + first_key, keys),
+              tile + panel * kQueryPanel);
 }
 
-template <Dq kDq>
-__device__ inline void store_queries(const CUtensorMap& map, const BlockNote& note, int group,
-                                     uint32_t tile) {
+// Of a block's dq, a group's columns.
+template <typename Shape, Dq kDq>
+__device__ inline void store_queries(const CUtensorMap& map, const BlockNote& note,
+                                     int first_column, uint32_t tile) {
   if constexpr (kDq == Dq::add) {
-    for (int panel = 0; panel < 2; ++panel)
-      add_box(map, ragged_box(group * 64 + panel * 32, note.head, note.row, note.rows),
+    for (int panel = 0; panel < Shape::kDqColumns / 32; ++panel)
+      add_box(map, ragged_box(first_column + panel * 32, note.head, note.row, note.rows),
               tile + panel * kQueryPanel);
   } else {
-    store_box(map, ragged_box(group * 64, note.head, note.row, note.rows), tile);
+    store_box(map, ragged_box(first_column, note.head, note.row, note.rows), tile);
   }
 }
 
 // Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
 // nothing more; by one thread. A group's last dq comes between dv and dk.
-template <Dq kDq>
-__device__ void send_results(const Parameters& parameters, Shared& shared) {
-  Barriers& barriers = shared.barriers;
+template <Dq kDq, typename Shape>
+__device__ void send_results(const Parameters& parameters, PlainShared<Shape>& shared) {
+  auto& barriers = shared.barriers;
   const Maps& maps = parameters.maps;
   uint32_t items = 0, turn = 0;  // items that have begun; what was sent before, of each group
   for (uint32_t block = 0;; ++block) {
@@ -282,7 +301,7 @@ __device__ void send_results(const Parameters& parameters, Shared& shared) {
     if (note.flags & kFirst) ++items;
     // Of keys that are not finite, another launch adds dq: seen_pairs.cuh.
     const bool all_sent = (note.flags & kClear) != 0;
-    const int* found = &shared.keys_found[0][(items - 1) % kKeyStages];
+    const int* found = &shared.keys_found[0][(items - 1) % kFoundStages];
     const auto send = [&](auto start) {
 #pragma unroll 1
       for (int group = 0; group < kGroups; ++group) {
@@ -294,13 +313,32 @@ __device__ void send_results(const Parameters& parameters, Shared& shared) {
       }
       ++turn;
     };
+    const auto send_keys = [&](const CUtensorMap& map) {
+      send([&](int group, uint32_t tile) {
+        store_keys(map, note, group * kGroupKeys, 0, Shape::kQkPanels, tile);
+      });
+    };
+    // A panel of K that the groups share is finite where both halves are.
+    constexpr bool kSharePanel = Shape::kQkPanels == 1;
     const bool with_keys = parameters.is_final && (note.flags & kLast);
-    if (with_keys) send([&](int group, uint32_t tile) { store_keys(maps.dv, note, group, tile); });
-    send([&](int group, uint32_t tile) {
-      if (all_sent || found[group * kKeyStages] == 0)
-        store_queries<kDq>(maps.dq, note, group, tile);
-    });
-    if (with_keys) send([&](int group, uint32_t tile) { store_keys(maps.dk, note, group, tile); });
+    if (with_keys) send_keys(maps.dv);
+    if constexpr (kSharePanel && kDq == Dq::store) {
+      // Both halves of the rows lie in the first group's place.
+      for (Barrier& full : barriers.dq_full) wait(full, turn & 1);
+      if (all_sent || (found[0] == 0 && found[kFoundStages] == 0))
+        store_queries<Shape, kDq>(maps.dq, note, 0, shared_address(shared.dq[0]));
+      commit_stores();
+      wait_until_read<0>();
+      arrive(barriers.dq_empty[0]), arrive(barriers.dq_empty[1]);
+      ++turn;
+    } else {
+      send([&](int group, uint32_t tile) {
+        const int* of_group = kSharePanel ? found : &found[group * kFoundStages];
+        if (all_sent || (of_group[0] == 0 && (!kSharePanel || found[kFoundStages] == 0)))
+          store_queries<Shape, kDq>(maps.dq, note, group * Shape::kDqColumns, tile);
+      });
+    }
+    if (with_keys) send_keys(maps.dk);
   }
 }
 

@@ -1,6 +1,7 @@
-// The backward kernel by itself against the definition in float64: documents around its blocks,
-// every kind of mask, grouped heads, padded columns, partners in pieces, every way to leave
-// results, and NaN in the rows between documents. Skips without a device of compute capability 9.0.
+// The instances of the backward kernel by themselves against the definition in float64: documents
+// around its blocks, every kind of mask, grouped heads, padded columns, partners in pieces, every
+// way to leave results, and NaN in the rows between documents. Skips without a device of compute
+// capability 9.0.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "optimized/attention/hopper/kernels.h"
@@ -21,8 +23,7 @@
 namespace ringside::hopper {
 namespace {
 
-constexpr int kGap = 3;  // rows of NaN before, between and behind documents
-constexpr int kKeyRows = 128;
+constexpr int kGap = 3;        // rows of NaN before, between and behind documents
 constexpr double kBefore = 3;  // what sums begin with
 
 struct Lengths {
@@ -33,7 +34,8 @@ struct Pack {
   const char* name;
   std::vector<Lengths> documents;
   Mask mask;
-  int heads = 2, kv_heads = 1, dim_qk = 128, dim_v = 128;
+  int dim_qk, dim_v;
+  int heads = 2, kv_heads = 1;
   Accumulate accumulate = Accumulate::only;
   int piece = 1 << 20;  // longest query segment
   bool one_item_of_keys = false;
@@ -159,17 +161,17 @@ struct KeyItems {
   std::vector<WorkItem> items;
   std::vector<Segment> partners;
 
-  explicit KeyItems(const Inputs& in) {
+  KeyItems(const Inputs& in, int key_rows) {
     const Pack& p = in.pack;
     for (int s = 0; s < int(p.documents.size()); ++s) {
       const auto [len_q, len_k] = p.documents[s];
       const int first = int(partners.size());
       for (int begin = 0; begin < len_q; begin += p.piece)
         partners.push_back({s, begin, 1, in.row_q[s] + begin, std::min(p.piece, len_q - begin)});
-      for (int begin = 0; begin < len_k; begin += kKeyRows)
+      for (int begin = 0; begin < len_k; begin += key_rows)
         items.push_back({{s, 0, 1, in.row_k[s], len_k},
                          begin,
-                         std::min(begin + kKeyRows, len_k),
+                         std::min(begin + key_rows, len_k),
                          first,
                          int(partners.size()),
                          len_q,
@@ -214,14 +216,15 @@ void check(const Pack& p, ElementType type) {
   const OnDevice at_lse(lse, ElementType::float32), at_delta(delta, ElementType::float32);
   const OnDevice dk(empty_dk, result), dv(empty_dv, result);
   const OnDevice dq(empty_dq, p.one_item_of_keys ? type : ElementType::float32);
-  const KeyItems list(in);
+  const AttentionShape shape{p.heads, p.kv_heads,      0,   0, p.heads / p.kv_heads, p.dim_qk,
+                             p.dim_v, float(in.scale), type};
+  const KeyItems list(in, backward_key_rows(shape));
   const DeviceMemory items = on_device(list.items), partners = on_device(list.partners);
   const DeviceMemory count = on_device(std::vector<int32_t>{int32_t(list.items.size())});
   const DeviceMemory workspace = on_device(std::vector<int32_t>{-1, -1});
 
   BackwardArguments a;
-  a.shape = {p.heads, p.kv_heads,      0,   0, p.heads / p.kv_heads, p.dim_qk,
-             p.dim_v, float(in.scale), type};
+  a.shape = shape;
   a.q = at_q.matrix(), a.k = at_k.matrix(), a.v = at_v.matrix(), a.dout = at_dout.matrix();
   a.lse = at_lse.floats(), a.delta = at_delta.floats();
   a.dq = dq.matrix(), a.dk = dk.matrix(), a.dv = dv.matrix();
@@ -244,51 +247,65 @@ void check(const Pack& p, ElementType type) {
   expect_close("dv", want.dv.of, dv.read(), allowed, begun_with);
 }
 
-std::vector<Pack> packs() {
+// Of an instance: the head dimensions that it is compiled for, and shorter rows that are its own.
+struct Instance {
+  int qk, v, shorter_qk, shorter_v;
+  int keys;  // of an item
+};
+
+std::vector<Pack> packs(const Instance& of) {
   const std::vector<Lengths> same{{1, 1},     {63, 63},   {64, 64},   {65, 65},
                                   {127, 127}, {128, 128}, {129, 129}, {300, 300}};
   const std::vector<Lengths> apart{{100, 300}, {300, 100}, {1, 200}, {200, 1}, {0, 50}, {130, 129}};
+  const std::vector<Lengths> alone{
+      {1, 1}, {63, 63}, {of.keys - 28, of.keys - 28}, {of.keys, of.keys}};
   const Mask causal = Mask::causal();
+  const int qk = of.qk, v = of.v, one_piece = 1 << 20;
+  const Accumulate only = Accumulate::only;
   return {
-      {"causal", same, causal},
-      {"full, a head of its own each", same, Mask::full(), 2, 2},
-      {"causal from the last", apart, Mask::causal(Align::bottom_right)},
-      {"causal of other lengths", apart, causal},
-      {"a window", apart, Mask::sliding_window(33, 17, Align::bottom_right)},
-      {"chunks", same, Mask::chunked(100)},
-      {"queries in pieces", same, causal, 2, 1, 128, 128, Accumulate::only, 50},
-      {"columns that are not there", same, causal, 3, 3, 96, 72},
-      {"added to what is there", same, causal, 2, 1, 128, 128, Accumulate::merge},
-      {"the first step", same, causal, 2, 1, 128, 128, Accumulate::start},
-      {"dq final at once",
-       {{1, 1}, {63, 63}, {100, 100}, {128, 128}},
-       causal,
-       4,
-       2,
-       128,
-       128,
-       Accumulate::only,
-       1 << 20,
-       true},
-      {"more items than processors", std::vector<Lengths>(24, {70, 70}), causal, 8, 8},
+      {"causal", same, causal, qk, v},
+      {"full, a head of its own each", same, Mask::full(), qk, v, 2, 2},
+      {"causal from the last", apart, Mask::causal(Align::bottom_right), qk, v},
+      {"causal of other lengths", apart, causal, qk, v},
+      {"a window", apart, Mask::sliding_window(33, 17, Align::bottom_right), qk, v},
+      {"chunks", same, Mask::chunked(100), qk, v},
+      {"queries in pieces", same, causal, qk, v, 2, 1, only, 50},
+      {"columns that are not there", same, causal, of.shorter_qk, of.shorter_v, 3, 3},
+      {"added to what is there", same, causal, qk, v, 2, 1, Accumulate::merge},
+      {"the first step", same, causal, qk, v, 2, 1, Accumulate::start},
+      {"dq final at once", alone, causal, qk, v, 4, 2, only, one_piece, true},
+      {"more items than processors", std::vector<Lengths>(24, {70, 70}), causal, qk, v, 8, 8},
   };
 }
 
-class HopperBackward : public ::testing::TestWithParam<ElementType> {};
+class HopperBackward : public ::testing::TestWithParam<std::tuple<Instance, ElementType>> {};
 
 TEST_P(HopperBackward, AgreesWithTheDefinition) {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0 ||
       properties_of(current_device()).compute_capability != 90)
     GTEST_SKIP() << "no device of compute capability 9.0";
-  for (const Pack& pack : packs()) {
+  const auto [instance, type] = GetParam();
+  for (const Pack& pack : packs(instance)) {
     SCOPED_TRACE(pack.name);
-    check(pack, GetParam());
+    check(pack, type);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, HopperBackward,
-                         ::testing::Values(ElementType::bfloat16, ElementType::float16));
+std::string name_of(const ::testing::TestParamInfo<std::tuple<Instance, ElementType>>& info) {
+  const auto [of, type] = info.param;
+  return std::to_string(of.qk) + "_" + std::to_string(of.v) +
+         (type == ElementType::float16 ? "_float16" : "_bfloat16");
+}
+
+INSTANTIATE_TEST_SUITE_P(Instances, HopperBackward,
+                         ::testing::Combine(::testing::Values(Instance{64, 64, 40, 24, 128},
+                                                              Instance{128, 128, 96, 72, 128},
+                                                              Instance{192, 128, 136, 72, 64},
+                                                              Instance{256, 256, 200, 216, 64}),
+                                            ::testing::Values(ElementType::bfloat16,
+                                                              ElementType::float16)),
+                         name_of);
 
 }  // namespace
 }  // namespace ringside::hopper

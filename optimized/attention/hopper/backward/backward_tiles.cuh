@@ -16,26 +16,26 @@ struct Place {
       : row(thread / 32 * 16 + thread % 32 / 4), column(thread % 4 * 2) {}
 };
 
-// d [64][64] = a . b^T, both of 128 columns in panels so many bytes apart.
-template <typename T>
+// d [64][64] = a . b^T, both of so many columns in panels so many bytes apart.
+template <typename T, int kColumns>
 __device__ __forceinline__ void multiply_rows(float (&d)[32], uint64_t a, int a_panel, uint64_t b,
                                               int b_panel) {
-  multiply_slices<T, Deep::along_rows, Deep::along_rows, kDim / 16>(d, a, a_panel, b, b_panel);
+  multiply_slices<T, Deep::along_rows, Deep::along_rows, kColumns / 16>(d, a, a_panel, b, b_panel);
 }
 
-// d [64 keys][128] += a . b: a from registers, b a tile of queries.
-template <typename T>
-__device__ __forceinline__ void multiply_queries(float (&d)[64], const uint32_t (&a)[4][4],
+// d [64 keys][2 R] += a . b: a from registers, b a tile of queries.
+template <typename T, int R>
+__device__ __forceinline__ void multiply_queries(float (&d)[R], const uint32_t (&a)[4][4],
                                                  uint64_t b) {
 #pragma unroll
   for (int k = 0; k < kQueries / 16; ++k)
-    Product<T, 128>::template multiply<Deep::down_rows>(
+    Product<T, 2 * R>::template multiply<Deep::down_rows>(
         d, a[k], moved(b, slice_offset<Deep::down_rows>(k, 0)), true);
 }
 
-// dq [64 queries][64 columns] = ds^T . k, over the keys of both groups.
-template <typename T>
-__device__ __forceinline__ void multiply_keys(float (&dq)[32], uint64_t ds, uint64_t k_panel) {
+// dq [64 queries][2 R columns] = ds^T . k, over an item's keys.
+template <typename T, int kKeys, int R>
+__device__ __forceinline__ void multiply_keys(float (&dq)[R], uint64_t ds, uint64_t k_panel) {
   multiply_slices<T, Deep::down_rows, Deep::down_rows, kKeys / 16>(dq, ds, 0, k_panel, 0);
 }
 
@@ -49,10 +49,11 @@ __device__ __forceinline__ void load_of_queries(float2 (&to)[8], const float (&f
     to[n] = *reinterpret_cast<const float2*>(&from[8 * n + Place(thread).column]);
 }
 
-// visit(16 bytes) for a thread's part of what `threads` threads share: so many bytes of a tile.
+// visit(16 bytes) for a thread's part of what `threads` threads share: so many bytes of a tile, of
+// which registers hold eight at a time.
 template <int kBytes, int kSharers, typename Visit>
 __device__ __forceinline__ void for_each_chunk(uint8_t* tile, int thread, Visit visit) {
-#pragma unroll
+#pragma unroll 8
   for (int i = 0; i < kBytes / 16 / kSharers; ++i)
     visit(reinterpret_cast<uint4*>(tile)[i * kSharers + thread]);
 }
@@ -127,10 +128,11 @@ __device__ __forceinline__ void store_scores(uint32_t tile, const uint32_t (&val
                           values[k][2], values[k][3]);
 }
 
-// A group's dq, to where its sender finds it: float32, or final ones in T.
-template <typename T, Dq kDq>
-__device__ __forceinline__ void store_dq(uint32_t tile, const float (&dq)[32], float scale,
-                                         int thread) {
+// A group's dq, to where its sender finds it: float32, or final ones in T, from this column of the
+// tile on.
+template <typename T, Dq kDq, int R>
+__device__ __forceinline__ void store_dq(uint32_t tile, int first_column, const float (&dq)[R],
+                                         float scale, int thread) {
   const Place place(thread);
   const bool odd = place.row % 2 == 1;
 #pragma unroll
@@ -140,7 +142,7 @@ __device__ __forceinline__ void store_dq(uint32_t tile, const float (&dq)[32], f
     if constexpr (kDq == Dq::add) {
       // Odd rows are two groups of columns ahead of even ones: all are in different banks.
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {
+      for (int n = 0; n < R / 4; ++n) {
         const int other = n ^ 2;
         const float x = odd ? dq[4 * other + 2 * half] : dq[4 * n + 2 * half];
         const float y = odd ? dq[4 * other + 2 * half + 1] : dq[4 * n + 2 * half + 1];
@@ -151,8 +153,8 @@ __device__ __forceinline__ void store_dq(uint32_t tile, const float (&dq)[32], f
       }
     } else {
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {
-        const uint32_t to = row + ((8 * n + place.column) * 2 ^ turn);
+      for (int n = 0; n < R / 4; ++n) {
+        const uint32_t to = row + ((first_column + 8 * n + place.column) * 2 ^ turn);
         const uint32_t two =
             pack<T>(scale * dq[4 * n + 2 * half], scale * dq[4 * n + 2 * half + 1]);
         asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(two) : "memory");
@@ -161,18 +163,19 @@ __device__ __forceinline__ void store_dq(uint32_t tile, const float (&dq)[32], f
   }
 }
 
-// A group's final dk or dv, to where its sender finds it: two panels of [keys][64 columns].
-template <typename T>
-__device__ __forceinline__ void stage_keys(uint32_t tile, const float (&sum)[64], float scale,
-                                           int thread) {
+// A group's final dk or dv, or so many panels of it, to where its sender finds it: [keys][64
+// columns] each.
+template <typename T, int kPanels, int R>
+__device__ __forceinline__ void stage_keys(uint32_t tile, const float (&sum)[R], int first_panel,
+                                           float scale, int thread) {
   const int lane = thread % 32, warp = thread / 32;
   const uint32_t row = tile + (warp * 16 + lane % 16) * 128;
 #pragma unroll
-  for (int k = 0; k < 8; ++k) {
+  for (int k = 0; k < 4 * kPanels; ++k) {
     uint32_t of[4];
+    const float* from = &sum[8 * k + 32 * first_panel];
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      of[i] = pack<T>(scale * sum[8 * k + 2 * i], scale * sum[8 * k + 2 * i + 1]);
+    for (int i = 0; i < 4; ++i) of[i] = pack<T>(scale * from[2 * i], scale * from[2 * i + 1]);
     store_matrices<false>(row + k / 4 * kQueryPanel + ((2 * (k % 4) + lane / 16) ^ (lane % 8)) * 16,
                           of[0], of[1], of[2], of[3]);
   }
@@ -209,14 +212,14 @@ __device__ __forceinline__ X from_neighbour(bool odd, X left, X right) {
 }
 
 // What an item leaves of dk or dv, of which there is no more.
-template <typename T>
+template <typename T, int R>
 __device__ __forceinline__ void put_final_keys(const DeviceMatrix& to, const KeyPlace& place,
-                                               float scale, const float (&sum)[64]) {
+                                               float scale, const float (&sum)[R]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     T* row = static_cast<T*>(to.data) + place.first[half];
 #pragma unroll
-    for (int n = 0; n < 16; n += 2) {
+    for (int n = 0; n < R / 4; n += 2) {
       const float* two = &sum[4 * n + 2 * half];
       const uint32_t left = pack<T>(scale * two[0], scale * two[1]);
       const uint32_t right = pack<T>(scale * two[4], scale * two[5]);
@@ -229,13 +232,14 @@ __device__ __forceinline__ void put_final_keys(const DeviceMatrix& to, const Key
 }
 
 // Likewise what is added to, in float32, or where others will be.
+template <int R>
 __device__ __forceinline__ void put_key_sums(const DeviceMatrix& to, const KeyPlace& place,
-                                             bool is_first, float scale, const float (&sum)[64]) {
+                                             bool is_first, float scale, const float (&sum)[R]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float* row = static_cast<float*>(to.data) + place.first[half];
 #pragma unroll
-    for (int n = 0; n < 16; n += 2) {
+    for (int n = 0; n < R / 4; n += 2) {
       const float *left = &sum[4 * n + 2 * half], *right = &sum[4 * (n + 1) + 2 * half];
       const float x = scale * from_neighbour(place.odd, left[0], right[0]);
       const float y = scale * from_neighbour(place.odd, left[1], right[1]);
@@ -252,15 +256,39 @@ __device__ __forceinline__ void put_key_sums(const DeviceMatrix& to, const KeyPl
   }
 }
 
-template <typename T>
+template <typename T, int R>
 __device__ __forceinline__ void put_keys(const Parameters& parameters, const DeviceMatrix& to,
                                          const BlockNote& note, int first_key, int dim, float scale,
-                                         const float (&sum)[64], int thread) {
+                                         const float (&sum)[R], int thread) {
   const KeyPlace place(to, note, first_key, dim, thread);
   if (parameters.is_final)
     put_final_keys<T>(to, place, scale, sum);
   else
     put_key_sums(to, place, parameters.is_first, scale, sum);
+}
+
+__device__ __forceinline__ bool all_of_group(int group, bool says) {
+  return all_of(kGroupBarrier + group, kGroupThreads, says);
+}
+
+// Queries that see the item in part: 0 in the place of what is not finite, once both groups have
+// their scores. No product is under way here.
+template <typename T, typename Shape>
+__device__ __forceinline__ void drop_not_finite(uint8_t* q, uint8_t* dout, int32_t* dropped,
+                                                int group, int thread) {
+  FiniteCheck<T> check;
+  const auto look = [&](const uint4& chunk) { check.look_at(chunk); };
+  for_each_chunk<Shape::kQueryTile, kGroupThreads>(q, thread, look);
+  for_each_chunk<Shape::kDoutTile, kGroupThreads>(dout, thread, look);
+  if (all_of_group(group, check.all_finite())) return;
+  synchronize(kBothBarrier, kGroups * kGroupThreads);
+  const auto drop = [](uint4& chunk) { chunk = finite_part<T>(chunk); };
+  const int of_both = group * kGroupThreads + thread;
+  for_each_chunk<Shape::kQueryTile, kGroups * kGroupThreads>(q, of_both, drop);
+  for_each_chunk<Shape::kDoutTile, kGroups * kGroupThreads>(dout, of_both, drop);
+  show_to_async();
+  synchronize(kBothBarrier, kGroups * kGroupThreads);
+  *dropped = 1;
 }
 
 __device__ __forceinline__ void arrive_as_warp(Barrier& barrier) { arrive_of_warp<1>(barrier); }

@@ -11,6 +11,7 @@
 
 namespace ringside::hopper::backward_detail {
 
+template <int kKeys>  // of a whole item
 class QueryWalk {
  public:
   __device__ QueryWalk(const WorkList& work, const WorkItem& item, Interval heads)

@@ -2,15 +2,9 @@
 #pragma once
 
 #include "optimized/attention/hopper/block_note.h"
-#include "optimized/attention/kernel.h"
+#include "optimized/attention/hopper/head_dims.h"
 
 namespace ringside::hopper {
-
-// Head dimensions of q and k, and of v: multiples of 64, which shorter rows are padded to.
-template <int Qk, int V>
-struct HeadDims {
-  static constexpr int kQk = Qk, kV = V;
-};
 
 // Keys of a block, stages of K and of V, places for Q (the next item's comes early if there are
 // two), and how many columns of results are on their way at a time.
@@ -39,16 +33,5 @@ struct ForwardShape : Dims, Tuning<Dims> {
   static constexpr int kStagedBytes = kGroupRows * Tuning<Dims>::kStagedColumns * 2;  // of a group
   static constexpr int kValueTasks = 2 * Tuning<Dims>::kStages;  // of who load and inspect values
 };
-
-// Calls function(HeadDims<..>{}) with the smallest compiled pair that holds the shape, of which no
-// dimension is above 256.
-template <typename Function>
-auto with_head_dims(const AttentionShape& shape, Function function) {
-  const int qk = shape.head_dim_qk, v = shape.head_dim_v, larger = qk > v ? qk : v;
-  if (larger <= 64) return function(HeadDims<64, 64>{});
-  if (larger <= 128) return function(HeadDims<128, 128>{});
-  if (qk <= 192 && v <= 128) return function(HeadDims<192, 128>{});
-  return function(HeadDims<256, 256>{});
-}
 
 }  // namespace ringside::hopper

@@ -48,12 +48,16 @@ struct Product;  // of 64 rows and N columns
 #define RINGSIDE_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define RINGSIDE_16(d, i) \
   RINGSIDE_4(d, i), RINGSIDE_4(d, i + 4), RINGSIDE_4(d, i + 8), RINGSIDE_4(d, i + 12)
-#define RINGSIDE_32(d) RINGSIDE_16(d, 0), RINGSIDE_16(d, 16)
-#define RINGSIDE_48(d) RINGSIDE_32(d), RINGSIDE_16(d, 32)
-#define RINGSIDE_64(d) RINGSIDE_48(d), RINGSIDE_16(d, 48)
-#define RINGSIDE_128(d) \
-  RINGSIDE_64(d), RINGSIDE_16(d, 64), RINGSIDE_16(d, 80), RINGSIDE_16(d, 96), RINGSIDE_16(d, 112)
+#define RINGSIDE_SUMS_16(d) RINGSIDE_16(d, 0)
+#define RINGSIDE_SUMS_32(d) RINGSIDE_16(d, 0), RINGSIDE_16(d, 16)
+#define RINGSIDE_SUMS_48(d) RINGSIDE_SUMS_32(d), RINGSIDE_16(d, 32)
+#define RINGSIDE_SUMS_64(d) RINGSIDE_SUMS_48(d), RINGSIDE_16(d, 48)
+#define RINGSIDE_SUMS_96(d) RINGSIDE_SUMS_64(d), RINGSIDE_16(d, 64), RINGSIDE_16(d, 80)
+#define RINGSIDE_SUMS_128(d)                                                       \
+  RINGSIDE_SUMS_64(d), RINGSIDE_16(d, 64), RINGSIDE_16(d, 80), RINGSIDE_16(d, 96), \
+      RINGSIDE_16(d, 112)
 
+#define RINGSIDE_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define RINGSIDE_NAMES_32                                                  \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -66,6 +70,12 @@ struct Product;  // of 64 rows and N columns
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define RINGSIDE_NAMES_96                                             \
+  RINGSIDE_NAMES_64                                                   \
+  ", "                                                                \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, " \
+  "%77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, " \
+  "%90, %91, %92, %93, %94, %95"
 #define RINGSIDE_NAMES_128                                             \
   RINGSIDE_NAMES_64                                                    \
   ", "                                                                 \
@@ -88,7 +98,7 @@ struct Product;  // of 64 rows and N columns
                    ", 0;\n"                                                                        \
                    "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." name "." name                 \
                    " {" RINGSIDE_NAMES_##R "}, " a0 ", " b_ss ", p, 1, 1, " ta ", " tb_ss ";\n}\n" \
-                   : RINGSIDE_##R(d)                                                               \
+                   : RINGSIDE_SUMS_##R(d)                                                          \
                    : "l"(a), "l"(b), "r"(int{adds}), "n"(int{kA == Deep::down_rows}),              \
                      "n"(int{kB == Deep::down_rows}));                                             \
     }                                                                                              \
@@ -100,39 +110,51 @@ struct Product;  // of 64 rows and N columns
                    "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." name "." name                 \
                    " {" RINGSIDE_NAMES_##R "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b_rs            \
                                            ", p, 1, 1, " tb_rs ";\n}\n"                            \
-                   : RINGSIDE_##R(d)                                                               \
+                   : RINGSIDE_SUMS_##R(d)                                                          \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int{adds}),           \
                      "n"(int{kB == Deep::down_rows}));                                             \
     }                                                                                              \
   };
 
+RINGSIDE_PRODUCT(__nv_bfloat16, "bf16", 32, 16, "%16", "%17", "%18", "%19", "%17", "%18", "%19",
+                 "%20", "%20", "%21", "%22")
 RINGSIDE_PRODUCT(__nv_bfloat16, "bf16", 64, 32, "%32", "%33", "%34", "%35", "%33", "%34", "%35",
                  "%36", "%36", "%37", "%38")
 RINGSIDE_PRODUCT(__nv_bfloat16, "bf16", 96, 48, "%48", "%49", "%50", "%51", "%49", "%50", "%51",
                  "%52", "%52", "%53", "%54")
 RINGSIDE_PRODUCT(__nv_bfloat16, "bf16", 128, 64, "%64", "%65", "%66", "%67", "%65", "%66", "%67",
                  "%68", "%68", "%69", "%70")
+RINGSIDE_PRODUCT(__nv_bfloat16, "bf16", 192, 96, "%96", "%97", "%98", "%99", "%97", "%98", "%99",
+                 "%100", "%100", "%101", "%102")
 RINGSIDE_PRODUCT(__nv_bfloat16, "bf16", 256, 128, "%128", "%129", "%130", "%131", "%129", "%130",
                  "%131", "%132", "%132", "%133", "%134")
+RINGSIDE_PRODUCT(__half, "f16", 32, 16, "%16", "%17", "%18", "%19", "%17", "%18", "%19", "%20",
+                 "%20", "%21", "%22")
 RINGSIDE_PRODUCT(__half, "f16", 64, 32, "%32", "%33", "%34", "%35", "%33", "%34", "%35", "%36",
                  "%36", "%37", "%38")
 RINGSIDE_PRODUCT(__half, "f16", 96, 48, "%48", "%49", "%50", "%51", "%49", "%50", "%51", "%52",
                  "%52", "%53", "%54")
 RINGSIDE_PRODUCT(__half, "f16", 128, 64, "%64", "%65", "%66", "%67", "%65", "%66", "%67", "%68",
                  "%68", "%69", "%70")
+RINGSIDE_PRODUCT(__half, "f16", 192, 96, "%96", "%97", "%98", "%99", "%97", "%98", "%99", "%100",
+                 "%100", "%101", "%102")
 RINGSIDE_PRODUCT(__half, "f16", 256, 128, "%128", "%129", "%130", "%131", "%129", "%130", "%131",
                  "%132", "%132", "%133", "%134")
 
 #undef RINGSIDE_PRODUCT
+#undef RINGSIDE_NAMES_16
 #undef RINGSIDE_NAMES_32
 #undef RINGSIDE_NAMES_48
 #undef RINGSIDE_NAMES_64
+#undef RINGSIDE_NAMES_96
 #undef RINGSIDE_NAMES_128
 #undef RINGSIDE_4
 #undef RINGSIDE_16
-#undef RINGSIDE_32
-#undef RINGSIDE_48
-#undef RINGSIDE_64
-#undef RINGSIDE_128
+#undef RINGSIDE_SUMS_16
+#undef RINGSIDE_SUMS_32
+#undef RINGSIDE_SUMS_48
+#undef RINGSIDE_SUMS_64
+#undef RINGSIDE_SUMS_96
+#undef RINGSIDE_SUMS_128
 
 }  // namespace ringside::hopper
