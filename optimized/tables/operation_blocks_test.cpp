@@ -10,10 +10,12 @@ namespace {
 using testing::HostTables;
 using testing::Random;
 
-using Cells = std::vector<std::pair<int, int>>;  // what lies there: a row of all homes, and a head
+using NamedCells =
+    std::vector<std::pair<int, int>>;  // what lies there: a row of all homes, and a head
 const std::pair<int, int> kNothing{-1, -1};
 
-void play(const std::vector<CellBlock>& blocks, const int32_t* map, const Cells& from, Cells& to) {
+void play(const std::vector<CellBlock>& blocks, const int32_t* map, const NamedCells& from,
+          NamedCells& to) {
   for (const CellBlock& b : blocks)
     for (int i = 0; i < b.rows; ++i) {
       const int row = CellBlock::row(b.from_map, map, i), there = CellBlock::row(b.to_map, map, i);
@@ -24,7 +26,8 @@ void play(const std::vector<CellBlock>& blocks, const int32_t* map, const Cells&
     }
 }
 
-// Cells of every buffer of a rank: those of its home; what arrives is written by whoever sent it.
+// NamedCells of every buffer of a rank: those of its home; what arrives is written by whoever sent
+// it.
 class Played {
  public:
   Played(const Schedule& schedule, const HostTables& tables) : s_(schedule), t_(tables.t) {
@@ -41,7 +44,7 @@ class Played {
     fill(m.block.buffer, side, m.block.row, m.block.rows, m.peer, m.block.heads);
   }
 
-  Cells& of(int buffer) { return cells_[buffer]; }
+  NamedCells& of(int buffer) { return cells_[buffer]; }
 
  private:
   void fill(int buffer, Operand side, int row, int rows, int rank, Range heads = {0, -1}) {
@@ -55,12 +58,12 @@ class Played {
 
   const Schedule& s_;
   const LengthTables& t_;
-  std::vector<Cells> cells_;
+  std::vector<NamedCells> cells_;
 };
 
 // Every row of a sequence, padding included.
 void expect_gathered(const Schedule& s, const LengthTables& t, const ScheduledBuffer& buffer,
-                     int group, const Cells& cells) {
+                     int group, const NamedCells& cells) {
   const LengthTables::Side& x = t.side(buffer.payload == Payload::keys ? Operand::kv : Operand::q);
   for (int i = 0; i < t.segments_of(x.resident); ++i) {
     const Segment& segment = t.first_segment(x.resident, group)[i];
@@ -122,7 +125,7 @@ TEST(GatheredBlocks, PutEveryRowWhereTheTablesSay) {
 
 // Rows of a rank's home in their order, from some row of a buffer on; those of nobody may be any.
 void expect_home(const LengthTables::Side& x, int rank, const ScheduledBuffer& buffer, int row,
-                 Range heads, const Cells& cells) {
+                 Range heads, const NamedCells& cells) {
   for (int i = 0; i < x.home.rows; ++i)
     for (int head = heads.begin; head < heads.end; ++head) {
       const int home = rank * x.home.rows + i;
@@ -133,8 +136,9 @@ void expect_home(const LengthTables::Side& x, int rank, const ScheduledBuffer& b
 }
 
 // What a rank computed for gathered rows, named after their homes.
-Cells named_after_homes(const LengthTables::Side& x, int group, const ScheduledBuffer& buffer) {
-  Cells cells(buffer.cells(), kNothing);
+NamedCells named_after_homes(const LengthTables::Side& x, int group,
+                             const ScheduledBuffer& buffer) {
+  NamedCells cells(buffer.cells(), kNothing);
   for (int home = 0; home < x.home_rows; ++home) {
     const int row = x.resident_of_home[home];
     if (row < 0 || home / x.home.rows / x.resident.owned.ranks != group) continue;
@@ -153,7 +157,7 @@ int expect_way_home(const HostTables& tables, const Schedule& s) {
     const Operand side = GatheredBlocks::side(s, op);
     const LengthTables::Side& x = tables.t.side(side);
     const ScheduledBuffer &gathered = s.buffers[op.from.buffer], &to = s.buffers[op.to.buffer];
-    Cells home(to.cells(), kNothing);
+    NamedCells home(to.cells(), kNothing);
     play(blocks.of(s, op), x.resident_of_home,
          named_after_homes(x, tables.buffer_of(op.step, s.rank, side).group, gathered), home);
     if (op.kind == OperationKind::combine) expect_home(x, s.rank, to, 0, op.from.heads, home);
