@@ -25,9 +25,8 @@ void clear_unseen(const ProgramTables& tables, const BackwardCall& call,
   move::clear_unseen_queries(unseen, *dq, rows_q, stream);
 }
 
-LseCells lse_cells(const move::GlobalArray& lse, const RankStack& home) {
-  const DeviceMatrix matrix = as_home(lse, home);
-  return {static_cast<float*>(matrix.data), matrix.row_stride, matrix.head_stride};
+LseCells lse_cells(const DeviceMatrix& lse) {
+  return {static_cast<float*>(lse.data), lse.row_stride, lse.head_stride};
 }
 
 }  // namespace
@@ -37,16 +36,15 @@ void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream
   check_aligned(call.q, "q"), check_aligned(call.k, "k"), check_aligned(call.v, "v");
   check_aligned(call.out, "out");
   const CallWorkspace workspace(tables, options, call.workspace, forward.arena.bytes(), stream);
-  const RankStack &q = tables.q[0].stack, &kv = tables.kv[0].stack;
   if (call.max_logit != nullptr)
     move::start_max_logit(call.max_logit, tables.problem.num_heads, stream);
   for (const Launch& launch : tables.steps[0].launches)
     RINGSIDE_CUDA(family.forward({.shape = shape_of(launch),
-                                  .q = as_home(call.q, q),
-                                  .k = as_home(call.k, kv),
-                                  .v = as_home(call.v, kv),
-                                  .out = as_home(call.out, q),
-                                  .lse = lse_cells(call.lse, q),
+                                  .q = call.q.matrix,
+                                  .k = call.k.matrix,
+                                  .v = call.v.matrix,
+                                  .out = call.out.matrix,
+                                  .lse = lse_cells(call.lse.matrix),
                                   .work = tables.work_list(launch.forward),
                                   .options = call.options,
                                   .sinks = call.sinks,
@@ -67,7 +65,7 @@ void ProgramParts::backward_in_place(const BackwardCall& call, cudaStream_t stre
   check_aligned(call.dout, "dout"), check_aligned(call.dq, "dq");
   check_aligned(call.dk, "dk"), check_aligned(call.dv, "dv");
   const CallWorkspace workspace(tables, options, call.workspace, backward.arena.bytes(), stream);
-  const RankStack &q = tables.q[0].stack, &kv = tables.kv[0].stack;
+  const RankStack& q = tables.q[0].stack;
   const move::RowMap q_rows = tables.row_map(tables.q_rows);
   float *lse = workspace.floats(backward.lse[0]), *delta = workspace.floats(backward.delta[0]);
   move::shard_softmax(q_rows, call.dout, call.out, call.lse, {delta, lse}, stream);
@@ -78,22 +76,22 @@ void ProgramParts::backward_in_place(const BackwardCall& call, cudaStream_t stre
   const auto& launches = tables.steps[0].launches;
   const bool alone = keys_in_one_item();
   const bool summed = !call.deterministic && !alone;  // dq, in float32
-  DeviceMatrix dq = as_home(call.dq, q);
+  DeviceMatrix dq = call.dq.matrix;
   if (summed) {
     workspace.zero(backward.dq[0], q.cells * shape.head_dim_qk * int64_t{sizeof(float)});
     dq = workspace.matrix(backward.dq[0], q, 0, shape.head_dim_qk, sizeof(float));
   }
   for (const Launch& launch : launches)
     RINGSIDE_CUDA(family.backward({.shape = shape_of(launch),
-                                   .q = as_home(call.q, q),
-                                   .k = as_home(call.k, kv),
-                                   .v = as_home(call.v, kv),
-                                   .dout = as_home(call.dout, q),
+                                   .q = call.q.matrix,
+                                   .k = call.k.matrix,
+                                   .v = call.v.matrix,
+                                   .dout = call.dout.matrix,
                                    .lse = lse,
                                    .delta = delta,
                                    .dq = dq,
-                                   .dk = as_home(call.dk, kv),
-                                   .dv = as_home(call.dv, kv),
+                                   .dk = call.dk.matrix,
+                                   .dv = call.dv.matrix,
                                    .queries = tables.work_list(launch.backward_queries),
                                    .keys = tables.work_list(launch.backward_keys),
                                    .deterministic = call.deterministic && !alone,

@@ -45,17 +45,6 @@ inline DeviceMatrix matrix_of(std::byte* cells, const RankStack& stack, int inde
   return {cells + m.cell * dim * bytes_of_element, int64_t{m.heads.size()} * dim, dim, m.rows};
 }
 
-// The caller's array of the home rows of one rank that owns all, in order. As the work list counts
-// rows: the stack may begin with a gap, which belongs to nobody and is not touched.
-inline DeviceMatrix as_home(const move::GlobalArray& x, const RankStack& home) {
-  DeviceMatrix matrix = x.matrix;
-  const int64_t gap = home.of_rank[0].row;
-  matrix.data =
-      static_cast<std::byte*>(matrix.data) - gap * matrix.row_stride * move::bytes_of(x.type);
-  matrix.rows += gap;
-  return matrix;
-}
-
 struct NamedArray {
   const move::GlobalArray* array;
   const char* name;

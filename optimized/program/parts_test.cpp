@@ -33,18 +33,6 @@ TEST(Matrices, KnowTheirRows) {
             memory.data() + memory.size());
 }
 
-TEST(Matrices, OfTheCallerEndWhereItsArrayEnds) {
-  std::vector<float> memory(100);
-  const move::GlobalArray x{{memory.data() + 20, 8, 4, 6}, ElementType::float32, 2, 4};
-  RankStack home;
-  home.matrices = {{0, 2 + 6 + 2, {0, 2}}};
-  home.of_rank = {{0, 2, 6}};  // a gap of two rows
-  const DeviceMatrix matrix = as_home(x, home);
-  EXPECT_EQ(matrix.data, memory.data() + 20 - 2 * 8);
-  EXPECT_EQ(matrix.rows, 8);
-  EXPECT_EQ(matrix.row_stride, 8);
-}
-
 TEST(Matrices, OfTheWrongLengthAreRefused) {
   const move::GlobalArray x{{nullptr, 8, 4, 6}, ElementType::float32, 2, 4};
   EXPECT_NO_THROW(require_rows_of(6, {{&x, "q"}}));

@@ -6,9 +6,9 @@
 namespace ringside {
 namespace {
 
-bool in_order(const HostRowMap& map, int first) {
+bool in_order(const HostRowMap& map) {
   for (size_t row = 0; row < map.home_of_global.size(); ++row)
-    if (map.home_of_global[row] != first + static_cast<int>(row)) return false;
+    if (map.home_of_global[row] != static_cast<int>(row)) return false;
   return true;
 }
 
@@ -20,7 +20,7 @@ ProgramTables::ProgramTables(const Plan& plan, const ItemRows& rows, int gap)
   const HostRowMap of_q = home_rows(plan, Operand::q, q[0].stack);
   const HostRowMap of_kv = home_rows(plan, Operand::kv, kv[0].stack);
   every_row_is_seen = every_row_sees_itself(problem.layout_q, problem.layout_k);
-  rows_stay = plan.cp_size() == 1 && in_order(of_q, gap) && in_order(of_kv, gap);
+  rows_stay = plan.cp_size() == 1 && in_order(of_q) && in_order(of_kv);
   q_rows = add(of_q);
   kv_rows = add(of_kv);
   cu_seqlens_q = device.add(problem.layout_q.cu_seqlens());

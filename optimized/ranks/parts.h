@@ -88,9 +88,8 @@ struct RankParts {
   TableOf<int32_t> lengths_differ;
 
   RankParts(const Plan& plan, const Hosting& hosting, const ProgramOptions& options, KeepKv keep);
-  RankParts(const Capacity& capacity, const Hosting& hosting, const ProgramOptions& options,
-            KeepKv keep)
-      : RankParts(capacity, stand_in_plan(capacity), hosting, options, keep) {}
+  RankParts(const Capacity& capacity, const Hosting& hosted, const ProgramOptions& o, KeepKv kept)
+      : RankParts(capacity, stand_in_plan(capacity), hosted, o, kept) {}
 
   // At the front of every workspace: of each process, [num_heads] float32, its largest scores;
   // and behind them the word of its lengths, where these may differ.

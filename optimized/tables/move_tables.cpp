@@ -121,7 +121,7 @@ RankStack stack_ranks(const Plan& plan, int step, Operand operand, int gap) {
   RankStack stack;
   stack.of_rank.resize(plan.cp_size());
   for (const auto& [heads, ranks] : ranks_of_heads) {
-    RankStack::Matrix matrix{stack.cells, gap, {heads.first, heads.second}};
+    RankStack::Matrix matrix{stack.cells, 0, {heads.first, heads.second}};
     for (const int rank : ranks) {
       const int rows = plan.rows(resident_before(plan, rank, step, operand));
       stack.of_rank[rank] = {static_cast<int>(stack.matrices.size()), matrix.rows, rows};

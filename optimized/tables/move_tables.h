@@ -38,7 +38,8 @@ struct RankStack {
   int heads(int rank) const { return heads_of(rank).size(); }
 };
 
-// What is resident just before `step`. `gap` rows between ranks belong to nobody.
+// What is resident just before `step`. `gap` rows behind each rank belong to nobody. The first rank
+// begins where its matrix does.
 RankStack stack_ranks(const Plan& plan, int step, Operand operand, int gap);
 
 struct CellBlock {  // `rows` runs of `heads` cells

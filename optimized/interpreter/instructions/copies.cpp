@@ -61,19 +61,29 @@ Box box_of(const Warp& warp, const Inst& i, int lane) {  // o[0]: shared address
   return box;
 }
 
+// An H200 reads zeros where all of a box is outside, and faults where the map begins outside of
+// device memory.
+void require_beginning(const Warp& warp, const Inst& i, const TensorMap& map) {
+  if (!is_allocated(map.data, map.element_bytes))
+    fail(warp, i, "a box of nothing, by a map that begins outside of device memory");
+}
+
 // At once, or some turns later: a GPU promises neither.
 After load_box(Warp& warp, const Inst& i) {
   each_lane(warp, [&](int lane) {
     const auto land = [&warp, &i, box = box_of(warp, i, lane),
                        barrier_at = warp.row<uint32_t>(i.o[2])[lane]] {
       int bytes = 0;
+      bool any_inside = false;
       each_element(warp, i, box, [&](const std::byte* from, std::byte* to) {
         if (from == nullptr)
           std::memset(to, 0, box.map.element_bytes);
         else
           std::memcpy(to, from, box.map.element_bytes);
         bytes += box.map.element_bytes;
+        any_inside |= from != nullptr;
       });
+      if (!any_inside) require_beginning(warp, i, box.map);
       std::byte* at = shared_at(warp, i, barrier_at, 8);
       Mbarrier barrier = Mbarrier::load(at);
       barrier.bytes -= bytes;

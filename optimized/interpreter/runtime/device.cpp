@@ -28,7 +28,8 @@ bool fits_a_map(const TensorMap& map, const cuuint32_t* steps) {
   }
   const int line = map.box[0] * map.element_bytes;
   const int longest = map.swizzle_bits == 0 ? line : (map.swizzle_bits + 1) * 16;
-  return reinterpret_cast<uintptr_t>(map.data) % 16 == 0 && line % 16 == 0 && line <= longest;
+  return map.data != nullptr && reinterpret_cast<uintptr_t>(map.data) % 16 == 0 && line % 16 == 0 &&
+         line <= longest;
 }
 
 CUresult encode(CUtensorMap* to, CUtensorMapDataType type, cuuint32_t rank, void* data,

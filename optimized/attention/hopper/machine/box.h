@@ -5,7 +5,9 @@
 // strides s, s and 2^35 - s bytes, s from row to row. At z = 2^30 - valid, y = row + valid and
 // x = 2^30 the sum of the three is row * s modulo 2^64; and row `valid` of the box, where z reaches
 // its size of 2^30, is out of bounds: loads give zeros from there on, stores and sums are dropped.
-// So nothing of a map depends on lengths, and only rows in bounds are ever touched.
+// So nothing of a map depends on lengths, and only rows in bounds are ever touched. Of a box of no
+// rows at all, which is all zeros, an H200 looks up where the buffer begins: it must begin in device
+// memory, and not some rows before.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +27,7 @@ struct BoxCoordinates {
   int32_t column, head, z, y, x;
 };
 
-// Of the box that begins at `row`, of whose rows the first `valid`, at least one, exist.
+// Of the box that begins at `row`, of whose rows the first `valid` exist; 0 or less: none.
 RINGSIDE_HD inline BoxCoordinates ragged_box(int column, int head, int row, int valid) {
   return {column, head, static_cast<int32_t>(kRaggedRows - valid), row + valid,
           static_cast<int32_t>(kRaggedRows)};
