@@ -142,8 +142,8 @@ class RanksCall:
         }
         self._check_shapes()
         self.like = self.arrays["q_r"][0]
-        self.sink = self._vector(options.sink)
-        self.slopes = self._vector(options.alibi_slopes)
+        self.sink = self._vector("sink")
+        self.slopes = self._vector("alibi_slopes")
         dtypes = [name_of(self.arrays[name][0]) for name in ("q_r", "k_r", "v_r")]
         dims = [self.arrays[name][0].shape[-1] for name in ("q_r", "v_r")]
         self.asked = ProgramAsked(
@@ -191,8 +191,14 @@ class RanksCall:
                         f"{name} has heads and dimension {found}; expected {expected[name]}"
                     )
 
-    def _vector(self, x: Any) -> Any:
-        return None if x is None else self.library.vector(x, self.like, self.plan.num_heads)
+    def _vector(self, name: str) -> Any:
+        given, heads = getattr(self.options, name), self.plan.num_heads
+        x = None if given is None else self.library.vector(given, self.like, heads)
+        if x is not None and tuple(x.shape) != (heads,):
+            raise InvalidArgument(
+                f"{name} has shape {tuple(x.shape)}; expected [num_heads] = [{heads}], or a number"
+            )
+        return x
 
     def describe(self, x: Any) -> Any:
         """For the C++ half."""
