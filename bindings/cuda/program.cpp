@@ -164,7 +164,13 @@ void bind_arguments(py::module_& m) {
                })),
            py::kw_only(), "partition"_a, "comm"_a, "a2a_size"_a, "mask"_a, "cp_size"_a,
            "num_heads"_a, "num_kv_heads"_a, "max_sequences"_a, "max_rows_q"_a, "max_rows_k"_a,
-           "pad_to_multiple_of"_a);
+           "pad_to_multiple_of"_a)
+      .def_property_readonly(
+          "rank_rows_q", [](const Capacity& c) { return rank_rows(c, c.max_rows_q); },
+          "Rows of q of any rank, whatever the lengths.")
+      .def_property_readonly(
+          "rank_rows_k", [](const Capacity& c) { return rank_rows(c, c.max_rows_k); },
+          "Likewise, of k and v.");
 }
 
 void bind_program(py::module_& m) {

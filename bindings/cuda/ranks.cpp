@@ -72,20 +72,52 @@ class DeviceLinks {
   std::unique_ptr<Links> links_;
 };
 
+// Rows of the caller's arrays of each hosted rank, and heads.
+struct SizesOfRanks {
+  std::vector<int64_t> rows_q, rows_k;
+  int heads = 0, kv_heads = 0;
+
+  SizesOfRanks(const Plan& plan, const Hosting& hosting)
+      : heads(plan.problem.num_heads), kv_heads(plan.problem.num_kv_heads) {
+    for (const int rank : hosting.hosted()) {
+      rows_q.push_back(plan.rows(plan.home_q[rank]));
+      rows_k.push_back(plan.rows(plan.home_kv[rank]));
+    }
+  }
+  SizesOfRanks(const Capacity& capacity, const Hosting& hosting)
+      : rows_q(hosting.hosted().size(), rank_rows(capacity, capacity.max_rows_q)),
+        rows_k(hosting.hosted().size(), rank_rows(capacity, capacity.max_rows_k)),
+        heads(capacity.num_heads),
+        kv_heads(capacity.num_kv_heads) {}
+};
+
 class RanksOfProcess {
  public:
-  RanksOfProcess(std::shared_ptr<const Plan> plan, const std::vector<std::vector<int>>& processes,
-                 int mine, const DeviceArray& q, const DeviceArray& v, int device,
-                 const CallOptions& options, bool keep_kv, bool poison)
-      : plan_(std::move(plan)),
-        hosting_{processes, mine},
+  // Of a Plan, or of a Capacity.
+  template <typename Source>
+  RanksOfProcess(const Source& source, const std::vector<std::vector<int>>& processes, int mine,
+                 const DeviceArray& q, const DeviceArray& v, int device, const CallOptions& options,
+                 bool keep_kv, bool poison)
+      : hosting_{processes, mine},
+        sizes_(source, hosting_),
         made_on_(device),
-        made_for_(options.of_program(q, v, plan_->problem.num_heads, poison)) {
+        made_for_(options.of_program(q, v, sizes_.heads, poison)) {
     const py::gil_scoped_release release;
     const OnDevice on(device);
-    program_ = std::make_unique<RankProgram>(*plan_, hosting_, made_for_,
+    program_ = std::make_unique<RankProgram>(source, hosting_, made_for_,
                                              keep_kv ? KeepKv::yes : KeepKv::no);
     kept_bytes_ = program_->kept_bytes();
+  }
+
+  int device() const { return made_on_; }
+  void set_lengths(const DeviceLayout& q, const DeviceLayout& k, uintptr_t stream) const {
+    const OnDevice on(made_on_);
+    program_->set_lengths(q, k, reinterpret_cast<cudaStream_t>(stream));
+  }
+  bool lengths_fitted(uintptr_t stream) const {
+    const py::gil_scoped_release release;
+    const OnDevice on(made_on_);
+    return program_->lengths_fitted(reinterpret_cast<cudaStream_t>(stream));
   }
 
   std::string family() const { return program_->family(); }
@@ -183,17 +215,14 @@ class RanksOfProcess {
   move::GlobalArray array(const DeviceArray& x, const char* name, const Extent& want) const {
     return global_array(x, concat(name, "_r"), want);
   }
-  Extent queries(size_t member, int dim) const {
-    return {plan_->rows(plan_->home_q[hosting_.hosted()[member]]), heads(), dim};
-  }
+  Extent queries(size_t member, int dim) const { return {sizes_.rows_q[member], heads(), dim}; }
   Extent keys(size_t member, int dim) const {
-    return {plan_->rows(plan_->home_kv[hosting_.hosted()[member]]), plan_->problem.num_kv_heads,
-            dim};
+    return {sizes_.rows_k[member], sizes_.kv_heads, dim};
   }
-  int heads() const { return plan_->problem.num_heads; }
+  int heads() const { return sizes_.heads; }
 
-  std::shared_ptr<const Plan> plan_;
   Hosting hosting_;
+  SizesOfRanks sizes_;
   int made_on_;
   ProgramOptions made_for_;
   std::unique_ptr<RankProgram> program_;
@@ -245,10 +274,20 @@ void bind_links(py::module_& m) {
 
 void bind_rank_program(py::module_& m) {
   py::class_<RanksOfProcess>(m, "RankProgram", "See optimized/ranks/program.h.")
-      .def(py::init<std::shared_ptr<const Plan>, const std::vector<std::vector<int>>&, int,
-                    const DeviceArray&, const DeviceArray&, int, const CallOptions&, bool, bool>(),
+      .def(py::init<const Plan&, const std::vector<std::vector<int>>&, int, const DeviceArray&,
+                    const DeviceArray&, int, const CallOptions&, bool, bool>(),
            "plan"_a, "processes"_a, "mine"_a, "q"_a, "v"_a, "device"_a, "options"_a, "keep_kv"_a,
            "poison"_a)
+      .def(py::init<const Capacity&, const std::vector<std::vector<int>>&, int, const DeviceArray&,
+                    const DeviceArray&, int, const CallOptions&, bool, bool>(),
+           "capacity"_a, "processes"_a, "mine"_a, "q"_a, "v"_a, "device"_a, "options"_a,
+           "keep_kv"_a, "poison"_a)
+      .def_property_readonly("device", &RanksOfProcess::device, "On which it was made.")
+      .def("set_lengths", &RanksOfProcess::set_lengths, "q"_a, "k"_a, "stream"_a,
+           "Of a program of capacity: as Program's, the lengths of all ranks.")
+      .def("lengths_fitted", &RanksOfProcess::lengths_fitted, "stream"_a,
+           "Whether all lengths since the last question fitted, and were those of all other "
+           "processes wherever a pass ran; synchronizes.")
       .def_property_readonly("family", &RanksOfProcess::family, "The kernels it runs.")
       .def_property_readonly("workspace_bytes", &RanksOfProcess::workspace_bytes,
                              "Of the links, for either pass.")

@@ -67,7 +67,14 @@ class _RankAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Any, k: Any, v: Any, sink: Any, plan: Plan, group: Group, options: _OfRank
+        ctx: Any,
+        q: Any,
+        k: Any,
+        v: Any,
+        sink: Any,
+        plan: Plan | DevicePlan,
+        group: Group,
+        options: _OfRank,
     ) -> Any:
         given = _with_sink(options.options, sink)
         out, lse, *kept = plan.attention_rank(
@@ -76,6 +83,7 @@ class _RankAttention(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, sink, out, lse)
         ctx.kept = kept[0] if kept else None
         ctx.plan, ctx.group, ctx.options = plan, group, options
+        ctx.lengths = plan._version
         ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
         return out, lse
@@ -85,6 +93,7 @@ class _RankAttention(torch.autograd.Function):
         if dout is None:  # nobody asked for out's gradient, on no rank
             return (None,) * 7
         q, k, v, sink, out, lse = ctx.saved_tensors
+        _operator.require_lengths(ctx.plan, ctx.lengths)
         dq, dk, dv, *dsink = ctx.plan.attention_backward_rank(
             *(dout, q, k, v, out, lse),
             group=ctx.group,
@@ -105,13 +114,10 @@ class _OfRank:
 
 @torch.compiler.disable
 def _of_rank(q: Any, k: Any, v: Any, plan: Any, group: Group, asked: _OfRank) -> Any:
-    if isinstance(plan, DevicePlan):
-        raise Unsupported(
-            "a DevicePlan beside a group: lengths on the device are for all ranks in one process. "
-            "Nearest supported: ringside.plan of the lengths on the host, one for each batch"
+    if not isinstance(plan, Plan | DevicePlan):
+        raise TypeError(
+            f"plan is a {type(plan).__name__}; expected a Plan or a DevicePlan beside a group"
         )
-    if not isinstance(plan, Plan):
-        raise TypeError(f"plan is a {type(plan).__name__}; expected a Plan beside a group")
     sink = asked.options.sink if isinstance(asked.options.sink, torch.Tensor) else None
     if sink is not None:  # goes where torch sees it
         options = dataclasses.replace(asked.options, sink=None)
@@ -214,8 +220,8 @@ def varlen_attention(
             k, v likewise, see Plan.attention.
         plan: cp_size=1 for plain packed attention; a DevicePlan where lengths stay on the GPU.
         group: of the processes that run the plan's ranks, see ringside.init: then q, k, v and out
-            are the rows of the rank that this process hosts, of a Plan, and every process calls.
-            The gradient of a sink is the part of its own rows.
+            are the rows of the rank that this process hosts, of a DevicePlan its rank_rows(), and
+            every process calls. The gradient of a sink is the part of its own rows.
         options, keywords: as for ringside.attention. A sink that is a tensor, [num_heads], is
             differentiable.
         deterministic: bit-equal gradients from run to run, at some cost; on a CPU they always are.
@@ -228,7 +234,7 @@ def varlen_attention(
 
     Raises:
         ValueError, TypeError: tensors that do not fit the plan.
-        Unsupported: tensors on a GPU, without CUDA in this build; a DevicePlan beside a group.
+        Unsupported: tensors on a GPU, without CUDA in this build.
 
     >>> import ringside as rs, torch
     >>> from ringside.torch import varlen_attention

@@ -112,7 +112,11 @@ RESULTS = {
     "TimedCost",
 }  # nobody calls them
 MADE = {"Plan", "Group", "TimeModel", "Timeline"}  # by functions; its methods are called
-ON_DEVICE = {f"DevicePlan.{x}" for x in ("set_lengths", "check", "attention", "attention_backward")}
+ON_DEVICE = {  # test_calls_on_device.py, test_device_lengths.py, test_group_played_lengths.py
+    *(f"DevicePlan.{x}" for x in ("set_lengths", "check", "attention", "attention_backward")),
+    *(f"DevicePlan.{x}" for x in ("rank_rows", "prepare")),
+    *(f"DevicePlan.attention{x}_rank" for x in ("", "_backward")),
+}
 PYBIND = re.compile("incompatible (function|constructor) arguments")
 
 

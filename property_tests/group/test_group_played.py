@@ -70,6 +70,7 @@ REFUSALS = {
     "host": ("call(v=np.ones((32, 2, 4), 'float32'))", "v_r is not on the device of q_r"),
     "shape": ("call(on_gpu(np.ones((32, 4), 'float32')))", "expected [rows, heads, dim]"),
     "exchange": ("call(exchange='mpi')", "expected one of auto, nccl, peer"),
+    "sink": ("call(sink=[0.0] * 3)", "sink has shape (3,); expected [num_heads] = [2]"),
 }
 
 

@@ -63,6 +63,7 @@ PROPERTIES_OF_LINKS = (
     "test_group_cuda_torch.py",
     "test_group_cuda_kept.py",
     "test_group_cuda_failures.py",
+    "test_group_cuda_lengths_set.py",
 )
 TIMEOUT = 300  # seconds for one suite; a kernel may hang
 

@@ -6,7 +6,9 @@ from mutants_of_hosts import MUTANTS_OF_HOSTS
 STREAM = "reference/sockets/socket_stream.cpp"
 RANKS = "reference/sockets/socket_ranks.cpp"
 GROUP = "bindings/ringside/_group/"
-RANK_CALLS = "bindings/ringside/_plan/rank_calls.py"
+RUNS = "bindings/ringside/_ranks/runs.py"
+OF_LENGTHS = "bindings/ringside/_plan/device_rank_calls.py"
+DEVICE_PLAN = "bindings/ringside/_plan/device_plan.py"
 MUTANTS_OF_GROUPS = [
     Mutant(
         "messages to one rank leave in the wrong order",
@@ -47,7 +49,7 @@ MUTANTS_OF_GROUPS = [
     ),
     Mutant(
         "the largest score is that of the own ranks",
-        RANK_CALLS,
+        RUNS,
         "told = [x for _, x in gather([x.tolist() for x in logits])]",
         "told = [gather([x.tolist() for x in logits]) and [x.tolist() for x in logits]]",
     ),
@@ -178,4 +180,52 @@ MUTANTS_OF_GROUPS = [
         "return max(code, 0)",
     ),
     *MUTANTS_OF_HOSTS,
+    Mutant(
+        "plans of one capacity share a program, whose lengths are those of the last",
+        OF_LENGTHS,
+        "mine = self._numbers.get(group) or group._plans_numbered + 1",
+        "mine = 1",
+    ),
+    Mutant(
+        "a call that is refused takes a number",
+        OF_LENGTHS,
+        "or group._plans_numbered + 1",
+        "or group._number_plan()",
+    ),
+    Mutant(
+        "a program of ranks that was made after the lengths does not get them",
+        OF_LENGTHS,
+        "        if self._lengths is not None:\n            self._lengths.set(program)\n",
+        "",
+    ),
+    Mutant(
+        "programs of ranks keep the lengths that they were made with",
+        DEVICE_PLAN,
+        "return [*self._programs.values(), *self._rank_programs]",
+        "return [*self._programs.values()]",
+    ),
+    Mutant(
+        "lengths of another device are set",
+        DEVICE_PLAN,
+        "            lengths.require_on(program.device)\n",
+        "            lengths.require_on(lengths.device)\n",
+    ),
+    Mutant(
+        "calls of ranks begin before there are lengths",
+        RUNS,
+        "    plan._require_ready(call.library, call.device)\n",
+        "",
+    ),
+    Mutant(
+        "keys that were kept for other lengths are taken",
+        "bindings/ringside/_ranks/calls.py",
+        'f"number {self.plan._version}"',
+        '"any"',
+    ),
+    Mutant(
+        "of lengths on the device, keys have the room of queries",
+        OF_LENGTHS,
+        'self._source.rank_rows_q if side == "q" else self._source.rank_rows_k',
+        "self._source.rank_rows_q",
+    ),
 ]

@@ -12,7 +12,7 @@ KINDS = "bindings/ringside/_arguments/kinds.py"
 POSITIONS = "bindings/ringside/_arguments/flash_positional.py"
 OPERATOR = "bindings/ringside/_torch_operator.py"
 STAND_IN = "bindings/ringside/testing/stand_ins/flash_attn.py"
-PLAN = "bindings/ringside/_plan/plan.py"
+METHODS = "bindings/ringside/_plan/own_methods.py"
 DRAWN = "bindings/ringside/testing/strategies.py"
 DEVICE = "bindings/ringside/_arrays/cuda.py"
 MUTANTS_OF_USERS = [
@@ -24,13 +24,13 @@ MUTANTS_OF_USERS = [
     ),
     Mutant(
         "a method from a file of its own says that it is a function",
-        PLAN,
+        METHODS,
         'f"{cls.__qualname__}.{name}"',
         "name",
     ),
     Mutant(
         "below what answers in kind, the method says that it is a function",
-        PLAN,
+        METHODS,
         'method = getattr(method, "__wrapped__", None)',
         "break",
     ),

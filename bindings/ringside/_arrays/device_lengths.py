@@ -78,6 +78,14 @@ class DeviceLengths:
                 "orders them. Convert one"
             )
 
+    def require_on(self, device: int) -> None:
+        """Raises TypeError unless they lie on a device."""
+        if device != self.device:
+            raise TypeError(
+                f"cu_seqlens lies on device {self.device}; expected device {device}, where the "
+                "plan's ranks compute. Move it there, or make another plan"
+            )
+
     def set(self, program: Any) -> None:
         """Rewrites a program's tables, on the current stream."""
         layout = _cuda.cuda_core().thd.Layout

@@ -53,6 +53,7 @@ class Group:
         self._processes = [tuple(ranks) for ranks in met.processes]
         self._devices: dict[str, Any] = {}  # see ringside._ranks.device, by the exchange asked for
         self._auto: Any = None  # see ringside._ranks.auto
+        self._plans_numbered = 0  # those that are told apart by the order of their first calls
         self._agreed: dict[str, str] = {}  # the last kinds of calls, and the plan of each
         self._lock = threading.Lock()
         self._closed = self._is_anothers = False
@@ -256,6 +257,11 @@ class Group:
     def _has_agreed_on(self, plan: str) -> bool:
         """Whether it takes calls of a plan for agreed on."""
         return plan in self._agreed.values()
+
+    def _number_plan(self) -> int:
+        """The next number, in a call of all processes."""
+        self._plans_numbered += 1
+        return self._plans_numbered
 
     def _gather(self, tag: str, number: int, value: Any) -> list[Any]:
         return self._control.gather(tag, number, value, self.timeout_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import weakref
 from typing import Any, Literal, TypeVar, overload
 
 from ringside import _core
@@ -17,8 +19,11 @@ from ringside._attention.options import (
     takes_options,
 )
 from ringside._core import arguments
+from ringside._group.group import Group
+from ringside._plan import device_rank_calls as _rank_calls
 from ringside._plan.names import Comm, PartitionName
 from ringside._plan.numbers import number
+from ringside._plan.own_methods import own_methods
 
 
 def _or(default: int, given: int | None, name: str) -> int:
@@ -91,23 +96,25 @@ class DevicePlan:
         self.comm = arguments.text(comm, "comm")
         self.num_heads = arguments.int32(num_heads, "num_heads")
         self.num_kv_heads = _or(self.num_heads, num_kv_heads, "num_kv_heads")
-        a2a_size = _or(0, a2a_size, "a2a_size")
-        pad_to_multiple_of = arguments.int32(pad_to_multiple_of, "pad_to_multiple_of")
+        capacity = {
+            "partition": self.partition,
+            "comm": self.comm,
+            "a2a_size": _or(0, a2a_size, "a2a_size"),
+            "mask": self.mask,
+            "cp_size": self.cp_size,
+            "num_heads": self.num_heads,
+            "num_kv_heads": self.num_kv_heads,
+            "max_sequences": self.max_sequences,
+            "max_rows_q": self.num_rows_q,
+            "max_rows_k": self.num_rows_k,
+            "pad_to_multiple_of": arguments.int32(pad_to_multiple_of, "pad_to_multiple_of"),
+        }
         _cuda.require_cuda()
-        self._source = _cuda.cuda_core().Capacity(
-            partition=self.partition,
-            comm=self.comm,
-            a2a_size=a2a_size,
-            mask=self.mask,
-            cp_size=self.cp_size,
-            num_heads=self.num_heads,
-            num_kv_heads=self.num_kv_heads,
-            max_sequences=self.max_sequences,
-            max_rows_q=self.num_rows_q,
-            max_rows_k=self.num_rows_k,
-            pad_to_multiple_of=pad_to_multiple_of,
-        )
+        self._source = _cuda.cuda_core().Capacity(**capacity)
+        self._digest = hashlib.sha256(repr(capacity).encode()).hexdigest()[:16]
         self._programs: dict[Any, Any] = {}
+        self._rank_programs: weakref.WeakSet[Any] = weakref.WeakSet()  # groups keep them
+        self._numbers: weakref.WeakKeyDictionary[Group, int] = weakref.WeakKeyDictionary()
         self._lengths: DeviceLengths | None = None
         self._version, self._dropout_origin, self._number = 0, (0, 0), number(self)
 
@@ -128,7 +135,8 @@ class DevicePlan:
             cu_seqlens_k, cu_seqlens_k_padded: of k and v, of num_rows_k rows; default those of q.
 
         A backward pass wants the lengths of its forward pass: do not set others between them (keep
-        a plan for each batch in flight). ringside.torch.varlen_attention refuses.
+        a plan for each batch in flight). ringside.torch.varlen_attention refuses. Over a group
+        every process sets the same lengths, which are of the whole batch.
 
         Raises:
             ValueError: shapes that do not fit.
@@ -146,13 +154,20 @@ class DevicePlan:
         lengths = DeviceLengths(self.max_sequences, q, k)
         if self._lengths is not None and self._programs:
             lengths.require_with(self._lengths.library, self._lengths.device)
+        for program in self._rank_programs:
+            lengths.require_on(program.device)
         self._lengths = lengths
         self._version += 1
-        for program in self._programs.values():
+        for program in self._all_programs():
             self._lengths.set(program)
+
+    def _all_programs(self) -> list[Any]:
+        return [*self._programs.values(), *self._rank_programs]
 
     def check(self) -> None:
         """Waits for the device and raises ValueError if lengths did not fit since the last check.
+
+        Of calls over a group also if they were not those of all other processes.
 
         Raises:
             ValueError: what would have fitted.
@@ -169,12 +184,13 @@ class DevicePlan:
         ...     print(str(error)[:33])
         lengths on the device did not fit
         """
-        fitted = [self._lengths.fitted(p) for p in self._programs.values() if self._lengths]
+        fitted = [self._lengths.fitted(p) for p in self._all_programs() if self._lengths]
         if not all(fitted):
             raise ValueError(
                 "lengths on the device did not fit; expected cu_seqlens that start at 0, never "
                 f"fall, give no sequence more tokens than rows, and end within {self.num_rows_q} "
-                f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of"
+                f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of, and "
+                "over a group the same in every process"
             )
 
     @overload
@@ -277,12 +293,30 @@ class DevicePlan:
             self, named, options, qkv_format, deterministic=deterministic
         )
 
+    rank_rows = _rank_calls.rank_rows
+    prepare = _rank_calls.prepare
+    attention_rank = _rank_calls.attention_rank
+    attention_backward_rank = _rank_calls.attention_backward_rank
+
     def _prepare(self, program: Any, library: Any, device: int) -> None:
         """A program made after set_lengths() gets them, too."""
+        self._lengths_with(library, device).set(program)
+
+    def _lengths_with(self, library: Any, device: int) -> DeviceLengths:
         if self._lengths is None:
-            raise ValueError("no lengths yet; call set_lengths(cu_seqlens) before attention()")
+            raise ValueError("no lengths yet; expected those of a batch. Call set_lengths first")
         self._lengths.require_with(library, device)
-        self._lengths.set(program)
+        return self._lengths
+
+    # --- for calls of ranks, see ringside/_ranks/source.py
+
+    def _require_ready(self, library: Any, device: int) -> None:
+        self._lengths_with(library, device)
+
+    _take_up = _rank_calls.take_up
+    _fingerprint_in = _rank_calls.fingerprint_in
+    _num_rows_owned = _rank_calls.num_rows_owned
+    _words_of_rows = _rank_calls.words_of_rows
 
     def __repr__(self) -> str:
         """A summary."""
@@ -290,3 +324,6 @@ class DevicePlan:
             f"<DevicePlan {self.partition} over {self.comm}, cp_size={self.cp_size}, up to "
             f"{self.max_sequences} sequences in {self.num_rows_q} rows, {self.mask}>"
         )
+
+
+own_methods(DevicePlan)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
-import types
 import warnings
 from collections.abc import Set
 from typing import TYPE_CHECKING, Any
@@ -25,6 +22,7 @@ from ringside._plan import shards as _shards
 from ringside._plan import show as _show
 from ringside._plan import timing as _timing
 from ringside._plan.numbers import number
+from ringside._plan.own_methods import own_methods
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -90,6 +88,23 @@ class Plan(_core.Plan):
     def num_rows_q(self) -> int:
         """Rows of q, out and dq."""
         return self.layout_q.num_rows
+
+    def _fingerprint_in(self, group: Any) -> str:
+        """The same in every group, and for every plan that is the same."""
+        return _rank_calls.fingerprint_of(self)
+
+    def _require_ready(self, library: Any, device: int) -> None:
+        """It always is."""
+
+    def _take_up(self, group: Any, program: Any) -> None:
+        """Nothing more."""
+
+    def _words_of_rows(self, rank: int, side: _shards.Side) -> str:
+        owned = self._num_rows_owned(rank, side)
+        return (
+            f"rank {rank} owns {owned} of the plan's rows of {side}. "
+            f'Pass plan.shard(x, {rank}, side="{side}")'
+        )
 
     def _num_rows_owned(self, rank: int, side: _shards.Side) -> int:
         """Rows of a rank's shard; each call over a group asks, so it is counted once."""
@@ -194,29 +209,6 @@ class Plan(_core.Plan):
         return _pickling.reduced(self)
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def own_methods(cls: type) -> None:
-    """Lets methods that stand in files of their own look as if they stood in their class.
-
-    That is what help(), errors, pickles and type hints tell of them. Their files, which import the
-    class for type checkers only, get it here.
-
-    >>> Plan.draw.__qualname__
-    'Plan.draw'
-    >>> inspect.signature(Plan.row_indices).parameters["self"]
-    <Parameter "self">
-    """
-    for name, method in vars(cls).items():
-        while isinstance(method, types.FunctionType) and method.__name__ == name:
-            setattr(sys.modules[method.__module__], cls.__name__, cls)
-            method.__qualname__ = f"{cls.__qualname__}.{name}"
-            method.__annotations__.pop("self", None)
-            if signature := vars(method).get("__signature__"):
-                me, *others = signature.parameters.values()
-                me = me.replace(annotation=inspect.Parameter.empty)
-                vars(method)["__signature__"] = signature.replace(parameters=[me, *others])
-            method = getattr(method, "__wrapped__", None)
 
 
 own_methods(Plan)

@@ -5,13 +5,13 @@ These are methods of Plan; they stand here because they are a concept of their o
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ringside import _core
 from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._attention.options import (
     OptionKeywords,
@@ -21,28 +21,11 @@ from ringside._attention.options import (
     takes_options,
     to_core,
 )
-from ringside._core import Unsupported, arguments
+from ringside._core import arguments
 from ringside._group.group import Group
-from ringside._plan.rank_arguments import (
-    agreed_of,
-    dtype_of,
-    fingerprint_of,
-    group_of,
-    positive,
-    require_size,
-)
-from ringside._plan.rank_runs import (
-    Gather,
-    Ready,
-    Runs,
-    Where,
-    largest_of,
-    nothing,
-    own,
-    run,
-    set_up_ahead,
-)
-from ringside._ranks.calls import ProgramAsked, RanksCall
+from ringside._ranks import runs
+from ringside._ranks.arguments import agreed_of, dtype_of, group_of, head_dims_of
+from ringside._ranks.calls import ProgramAsked
 from ringside._ranks.choice import check_exchange
 from ringside._ranks.kept import KeptKv
 
@@ -93,26 +76,21 @@ def prepare(
     """
     options = options_of(prepare, options, keywords)
     group_of(group)
-    dims = [positive(head_dim, "head_dim")]
-    dims.append(dims[0] if head_dim_v is None else positive(head_dim_v, "head_dim_v"))
+    dims = head_dims_of(head_dim, head_dim_v)
     to_core(options).require_heads(self.num_heads)
     check_exchange(exchange)
     keeps = arguments.boolean(keep_kv, "keep_kv")
-    ready = Ready({"plan": fingerprint_of(self)}, nothing)
-    error: Exception | None = None
-    try:
+
+    def ready() -> runs.Ready:
         if device is None:
-            dtypes = [dtype_of(dtype, "dtype")] * 3
-            ready = Ready(agreed_of(self, dtypes, dims, options, keeps), nothing)
-        else:
-            number = arguments.int32(device, "device")
-            dtypes = [str(dtype).removeprefix("torch.")] * 3
-            asked = ProgramAsked(self, group, number, dtypes, dims, options, keeps)
-            ready = set_up_ahead(asked, exchange)
-        require_size(self, group)
-    except (ValueError, TypeError, Unsupported) as found:
-        error = found
-    group._prepare(ready.what, error, ready.set_up)
+            dtypes, fingerprint = [dtype_of(dtype, "dtype")] * 3, fingerprint_of(self)
+            return runs.Ready(agreed_of(fingerprint, dtypes, dims, options, keeps), runs.nothing)
+        number = arguments.int32(device, "device")
+        dtypes = [str(dtype).removeprefix("torch.")] * 3
+        asked = ProgramAsked(self, group, number, dtypes, dims, options, keeps)
+        return runs.set_up_ahead(asked, exchange)
+
+    runs.prepare(self, group, ready)
 
 
 @answers_in_kind("q_r", STATISTIC)
@@ -176,29 +154,9 @@ def attention_rank(
     """
     options = options_of(attention_rank, options, keywords)
     asked = arguments.boolean(return_max_logit, "return_max_logit")
-    keeps = arguments.boolean(keep_kv, "keep_kv")
+    where = runs.Where(backend, exchange, arguments.boolean(keep_kv, "keep_kv"))
     named = {"q_r": q_r, "k_r": k_r, "v_r": v_r}
-    where = Where(backend, exchange, keeps)
-
-    def found(out: Any, lse: Any, logits: Any, kept: list[Any], made_for: dict[str, str]) -> Any:
-        asked_for = [] if logits is None else [logits]
-        asked_for += [KeptKv(kept, made_for)] if keeps else []
-        return own(group, out), own(group, lse), *asked_for
-
-    def on_device(call: RanksCall, program: Any, links: Any, made_for: dict[str, str]) -> Any:
-        logits = call.max_logit() if asked else None
-        out, lse, kept = call.forward(program, links, logits)
-        return found(out, lse, logits, kept, made_for)
-
-    def on_host(
-        call: _core.RankCall, links: _core.SocketRanks, gather: Gather, made_for: dict[str, str]
-    ) -> Any:
-        out, lse, logits, kept = call.attention(links)
-        told = [x for _, x in gather([x.tolist() for x in logits])] if asked else []
-        largest = largest_of([np.array(x) for x in told]) if asked else None
-        return found(out, lse, largest, kept, made_for)
-
-    return run(self, group, named, options, where, f"forward {asked}", Runs(on_host, on_device))
+    return runs.forward(self, group, named, options, where, return_max_logit=asked)
 
 
 @answers_in_kind("q_r", "k_r", "v_r", STATISTIC)
@@ -261,19 +219,20 @@ def attention_backward_rank(
     options = options_of(attention_backward_rank, options, keywords)
     named = {"q_r": q_r, "k_r": k_r, "v_r": v_r, "dout_r": dout_r, "out_r": out_r, "lse_r": lse_r}
     exact = arguments.boolean(deterministic, "deterministic")
-    where = Where(backend, exchange, kept_kv is not None, kept_kv)
-    kept = [] if kept_kv is None else list(getattr(kept_kv, "arrays", ()))
+    where = runs.Where(backend, exchange, kept_kv is not None, kept_kv)
+    return runs.backward(self, group, named, options, where, deterministic=exact)
 
-    def on_device(
-        call: RanksCall, program: Any, links: Any, made_for: dict[str, str]
-    ) -> tuple[Any, ...]:
-        return tuple(own(group, x) for x in call.backward(program, links, exact, kept))
 
-    def on_host(
-        call: _core.RankCall, links: _core.SocketRanks, gather: Gather, made_for: dict[str, str]
-    ) -> tuple[Any, ...]:
-        *gradients, dsink = call.attention_backward(links, kept)
-        found = gradients if options.sink is None else [*gradients, dsink]
-        return tuple(own(group, x) for x in found)
-
-    return run(self, group, named, options, where, "backward", Runs(on_host, on_device))
+def fingerprint_of(plan: Plan) -> str:
+    """The plan in a few words, and a hash of all that it is."""
+    if plan._fingerprint:
+        return plan._fingerprint
+    digest = hashlib.sha256(repr((plan.mask, plan.num_heads, plan.num_kv_heads)).encode())
+    digest.update(repr((plan.partition, plan.comm, plan._dropout_origin)).encode())
+    for layout in (plan.layout_q, plan.layout_k):
+        digest.update(layout.cu_seqlens.tobytes() + layout.cu_seqlens_padded.tobytes())
+    for name, (_, cells) in plan.tables().items():
+        digest.update(f"{name} {cells.shape}".encode() + np.ascontiguousarray(cells).tobytes())
+    words = f"{plan.partition} over {plan.comm}, {plan.cp_size} ranks"
+    plan._fingerprint = f"{words}, {digest.hexdigest()[:16]}"
+    return plan._fingerprint

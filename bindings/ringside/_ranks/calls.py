@@ -12,6 +12,7 @@ from ringside._attention.options import Options, to_core
 from ringside._core import InvalidArgument
 from ringside._ranks.auto import auto_of
 from ringside._ranks.device import device_of
+from ringside._ranks.source import RankSource, Side
 
 if TYPE_CHECKING:
     from ringside._group.group import Group
@@ -30,7 +31,7 @@ class ProgramAsked:
     """What a program of a plan's ranks is made for.
 
     Attributes:
-        plan: a Plan.
+        plan: a Plan or a DevicePlan.
         group: of as many ranks.
         device: its number here.
         dtypes: of q, k and v.
@@ -40,7 +41,7 @@ class ProgramAsked:
         poison: for tests: workspaces hold NaN.
     """
 
-    plan: Any
+    plan: RankSource
     group: Group
     device: int
     dtypes: list[str]
@@ -61,6 +62,7 @@ class ProgramAsked:
             "dtypes": "/".join(self.dtypes),
             "head_dims": "/".join(map(str, self.head_dims)),
             "options": str(baked(self.options)),
+            "lengths": f"number {self.plan._version}",
         }
 
     def require_device(self, exchange: str) -> None:
@@ -70,14 +72,17 @@ class ProgramAsked:
         else:
             device_of(self.group, exchange, self.device)
 
-    def program(self, fingerprint: str, exchange: str) -> tuple[Any, Any]:
+    def program(self, exchange: str) -> tuple[Any, Any]:
         """It, made by all processes where it is new, and the links over which it exchanges."""
+        fingerprint = self.plan._fingerprint_in(self.group)
         key = self.key(fingerprint)
         if exchange == "auto":
             words = fingerprint.rpartition(",")[0]
             exchange = auto_of(self.group, self.device).exchange(key, self._make, words)
         device = device_of(self.group, exchange, self.device)
-        return device.program(key, self._make, exchange), device.links
+        program = device.program(key, self._make, exchange)
+        self.plan._take_up(self.group, program)
+        return program, device.links
 
     def _make(self) -> Any:
         core, heads = _cuda.cuda_core(), self.plan.num_heads
@@ -95,7 +100,7 @@ class ProgramAsked:
         )
         processes = [list(ranks) for ranks in self.group._processes]
         mine = self.group._processes.index(self.group.ranks)
-        made_for = (self.plan, processes, mine, q, v, self.device, options)
+        made_for = (self.plan._source, processes, mine, q, v, self.device, options)
         return core.RankProgram(*made_for, self.keep_kv, self.poison)
 
 
@@ -103,7 +108,7 @@ class RanksCall:
     """Arrays of one call, checked as far as Python does, and the options beside them.
 
     Args:
-        plan: a Plan.
+        plan: a Plan or a DevicePlan.
         group: of as many ranks.
         arrays: of torch or CuPy, on one device.
         options: of the call.
@@ -111,7 +116,12 @@ class RanksCall:
     """
 
     def __init__(
-        self, plan: Any, group: Group, arrays: Arrays, options: Options, keep_kv: bool = False
+        self,
+        plan: RankSource,
+        group: Group,
+        arrays: Arrays,
+        options: Options,
+        keep_kv: bool = False,
     ) -> None:
         _cuda.require_cuda()
         self.plan, self.group, self.options = plan, group, options
@@ -132,8 +142,8 @@ class RanksCall:
         }
         self._check_shapes()
         self.like = self.arrays["q_r"][0]
-        self.sink = self._vector(options.sink)
-        self.slopes = self._vector(options.alibi_slopes)
+        self.sink = self._vector("sink")
+        self.slopes = self._vector("alibi_slopes")
         dtypes = [name_of(self.arrays[name][0]) for name in ("q_r", "k_r", "v_r")]
         dims = [self.arrays[name][0].shape[-1] for name in ("q_r", "v_r")]
         self.asked = ProgramAsked(
@@ -157,14 +167,10 @@ class RanksCall:
         self._check_heads()
 
     def _check_rows(self, name: str, rank: int, x: Any) -> None:
-        side = "k" if name in ("k_r", "v_r") else "q"
+        side: Side = "k" if name in ("k_r", "v_r") else "q"
         rows = x.shape[1 if name == "lse_r" else 0]
-        owned = self.plan._num_rows_owned(rank, side)
-        if rows != owned:
-            raise InvalidArgument(
-                f"{name} has {rows} rows; rank {rank} owns {owned} of the plan's rows of {side}. "
-                f'Pass plan.shard(x, {rank}, side="{side}")'
-            )
+        if rows != self.plan._num_rows_owned(rank, side):
+            raise InvalidArgument(f"{name} has {rows} rows; {self.plan._words_of_rows(rank, side)}")
 
     def _check_heads(self) -> None:
         heads, kv_heads = self.plan.num_heads, self.plan.num_kv_heads
@@ -185,8 +191,14 @@ class RanksCall:
                         f"{name} has heads and dimension {found}; expected {expected[name]}"
                     )
 
-    def _vector(self, x: Any) -> Any:
-        return None if x is None else self.library.vector(x, self.like, self.plan.num_heads)
+    def _vector(self, name: str) -> Any:
+        given, heads = getattr(self.options, name), self.plan.num_heads
+        x = None if given is None else self.library.vector(given, self.like, heads)
+        if x is not None and tuple(x.shape) != (heads,):
+            raise InvalidArgument(
+                f"{name} has shape {tuple(x.shape)}; expected [num_heads] = [{heads}], or a number"
+            )
+        return x
 
     def describe(self, x: Any) -> Any:
         """For the C++ half."""

@@ -59,7 +59,7 @@ class DeviceGroup:
 
     def _set_up(self, key: str, make: Callable[[], Any], asked: str) -> None:
         made = self._together(lambda: self._made(make))
-        program = self._made_last
+        program, self._made_last = self._made_last, None
         if not self.exchange:
             self._connect(asked, made)
         self._make_room(program.workspace_bytes)

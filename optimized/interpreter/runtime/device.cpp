@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+#include <thread>
 
 #include "optimized/interpreter/machine/code.h"
 #include "optimized/interpreter/machine/tensor_map.h"
@@ -63,11 +64,10 @@ CUresult write_word(CUstream, CUdeviceptr word, cuuint32_t value, unsigned) {
   __atomic_store_n(reinterpret_cast<uint32_t*>(word), value, __ATOMIC_SEQ_CST);
   return CUDA_SUCCESS;
 }
-CUresult wait_for_word(CUstream, CUdeviceptr word, cuuint32_t value, unsigned flags) {
-  if (flags != CU_STREAM_WAIT_VALUE_GEQ) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult wait_for_word(CUstream, CUdeviceptr word, cuuint32_t bits, unsigned flags) {
+  if (flags != CU_STREAM_WAIT_VALUE_AND) return CUDA_ERROR_NOT_SUPPORTED;
   const auto* at = reinterpret_cast<const uint32_t*>(word);
-  while (static_cast<int32_t>(__atomic_load_n(at, __ATOMIC_SEQ_CST) - value) < 0) {
-  }
+  while ((__atomic_load_n(at, __ATOMIC_SEQ_CST) & bits) == 0) std::this_thread::yield();
   return CUDA_SUCCESS;
 }
 

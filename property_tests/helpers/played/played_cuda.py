@@ -37,7 +37,8 @@ class Library:
         return np.full(shape, 255 if dtype == "uint8" else np.nan, dtype or like.dtype)
 
     def vector(self, x, like, size):
-        return np.broadcast_to(np.asarray(x, np.float32), (size,)).copy()
+        x = np.array(x, np.float32)
+        return np.full(size, x) if x.ndim == 0 else x
 
     def stream(self, device):
         return 7

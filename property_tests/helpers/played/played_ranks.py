@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import played_cuda
+import ringside as rs
 from ringside._arrays import cuda as _cuda
+from ringside._arrays import layout
 from ringside._ranks import nccl
 
 
@@ -114,13 +116,29 @@ class Program:
     family, workspace_bytes = "played", 1000
     made, rehearsed = 0, ()  # a list, once played
 
-    def __init__(self, plan, processes, mine, q, v, device, options, keep_kv, poison):
+    def __init__(self, source, processes, mine, q, v, device, options, keep_kv, poison):
         type(self).made += 1
-        rows = [len(plan.row_indices(rank)) for rank in processes[mine]]
+        of_lengths = isinstance(source, Capacity)
+        rows = [
+            source.rank_rows_q if of_lengths else len(source.row_indices(rank))
+            for rank in processes[mine]
+        ]
         self.kept_bytes = [100 * n if keep_kv else 0 for n in rows]
-        self.bytes_sent = 1000 * len(plan.row_indices(0))
+        self.bytes_sent = 1000 * rows[0]
         type(self).hosting = processes, mine
-        self.plan, self.ranks, self.is_alone = plan, processes[mine], len(processes) == 1
+        self.source, self.ranks, self.is_alone = source, processes[mine], len(processes) == 1
+        self.plan = None if of_lengths else source
+        self.device, self.lengths, self.fits = device, [], True
+
+    def set_lengths(self, q, k, stream):
+        assert stream == 7
+        self.lengths.append(np.asarray(q[0]).tolist())
+        layouts = [rs.PackedLayout(*(np.asarray(x, np.int64) for x in side[:2])) for side in (q, k)]
+        self.plan = self.source.plan(*layouts)
+
+    def lengths_fitted(self, stream):
+        assert stream == 7
+        return self.fits
 
     def attach(self, links, kind):
         assert 0 <= kind < 2**31
@@ -138,7 +156,10 @@ class Program:
         return links.took[links.exchange]
 
     def whole(self, arrays, i, side="q"):
-        return self.plan.unshard([np.asarray(x[i]) for x in arrays], side=side)
+        """Of what each rank owns: there may be more room."""
+        owned = [len(self.plan.row_indices(rank, side=side)) for rank in self.ranks]
+        parts = [np.asarray(x[i])[:n] for x, n in zip(arrays, owned, strict=True)]
+        return self.plan.unshard(parts, side=side)
 
     def forward(self, links, arrays, options, max_logit, stream):
         links.calls += 1
@@ -154,8 +175,9 @@ class Program:
         q, k, v = (self.whole(arrays, i, side) for i, side in enumerate("qkk"))
         out, lse, logits = self.plan._attention(q, k, v, options, "reference")
         for rank, x in zip(self.ranks, arrays, strict=True):
-            x[3][...] = self.plan.shard(out, rank)
-            x[4][...] = lse[:, self.plan.row_indices(rank)]
+            own = self.plan.row_indices(rank)
+            x[3][: len(own)], x[3][len(own) :] = out[own], 0
+            x[4][:, : len(own)], x[4][:, len(own) :] = lse[:, own], -np.inf
         if max_logit is not None:
             max_logit[...] = logits
 
@@ -168,6 +190,22 @@ class Program:
                 x[i][...] = self.mark
 
 
+class Capacity(types.SimpleNamespace):
+    """As Capacity of ringside._cuda_core; enough for padding to 2 * cp_size."""
+
+    @property
+    def rank_rows_q(self):
+        return self.max_rows_q // self.cp_size
+
+    @property
+    def rank_rows_k(self):
+        return self.max_rows_k // self.cp_size
+
+    def plan(self, layout_q, layout_k):
+        names = ("mask", "cp_size", "partition", "comm", "num_heads", "num_kv_heads")
+        return rs.plan(layout_q, layout_k, **{name: getattr(self, name) for name in names})
+
+
 def device_array(pointer, dtype, shape, strides):
     return types.SimpleNamespace(dtype=dtype, shape=shape)
 
@@ -178,6 +216,8 @@ def play(identity="gpu", problem=""):
     library, Links.made, Program.rehearsed = Library(), [], []
     core = types.SimpleNamespace(
         DeviceArray=device_array,
+        Capacity=Capacity,
+        thd=types.SimpleNamespace(Layout=lambda *parts: parts),
         CallOptions=lambda core, sink, slopes: core,
         DeviceLinks=Links,
         RankProgram=Program,
@@ -188,3 +228,4 @@ def play(identity="gpu", problem=""):
     _cuda.problem = lambda: problem
     _cuda.cuda_core = lambda: core
     _cuda.library_of = lambda x: library
+    layout.on_device = library.owns

@@ -1,10 +1,9 @@
-"""What the rank calls of a plan take, checked; and on what of it all processes have to agree."""
+"""What calls of ranks take, checked; and on what of it all processes have to agree."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +13,7 @@ from ringside._core import InvalidArgument, Unsupported, arguments
 from ringside._group.group import Group
 from ringside._ranks.calls import ProgramAsked, plain
 from ringside._ranks.choice import check_exchange
-
-if TYPE_CHECKING:
-    from ringside._plan.plan import Plan
+from ringside._ranks.source import RankSource
 
 SEED = "dropout_seed"  # the only option that is an integer
 DTYPES = ("float16", "float32", "float64")
@@ -31,7 +28,7 @@ def group_of(group: Any) -> Group:
     return group
 
 
-def require_size(plan: Plan, group: Group) -> None:
+def require_size(plan: RankSource, group: Group) -> None:
     """As many ranks in both."""
     if plan.cp_size != group.size:
         raise InvalidArgument(
@@ -120,8 +117,14 @@ def positive(x: int, name: str) -> int:
     return value
 
 
+def head_dims_of(head_dim: int, head_dim_v: int | None) -> list[int]:
+    """Of q and k, and of v, which is that of q unless told."""
+    dims = [positive(head_dim, "head_dim")]
+    return [*dims, dims[0] if head_dim_v is None else positive(head_dim_v, "head_dim_v")]
+
+
 def agreed_of(
-    plan: Plan, dtypes: list[str], dims: list[int], options: Options, keep_kv: bool
+    fingerprint: str, dtypes: list[str], dims: list[int], options: Options, keep_kv: bool
 ) -> dict[str, Any]:
     """On which all processes have to agree, as JSON has it."""
     given = {name: getattr(options, name) for name in DEFAULTS if name not in ("bias", SEED)}
@@ -131,7 +134,7 @@ def agreed_of(
     exact[SEED] = int(options.dropout_seed)
     changed = {name: value for name, value in exact.items() if value != DEFAULTS[name]}
     return {
-        "plan": fingerprint_of(plan),
+        "plan": fingerprint,
         "dtypes": "/".join(dtypes),
         "head_dims": "/".join(map(str, dims)),
         "options": ", ".join(f"{name}={value}" for name, value in changed.items()),
@@ -140,23 +143,8 @@ def agreed_of(
     }
 
 
-def agreed_on_devices(plan: Plan, asked: ProgramAsked, exchange: str) -> dict[str, Any]:
+def agreed_on_devices(asked: ProgramAsked, exchange: str) -> dict[str, Any]:
     """Likewise, of calls on GPUs."""
-    options = plain(asked.options)
-    what = agreed_of(plan, asked.dtypes, asked.head_dims, options, asked.keep_kv)
+    options, fingerprint = plain(asked.options), asked.plan._fingerprint_in(asked.group)
+    what = agreed_of(fingerprint, asked.dtypes, asked.head_dims, options, asked.keep_kv)
     return what | {"arrays": "on GPUs", "exchange": exchange}
-
-
-def fingerprint_of(plan: Plan) -> str:
-    """The plan in a few words, and a hash of all that it is."""
-    if plan._fingerprint:
-        return plan._fingerprint
-    digest = hashlib.sha256(repr((plan.mask, plan.num_heads, plan.num_kv_heads)).encode())
-    digest.update(repr((plan.partition, plan.comm, plan._dropout_origin)).encode())
-    for layout in (plan.layout_q, plan.layout_k):
-        digest.update(layout.cu_seqlens.tobytes() + layout.cu_seqlens_padded.tobytes())
-    for name, (_, cells) in plan.tables().items():
-        digest.update(f"{name} {cells.shape}".encode() + np.ascontiguousarray(cells).tobytes())
-    words = f"{plan.partition} over {plan.comm}, {plan.cp_size} ranks"
-    plan._fingerprint = f"{words}, {digest.hexdigest()[:16]}"
-    return plan._fingerprint
