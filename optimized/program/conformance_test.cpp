@@ -367,7 +367,7 @@ TEST(CudaProgram, RoomForNoRows) {
 // more rows than they have; rows behind them are NaN and of nobody.
 TEST(CudaProgram, RoomForMoreItemsThanRunAtOnce) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  constexpr int kBatch = 400, kRoom = 9'000;
+  constexpr int kBatch = 150, kRoom = 300;
   Random random(7);
   for (const int dim : {64, 128})
     for (const bool deterministic : {false, true}) {

@@ -343,10 +343,16 @@ MUTANTS_OF_KERNELS = [
         "return mask.seeing(position, q.tokens(seq), k.tokens(seq)).size() < 0;",
     ),
     Mutant(
-        "in place: delta is taken from rows before the gap",
-        PARTS,
-        "const int64_t gap = home.of_rank[0].row;",
-        "const int64_t gap = 0;",
+        "poison: rows of nobody lie in front of the first rank",
+        "optimized/tables/move_tables.cpp",
+        "RankStack::Matrix matrix{stack.cells, 0, {",
+        "RankStack::Matrix matrix{stack.cells, gap, {",
+    ),
+    Mutant(
+        "lengths on the device: arrays of no rows are given to kernels",
+        "optimized/program/tables_of_capacity.cpp",
+        "[&](int rank) { return stack.of_rank[rank].rows == 0; }",
+        "[&](int rank) { return stack.of_rank[rank].rows < 0; }",
     ),
     Mutant(
         "in place: dq of short documents is added to what lay there",
