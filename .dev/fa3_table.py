@@ -40,6 +40,46 @@ def rows_of(file: Path) -> tuple[dict[str, str], dict[tuple[str, str], dict[str,
     return measured, of
 
 
+def heads_and_pack(file: Path, case: str) -> tuple[str, str]:
+    found = re.fullmatch(r"d(\d+(?:/\d+)?) h(\d+(?:/\d+)?) (.*)", case)
+    if found is None:
+        raise SystemExit(f"{file.name}: {case!r} is no whole case; measure it again")
+    return f"{found[2]} of {found[1]}", found[3]
+
+
+def table_alone(file: Path, of: dict[tuple[str, str], dict[str, str]]) -> list[str]:
+    """What ran without FlashAttention 3, beside the rate to reach; nothing if none did."""
+    names = [case for case in dict.fromkeys(x for x, _ in of) if not beside_peer(of, case)]
+    if not names:
+        return []
+    lines = ["", "| heads | pack | forward | aim | backward | aim |", "|---|---|---|---|---|---|"]
+    for case in names:
+        cells = [*heads_and_pack(file, case)]
+        for work in PASSES:
+            row = of[case, work]
+            aim = re.search(r"goal >= (\d+)", row.get("goals") or "")
+            cells += [f"{float(row['gpu_tflops']):.0f}", aim[1] if aim else ""]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def told_of_deterministic(of: dict[tuple[str, str], dict[str, str]]) -> str:
+    """The least and the largest part of the other backward's rate; nothing if none was measured."""
+    rates = [
+        float(row["gpu_tflops"]) / float(of[case, "backward"]["gpu_tflops"])
+        for (case, work), row in of.items()
+        if work == "backward, deterministic"
+    ]
+    if not rates:
+        return ""
+    least, most = (f"{of_all:.2f}" for of_all in (min(rates), max(rates)))
+    return f" Deterministic backward passes run at {least} to {most} of these rates."
+
+
+def beside_peer(of: dict[tuple[str, str], dict[str, str]], case: str) -> bool:
+    return bool(of[case, "forward"]["fa3_gpu_tflops"])
+
+
 def section_of(file: Path) -> str:
     """A line for each case: both rates and their ratio, forward and backward."""
     measured, of = rows_of(file)
@@ -48,10 +88,9 @@ def section_of(file: Path) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for case in dict.fromkeys(case for case, _ in of):
-        found = re.fullmatch(r"d(\d+) h(\d+(?:/\d+)?) (.*)", case)
-        if found is None:
-            raise SystemExit(f"{file.name}: {case!r} is no whole case; measure it again")
-        cells = [f"{found[2]} of {found[1]}", found[3]]
+        cells = [*heads_and_pack(file, case)]
+        if not beside_peer(of, case):
+            continue
         for work in PASSES:
             row = of[case, work]
             cells += [f"{float(row[name]):.0f}" for name in ("gpu_tflops", "fa3_gpu_tflops")]
@@ -61,9 +100,9 @@ def section_of(file: Path) -> str:
         f"TFLOP/s of visible pairs, bfloat16, packs of 32k tokens, on one {measured['gpu']}, from "
         "the GPU time of all kernels of a call, by turns with\nflash-attn3-jax in one process "
         f"({measured['date']}, commit {measured['commit'][:7]}, `ringside bench gpu --peer fa3`); "
-        "ratio: theirs over ours in time."
+        "ratio: theirs over ours in time." + told_of_deterministic(of)
     )
-    return "\n".join([*lines, "", told])
+    return "\n".join([*lines, *table_alone(file, of), "", told])
 
 
 def updated(readme: str, files: list[Path]) -> str:

@@ -32,6 +32,27 @@ def test_packs_are_to_be_faster_and_long_sequences_as_fast(case, least):
     assert forward.numbers["gpu_tflops"] == pytest.approx(cases.pairs(case) * 512 / 2e9)
 
 
+def test_cases_without_a_peer_are_of_other_head_dimensions_and_one_pack_of_each_has_aims():
+    made = fa3.cases_alone()
+    assert len(set(made)) == len(made) == 9
+    assert {case.dims for case in made} == {(64, 64), (192, 128), (256, 256)}
+    assert {sum(case.lengths) for case in made} == {32_768}
+    lines = [fa3.line_alone(case, "backward", "f", 2.0) for case in made]
+    assert [bool(line.goals) for line in lines] == [True, False, False] * 3
+    rate = cases.pairs(made[0]) * 2 * 128 * 2.5 / 2e9
+    assert lines[0].numbers["gpu_tflops"] == pytest.approx(rate)
+    assert bool(lines[0].missed) == (rate < 374)
+    assert fa3.line_alone(made[0], "forward", "f", 1e-3).goals[0].at_least == 424
+
+
+@pytest.mark.parametrize(("spent", "missed"), [(2.0, False), (3.0, True)])
+def test_a_deterministic_backward_is_measured_against_the_other(spent, missed):
+    line = fa3.line_deterministic(SHORT, "f", {"other": 1.5, "deterministic": spent})
+    assert line.work == "backward, deterministic" and bool(line.missed) == missed
+    assert line.numbers["gpu_ms"] == spent
+    assert all(case in fa3.the_cases() for case in fa3.cases_deterministic())
+
+
 def test_sides_take_turns_and_medians_count(monkeypatch):
     told = []
 

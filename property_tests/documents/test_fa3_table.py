@@ -32,6 +32,23 @@ def test_half_a_case_is_refused(results, rest):
         fa3_table.section_of(results)
 
 
+def test_what_ran_alone_stands_beside_its_aim_and_deterministic_passes_are_told(tmp_path):
+    fields = FIELDS.replace(",fault", ",goals,fault")
+    rows = [
+        "fa3,d128 h16 1k x32 causal,forward,400,410,0.97,,",
+        "fa3,d128 h16 1k x32 causal,backward,300,410,0.73,,",
+        'fa3,d128 h16 1k x32 causal,"backward, deterministic",240,,,"GPU 0.80, goal >= 0.72",',
+        'fa3,d192/128 h16 long tail causal,forward,658,,,"TFLOP/s 658.00, goal >= 602",',
+        "fa3,d192/128 h16 long tail causal,backward,265,,,,",
+    ]
+    path = tmp_path / "bench_fa3_a_gpu.csv"
+    path.write_text(HEAD + fields + "\n".join(rows) + "\n")
+    section = fa3_table.section_of(path)
+    assert "| 16 of 192/128 | long tail causal | 658 | 602 | 265 |  |" in section
+    assert "| 16 of 128 | 1k x32 causal | 400 | 410 | 0.97 | 300 | 410 | 0.73 |" in section
+    assert "run at 0.80 to 0.80" in section
+
+
 def test_the_readme_is_in_step(capsys):
     assert fa3_table.main(["--check"]) == 0, capsys.readouterr().out
     assert fa3_table.END in (marked.ROOT / "README.md").read_text()
