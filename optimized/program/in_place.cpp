@@ -29,6 +29,14 @@ LseCells lse_cells(const DeviceMatrix& lse) {
   return {static_cast<float*>(lse.data), lse.row_stride, lse.head_stride};
 }
 
+// None where an array has no rows, which may lie nowhere.
+const std::vector<Launch>& launches_of(const ProgramTables& tables) {
+  static const std::vector<Launch> kNone;
+  const bool no_rows = tables.row_map(tables.q_rows).home_of_global.size == 0 ||
+                       tables.row_map(tables.kv_rows).home_of_global.size == 0;
+  return no_rows ? kNone : tables.steps[0].launches;
+}
+
 }  // namespace
 
 void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream) const {
@@ -38,7 +46,7 @@ void ProgramParts::forward_in_place(const ForwardCall& call, cudaStream_t stream
   const CallWorkspace workspace(tables, options, call.workspace, forward.arena.bytes(), stream);
   if (call.max_logit != nullptr)
     move::start_max_logit(call.max_logit, tables.problem.num_heads, stream);
-  for (const Launch& launch : tables.steps[0].launches)
+  for (const Launch& launch : launches_of(tables))
     RINGSIDE_CUDA(family.forward({.shape = shape_of(launch),
                                   .q = call.q.matrix,
                                   .k = call.k.matrix,
@@ -73,7 +81,6 @@ void ProgramParts::backward_in_place(const BackwardCall& call, cudaStream_t stre
     move::sink_gradients(q_rows, tables.unseen_rows(), {call.sinks, tables.problem.num_heads}, lse,
                          delta, call.dsink, stream);
 
-  const auto& launches = tables.steps[0].launches;
   const bool alone = keys_in_one_item();
   const bool summed = !call.deterministic && !alone;  // dq, in float32
   DeviceMatrix dq = call.dq.matrix;
@@ -81,7 +88,7 @@ void ProgramParts::backward_in_place(const BackwardCall& call, cudaStream_t stre
     workspace.zero(backward.dq[0], q.cells * shape.head_dim_qk * int64_t{sizeof(float)});
     dq = workspace.matrix(backward.dq[0], q, 0, shape.head_dim_qk, sizeof(float));
   }
-  for (const Launch& launch : launches)
+  for (const Launch& launch : launches_of(tables))
     RINGSIDE_CUDA(family.backward({.shape = shape_of(launch),
                                    .q = call.q.matrix,
                                    .k = call.k.matrix,

@@ -1,6 +1,5 @@
 // Tables of a program whose lengths come later: the same steps and places as any plan's, and room
 // for what fill_length_tables writes.
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -42,9 +41,6 @@ class CapacityTables {
   void add_launches(int step, const ItemRows& rows) {
     for (const auto& of_launch : t_.launches_of(plan_, step)) {
       Launch launch = t_.launch_of(of_launch);
-      if (has_no_rows(t_.q.back().stack, of_launch.ranks) ||
-          has_no_rows(t_.kv.back().stack, of_launch.ranks))
-        continue;  // arrays may lie nowhere
       std::vector<int> queries, keys;
       for (const int rank : of_launch.ranks) {
         const Step& s = plan_.steps_of_rank[rank][step];
@@ -74,10 +70,6 @@ class CapacityTables {
     for (const RankStack::Place& place : home.of_rank) row_of_rank.push_back(place.row);
     return room_.add_side(operand, home.matrices[0].rows, row_of_rank,
                           RoomForLengths::GatherMap::home_of_resident);
-  }
-
-  static bool has_no_rows(const RankStack& stack, const std::vector<int>& ranks) {
-    return std::ranges::all_of(ranks, [&](int rank) { return stack.of_rank[rank].rows == 0; });
   }
 
   ProgramTables& t_;

@@ -350,9 +350,9 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "lengths on the device: arrays of no rows are given to kernels",
-        "optimized/program/tables_of_capacity.cpp",
-        "[&](int rank) { return stack.of_rank[rank].rows == 0; }",
-        "[&](int rank) { return stack.of_rank[rank].rows < 0; }",
+        IN_PLACE,
+        "return no_rows ? kNone : tables.steps[0].launches;",
+        "return tables.steps[0].launches;",
     ),
     Mutant(
         "in place: dq of short documents is added to what lay there",
