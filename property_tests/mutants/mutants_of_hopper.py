@@ -188,26 +188,26 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: an item's rows see what the first of their segment do",
         LINE,
-        "s.mask.aligned(q.pos + first, s.len_q, s.len_k)",
+        "s.mask.aligned(q.pos + row, s.len_q, s.len_k)",
         "s.mask.aligned(q.pos, s.len_q, s.len_k)",
     ),
     Mutant(
         "hopper: chunks of a mask are not asked for",
         LINE,
-        "holds(k.stride == 1 && q.stride == 1 && s.mask.chunk == 0)",
-        "holds(k.stride == 1 && q.stride == 1)",
+        "holds(s.mask.is_one_window() && q.stride == 1",
+        "holds(q.stride == 1",
     ),
     Mutant(
         "hopper: rows whose positions are apart see what neighbours do",
         LINE,
-        "holds(k.stride == 1 && q.stride == 1 && s.mask.chunk == 0)",
-        "holds(s.mask.chunk == 0)",
+        "q.stride == 1 && k.stride == 1 && s.len_q < kFar",
+        "s.len_q < kFar",
     ),
     Mutant(
         "hopper: keys behind the sequence's last are seen",
         LINE,
-        "last = last < 0 ? 0 : last < k.len ? last : k.len;",
-        "last = k.len;",
+        "keys = (tokens < k.len ? tokens : k.len) - key;",
+        "keys = k.len - key;",
     ),
     Mutant(
         "hopper: columns of results that are staged later are stored at the first ones",

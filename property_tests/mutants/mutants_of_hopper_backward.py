@@ -4,7 +4,7 @@ from mutants_list import Mutant
 
 LAUNCH = "optimized/attention/hopper/backward/backward.cu"
 PRODUCE = "optimized/attention/hopper/backward/backward_produce.cuh"
-BAND = "optimized/attention/hopper/band.h"
+LINE = "optimized/attention/hopper/seen_line.h"
 CONSUME = "optimized/attention/hopper/backward/backward_consume.cuh"
 TILES = "optimized/attention/hopper/backward/backward_tiles.cuh"
 SPLIT = "optimized/attention/hopper/backward/backward_split.cuh"
@@ -102,10 +102,10 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "(2 * (k % 4) + lane / 16) * 16",
     ),
     Mutant(
-        "hopper: a band begins a key late",
-        BAND,
-        "first = window.begin - first_key,",
-        "first = window.begin - first_key + 1,",
+        "hopper: what rows see begins a key late",
+        LINE,
+        "begin = window.begin - first_key,",
+        "begin = window.begin - first_key + 1,",
     ),
     Mutant(
         "hopper: dq of 64 columns is the first half twice",

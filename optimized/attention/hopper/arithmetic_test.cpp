@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "optimized/attention/hopper/band.h"
 #include "optimized/attention/hopper/block_note.h"
 #include "optimized/attention/hopper/machine/box.h"
 #include "optimized/attention/hopper/machine/descriptor.h"
@@ -224,14 +223,14 @@ TEST(GroupSight, LeavesOutNoKeyAndAsksRowsWhereTheyDiffer) {
   }
 }
 
-// Masks of all kinds, segments that need not meet; bounds of every size.
+// Masks of all kinds, segments that need not meet, keys from any on; bounds of every size.
 TEST(SeenLine, IsWhatTheMaskSaysOfEachRow) {
   std::mt19937 generator(3);
   const auto up_to = [&](int most) { return random_up_to(generator, most); };
   const auto bound = [&] { return up_to(3) == 0 ? kUnbounded : up_to(up_to(1) ? 40 : 1 << 30); };
   int held = 0;
   for (int i = 0; i < 20'000; ++i) {
-    const int far = up_to(1) ? 0 : up_to(1 << 29);
+    const int far = up_to(1) ? 0 : up_to(1 << 28);
     const SequenceMask s{{bound(), bound(), up_to(3) ? 0 : 1 + up_to(50),
                           up_to(1) ? Align::bottom_right : Align::top_left},
                          far + 1 + up_to(300),
@@ -240,15 +239,36 @@ TEST(SeenLine, IsWhatTheMaskSaysOfEachRow) {
     const int pos = up_to(s.len_q - 1), first = up_to(std::min(40, s.len_q - 1 - pos));
     const Segment q{0, pos, stride(), 0, s.len_q - pos};
     const Segment k{0, up_to(far + 300), stride(), 0, up_to(400)};
-    const SeenLine line(s, k, q, first);
+    const int key = up_to(1) ? 0 : up_to(k.len);
+    const SeenLine line(s, k, q, first, key);
     ASSERT_EQ(line.holds, q.stride == 1 && k.stride == 1 && s.mask.chunk == 0);
     if (!line.holds) continue;
     ++held;
-    for (int row = 0; row < kItemRows && first + row < q.len; ++row)
-      ASSERT_EQ(line.seen_by(row), s.visible_rows(k, q.position(first + row)))
-          << "row " << row << " of item " << i;
+    for (int row = 0; row < kItemRows && first + row < q.len; ++row) {
+      const Interval got = line.seen_by(row);
+      for (int j = key; j < k.len; ++j)
+        ASSERT_EQ(got.contains(j - key),
+                  s.mask.allows(q.position(first + row), k.position(j), s.len_q, s.len_k))
+            << "row " << row << " of item " << i;
+      ASSERT_GE(got.begin, 0);
+      ASSERT_LE(got.end, std::max(0, k.len - key));
+    }
   }
   EXPECT_GT(held, 3'000);
+}
+
+TEST(SeenLine, HoldsForNeitherChunksNorStridesNorWhatIsFarAway) {
+  const Segment one{0, 0, 1, 0, 9}, two{0, 0, 2, 0, 9};
+  const auto holds = [](const SequenceMask& s, const Segment& q, const Segment& k) {
+    return SeenLine(s, k, q, 0, 0).holds;
+  };
+  const SequenceMask causal{Mask::causal(), 9, 9};
+  EXPECT_TRUE(holds(causal, one, one));
+  EXPECT_FALSE(holds(causal, two, one));
+  EXPECT_FALSE(holds(causal, one, two));
+  EXPECT_FALSE(holds({Mask::chunked(4), 9, 9}, one, one));
+  EXPECT_FALSE(holds({Mask::causal(), SeenLine::kFar, 9}, one, one));
+  EXPECT_FALSE(holds({Mask::causal(), 9, SeenLine::kFar}, one, one));
 }
 
 TEST(BlockNote, KeepsTheGroupsApart) {
@@ -262,52 +282,6 @@ TEST(BlockNote, KeepsTheGroupsApart) {
   EXPECT_EQ(note.halves(0), kBothHalves);
   EXPECT_EQ(note.halves(1), kBothHalves);
   EXPECT_FALSE(note.is_masked(0) || note.is_masked(1));
-}
-
-// A sequence with a mask of one window, and a segment of its queries and of its keys.
-struct BandCase {
-  SequenceMask mask;
-  Segment q, k;
-
-  explicit BandCase(std::mt19937& generator) {
-    const auto bound = [&] {
-      return generator() % 3 == 0 ? kUnbounded : random_up_to(generator, 200);
-    };
-    const Align align = generator() % 2 == 0 ? Align::top_left : Align::bottom_right;
-    mask.mask = {bound(), bound(), 0, align};
-    mask.len_q = 1 + random_up_to(generator, 500), mask.len_k = 1 + random_up_to(generator, 500);
-    q.pos = random_up_to(generator, mask.len_q - 1), q.len = mask.len_q - q.pos;
-    k.pos = random_up_to(generator, mask.len_k - 1), k.len = mask.len_k - k.pos;
-  }
-};
-
-TEST(Band, IsWhatEachRowSees) {
-  std::mt19937 generator(3);
-  for (int i = 0; i < 2'000; ++i) {
-    const BandCase at(generator);
-    ASSERT_TRUE(Band::fits(at.mask, at.q, at.k));
-    const int begin = random_up_to(generator, at.k.len - 1);
-    const int keys = std::min(128, at.k.len - begin);
-    const Band band(at.mask, at.q, at.k, begin);
-    for (int row = 0; row < at.q.len; ++row) {
-      const Interval got = band.of_row(row, keys);
-      for (int key = 0; key < keys; ++key)
-        ASSERT_EQ(got.contains(key),
-                  at.mask.mask.allows(at.q.position(row), at.k.position(begin + key), at.mask.len_q,
-                                      at.mask.len_k));
-    }
-  }
-}
-
-TEST(Band, FitsNeitherChunksNorStrides) {
-  const Segment one{0, 0, 1, 0, 9}, two{0, 0, 2, 0, 9};
-  const SequenceMask causal{Mask::causal(), 9, 9};
-  EXPECT_TRUE(Band::fits(causal, one, one));
-  EXPECT_FALSE(Band::fits(causal, two, one));
-  EXPECT_FALSE(Band::fits(causal, one, two));
-  EXPECT_FALSE(Band::fits({Mask::chunked(4), 9, 9}, one, one));
-  EXPECT_FALSE(Band::fits({Mask::causal(), Band::kFar, 9}, one, one));
-  EXPECT_FALSE(Band::fits({Mask::causal(), 9, Band::kFar}, one, one));
 }
 
 }  // namespace

@@ -1,41 +1,45 @@
-// What the rows of an item see of a segment of keys, in closed form.
+// What rows of queries see of a segment's keys, where each row sees one key further than the one
+// before: two numbers, where others must be asked row by row.
 #pragma once
 
 #include "reference/rows/seen_rows.h"
 
 namespace ringside::hopper {
 
-// Where positions are consecutive and the mask knows no chunks, both ends of what a row sees move
-// by one from row to row, between the segment's ends.
 struct SeenLine {
-  bool holds = false;
-  int begin = 0, end = 0;  // of the first row, before they are clipped
-  int last = 0;            // what is seen ends there, at the latest
+  static constexpr int kFar = 1 << 29;  // sums of two and a row's number are integers still
+
+  bool holds = false;      // whether what these rows see is one
+  int begin = 0, end = 0;  // of the first row, counted from the first key, among them or not
+  int keys = 0;            // how many there are
 
   SeenLine() = default;
-  // Of the rows of query segment `q` from number `first` on.
-  RINGSIDE_HD SeenLine(const SequenceMask& s, const Segment& k, const Segment& q, int first)
-      : holds(k.stride == 1 && q.stride == 1 && s.mask.chunk == 0) {
-    const int64_t place = s.mask.aligned(q.pos + first, s.len_q, s.len_k) - k.pos;
-    begin = s.mask.left == kUnbounded ? -kFar : near(place - s.mask.left);
-    end = s.mask.right == kUnbounded ? kFar : near(place + s.mask.right + 1);
-    last = near(int64_t{s.len_k} - k.pos);
-    last = last < 0 ? 0 : last < k.len ? last : k.len;
+  // Of the rows of `q` from number `row` on, and the keys of `k` from number `key` on.
+  RINGSIDE_HD SeenLine(const SequenceMask& s, const Segment& k, const Segment& q, int row, int key)
+      : holds(s.mask.is_one_window() && q.stride == 1 && k.stride == 1 && s.len_q < kFar &&
+              s.len_k < kFar) {
+    // What the row sees of an axis that ends nowhere near, on which it stands kFar further on.
+    constexpr int kEndless = 0x7fffffff;
+    Mask mask = s.mask;
+    mask.align = Align::top_left;
+    const auto stands = static_cast<int>(s.mask.aligned(q.pos + row, s.len_q, s.len_k)) + kFar;
+    const Interval window = mask.visible(stands, kEndless, kEndless);
+    const int first_key = kFar + k.pos + key;
+    begin = window.begin - first_key, end = window.end - first_key;
+    const int tokens = s.len_k - k.pos;
+    keys = (tokens < k.len ? tokens : k.len) - key;
   }
 
-  // A row, counted from the first, that is a token.
+  // The keys that a row sees, counted from the first of each; the row is a token.
   RINGSIDE_HD Interval seen_by(int row) const {
     const int from = clipped(begin + row), to = clipped(end + row);
     return {from, to > from ? to : from};
   }
 
  private:
-  static constexpr int kFar = 1 << 30;  // more than rows of a buffer; sums with rows stay in range
-
-  RINGSIDE_HD static int near(int64_t place) {
-    return static_cast<int>(place < -kFar ? -kFar : place < kFar ? place : kFar);
+  RINGSIDE_HD int clipped(int key) const {
+    return key < 0 || keys < 0 ? 0 : key < keys ? key : keys;
   }
-  RINGSIDE_HD int clipped(int row) const { return row < 0 ? 0 : row < last ? row : last; }
 };
 
 }  // namespace ringside::hopper

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "optimized/attention/hopper/backward/query_walk.cuh"
-#include "optimized/attention/hopper/band.h"
+#include "optimized/attention/hopper/seen_line.h"
 
 namespace ringside::hopper::backward_detail {
 
@@ -137,7 +137,7 @@ __device__ inline uchar2 packed(Interval seen) {
   return {static_cast<uint8_t>(seen.begin), static_cast<uint8_t>(seen.size())};
 }
 
-// Which of the item's keys a row of a block sees, where there is no band.
+// Which of the item's keys a row of a block sees, where it must be asked.
 __device__ inline uchar2 keys_of_row(const Parameters& parameters, const BlockNote& note, int i) {
   if (i >= note.rows) return {0, 0};
   const WorkItem& item = parameters.work.items[note.item];
@@ -214,11 +214,10 @@ __device__ inline void write_seen(const Parameters& parameters, const BlockNote&
     const WorkItem& item = parameters.work.items[note.item];
     const SequenceMask mask = sequence_mask(parameters.work, item);
     const Segment q = parameters.work.partners[note.partner];
-    if (Band::fits(mask, q, item.own)) {
-      const Band band(mask, q, item.own, item.begin);
-      write([&](int row) {
-        return row < note.rows ? packed(band.of_row(note.begin + row, note.keys)) : uchar2{0, 0};
-      });
+    SeenLine line(mask, item.own, q, note.begin, item.begin);
+    if (line.holds) {
+      line.keys = note.keys;
+      write([&](int row) { return row < note.rows ? packed(line.seen_by(row)) : uchar2{0, 0}; });
     } else {
       write([&](int row) { return keys_of_row(parameters, note, row); });
     }

@@ -62,7 +62,7 @@ class KeyWalk {
   __device__ bool take(const Segment& k) {
     const WorkItem item = queue_.item();
     const SequenceMask mask{work_.mask, item.len_q, item.len_k};
-    line_ = SeenLine(mask, k, item.own, item.begin);
+    line_ = SeenLine(mask, k, item.own, item.begin, 0);
     if (!line_.holds) ask_rows(mask, k, item);
     const GroupSight all = sight(0, rows_ - 1);
     first_row_ = k.row;
