@@ -86,7 +86,7 @@ MUTANTS_OF_EXCHANGE = [
     ),
     Mutant(
         "calls of other kinds are noticed by nobody",
-        "bindings/ringside/_group/group.py",
+        "bindings/ringside/_group/calls.py",
         "self._kinds[number] = kind",
         "pass",
     ),

@@ -55,13 +55,13 @@ MUTANTS_OF_GROUPS = [
     ),
     Mutant(
         "messages do not say of which kind their call is",
-        GROUP + "group.py",
+        GROUP + "calls.py",
         "self._links.start(number, int(kind, 16))",
         "self._links.start(number, 0); self._now = (number, '', True)",
     ),
     Mutant(
         "a call that another process gave up returns its results",
-        GROUP + "group.py",
+        GROUP + "calls.py",
         "self._control.raise_failure()  # nothing of a call that another process gave up",
         "pass",
     ),
@@ -121,7 +121,7 @@ MUTANTS_OF_GROUPS = [
     ),
     Mutant(
         "threads take turns in a group, in any order",
-        GROUP + "group.py",
+        GROUP + "calls.py",
         "if not self._lock.acquire(blocking=not self._control.peers):",
         "if not self._lock.acquire():",
     ),
