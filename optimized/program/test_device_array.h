@@ -18,6 +18,11 @@
 
 namespace ringside::testing {
 
+inline bool has_device() {
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+}
+
 inline constexpr int kCanary = 256;           // elements on both sides of every array
 inline constexpr float kCanaryValue = 12344;  // no result comes near
 

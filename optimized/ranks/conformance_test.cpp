@@ -22,15 +22,11 @@ namespace {
 using testing::ArraysOfRank;
 using testing::expect_close;
 using testing::Guarded;
+using testing::has_device;
 using testing::LayoutOnDevice;
 using testing::Random;
 using testing::RanksCase;
 using testing::TypeInfo;
-
-bool has_device() {
-  int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
-}
 
 Hosting halves(int ranks, int processes, int mine) {
   Hosting hosting{std::vector<std::vector<int>>(processes), mine};

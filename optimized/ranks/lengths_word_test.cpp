@@ -12,11 +12,7 @@ namespace ringside {
 namespace {
 
 using testing::Guarded;
-
-bool has_device() {
-  int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
-}
+using testing::has_device;
 
 template <typename T>
 T read(const T* on_device) {
