@@ -2,7 +2,7 @@
 
 import pytest
 from group_processes import require_failure, started, within
-from played_libraries import START, make_libraries, use
+from played_libraries import expect_refused_in_both, make_libraries, play, use
 
 SOON, TIMEOUT = 2.0, 1.0
 
@@ -18,10 +18,7 @@ def pair(workers):
     """Two processes in a new group, each with a GPU."""
 
     def make(hosted=((0,), (1,)), timeout_s=20.0, identities=("a", "b")):
-        workers.make_group([list(x) for x in hosted], timeout_s=timeout_s)
-        size = sum(map(len, hosted))
-        workers.all(START, [{"identity": x} for x in identities], size=size)
-        return workers
+        return play(workers, hosted, timeout_s, identities)
 
     yield make
     workers.all("group.close() if 'group' in globals() else None")
@@ -76,18 +73,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_what_does_not_fit_is_refused_in_both_and_the_group_lives(pair, name):
-    snippet, text = REFUSALS[name]
-    workers = pair()
-    workers[0].tell(snippet)
-    workers[1].tell("call()")
-    mine, theirs = workers.errors()
-    assert text in mine.text, mine
-    assert text in theirs.text and "rank 0" in theirs.text, theirs
-    assert workers.all("answer = call()[0].shape") == [(32, 2, 4)] * 2
-    workers.tell_all(snippet)  # agreed on by now: each by itself
-    for error in workers.errors():
-        assert text in error.text and error.kind != "RankFailure", error
-    assert workers.all("answer = call()[0].shape") == [(32, 2, 4)] * 2
+    expect_refused_in_both(pair(), *REFUSALS[name])
 
 
 DIFFERENCES = {

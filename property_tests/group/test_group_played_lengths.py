@@ -2,7 +2,7 @@
 
 import pytest
 from group_processes import started
-from played_libraries import START
+from played_libraries import expect_refused_in_both, play
 
 # 64 rows in documents of multiples of 4: each of two ranks has room for 32.
 LENGTHS = """
@@ -33,9 +33,7 @@ def pair(workers):
     """Two processes in a new group, each with a GPU and a DevicePlan that has its lengths."""
 
     def make(hosted=((0,), (1,))):
-        workers.make_group([list(x) for x in hosted], timeout_s=20.0)
-        size = sum(map(len, hosted))
-        workers.all(START, [{"identity": x} for x in "ab"], size=size)
+        play(workers, hosted)
         workers.all(LENGTHS)
         return workers
 
@@ -162,18 +160,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_what_does_not_fit_is_refused_in_both_and_the_group_lives(pair, name):
-    snippet, text = REFUSALS[name]
-    workers = pair()
-    workers[0].tell(snippet)
-    workers[1].tell("call()")
-    mine, theirs = workers.errors()
-    assert text in mine.text, mine
-    assert text in theirs.text and "rank 0" in theirs.text, theirs
-    assert workers.all("answer = call()[0].shape") == [(32, 2, 4)] * 2
-    workers.tell_all(snippet)  # agreed on by now: each by itself
-    for error in workers.errors():
-        assert text in error.text and error.kind != "RankFailure", error
-    assert workers.all("answer = call()[0].shape") == [(32, 2, 4)] * 2
+    expect_refused_in_both(pair(), *REFUSALS[name])
 
 
 DIFFERENCES = {

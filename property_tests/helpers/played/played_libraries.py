@@ -36,3 +36,25 @@ def use(workers, paths):
     """Each process the library of its turn."""
     snippet = f"os.environ[{nccl.VARIABLE!r}] = path"
     workers.all(snippet, [{"path": path} for path in paths])
+
+
+def play(workers, hosted, timeout_s=20.0, identities=("a", "b")):
+    """A new group of these processes, each with a GPU that is played."""
+    workers.make_group([list(ranks) for ranks in hosted], timeout_s=timeout_s)
+    size = sum(map(len, hosted))
+    workers.all(START, [{"identity": x} for x in identities], size=size)
+    return workers
+
+
+def expect_refused_in_both(workers, snippet, text):
+    """What rank 0 asks for is refused in both, once agreed on in each by itself; calls go on."""
+    workers[0].tell(snippet)
+    workers[1].tell("call()")
+    mine, theirs = workers.errors()
+    assert text in mine.text, mine
+    assert text in theirs.text and "rank 0" in theirs.text, theirs
+    assert workers.all("answer = call()[0].shape") == [(32, 2, 4)] * 2
+    workers.tell_all(snippet)
+    for error in workers.errors():
+        assert text in error.text and error.kind != "RankFailure", error
+    assert workers.all("answer = call()[0].shape") == [(32, 2, 4)] * 2
