@@ -71,11 +71,11 @@ MAY_INCLUDE = {
     },
     "optimized/exchange": {"reference/attention", "optimized/device", "optimized/tables"},
     "optimized/thd": {"optimized/device", "optimized/tables/thd"},
+    "optimized/links": {"reference/support", "optimized/device", "optimized/tables"},
     "optimized/program": {
         *("reference/support", "reference/plan", "optimized/device", "optimized/tables"),
-        *("optimized/attention", "optimized/exchange"),
+        *("optimized/attention", "optimized/exchange", "optimized/links"),
     },
-    "optimized/links": {"reference/support", "optimized/device", "optimized/tables"},
     "optimized/ranks": {
         *("reference/rows", "reference/schedule", "optimized/device", "optimized/tables"),
         *("optimized/program", "optimized/links"),

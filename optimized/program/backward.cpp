@@ -1,154 +1,141 @@
-// A plan's backward pass on one GPU: attention_backward() of reference/execute/execute.cpp, launch
-// by launch.
-#include "optimized/program/parts.h"
+#include <utility>
+
+#include "optimized/program/walk.h"
 
 namespace ringside {
 namespace {
 
-class Backward {
+class Backward : public Walk {
  public:
-  Backward(const ProgramParts& parts, const BackwardCall& call, cudaStream_t stream)
-      : parts_(parts),
-        tables_(parts.tables),
-        buffers_(parts.backward),
-        call_(call),
-        workspace_(tables_, parts_.options, call.workspace, buffers_.arena.bytes(), stream),
-        stream_(stream) {}
-
-  void bring_home() const {
-    move::shard(q_rows_, call_.q, workspace_.at(buffers_.q[0]), parts_.shape.type, stream_);
-    move::shard(q_rows_, call_.dout, workspace_.at(buffers_.dout[0]), parts_.shape.type, stream_);
-    move::shard_softmax(q_rows_, call_.dout, call_.out, call_.lse,
-                        {workspace_.floats(buffers_.delta[0]), workspace_.floats(buffers_.lse[0])},
-                        stream_);
-    move::shard(kv_rows_, call_.k, workspace_.at(buffers_.k[0]), parts_.shape.type, stream_);
-    move::shard(kv_rows_, call_.v, workspace_.at(buffers_.v[0]), parts_.shape.type, stream_);
-    if (call_.sinks != nullptr)
-      move::sink_gradients(q_rows_, tables_.unseen_rows(), {call_.sinks, tables_.problem.num_heads},
-                           workspace_.floats(buffers_.lse[0]), workspace_.floats(buffers_.delta[0]),
-                           call_.dsink, stream_);
-  }
-
-  // Once more through the exchanges, keeping what was resident in each step.
-  void exchange_all() {
-    for (q_residency_ = 1; q_residency_ < static_cast<int>(tables_.q.size()); ++q_residency_) {
-      workspace_.carry(buffers_.q, tables_.q, q_residency_, dim_qk_ * element_bytes_);
-      workspace_.carry(buffers_.dout, tables_.q, q_residency_, dim_v_ * element_bytes_);
-      workspace_.carry(buffers_.lse, tables_.q, q_residency_, sizeof(float));
-      workspace_.carry(buffers_.delta, tables_.q, q_residency_, sizeof(float));
+  Backward(const ProgramParts& parts, std::vector<RankBackwardCall> calls,
+           const RankCallOptions& options, const RunsOn& on)
+      : Walk(parts, parts.backward, options, on), calls_(std::move(calls)) {
+    for (RankBackwardCall& call : calls_) {
+      if (links_ != nullptr) require_all_dense(call);
+      for (move::GlobalArray* x : {&call.q, &call.k, &call.dq, &call.dk})
+        x->home_dim = parts.shape.head_dim_qk;
+      for (move::GlobalArray* x : {&call.v, &call.dv, &call.dout})
+        x->home_dim = parts.shape.head_dim_v;
     }
-    for (kv_residency_ = 1; kv_residency_ < static_cast<int>(tables_.kv.size()); ++kv_residency_) {
-      workspace_.carry(buffers_.k, tables_.kv, kv_residency_, dim_qk_ * element_bytes_);
-      workspace_.carry(buffers_.v, tables_.kv, kv_residency_, dim_v_ * element_bytes_);
+    // Else a kernel of its own computes dq, over all items of keys at once.
+    finals_ = !options.deterministic;
+    for (size_t member = 0; member < calls_.size(); ++member)
+      if (has_sole(static_cast<int>(member)))
+        require_dense(calls_[member].dk, "dk"), require_dense(calls_[member].dv, "dv");
+  }
+
+  void run_all() {
+    begin();
+    for (size_t member = 0; member < calls_.size(); ++member) start(member);
+    run();
+    std::vector<Spoilable> results;
+    std::vector<Emptied> empty;
+    for (size_t member = 0; member < calls_.size(); ++member) {
+      finish(static_cast<int>(member));
+      const RankBackwardCall& call = calls_[member];
+      for (const move::GlobalArray* x : {&call.dq, &call.dk, &call.dv})
+        results.push_back(spoilable(*x)), empty.push_back(emptied(*x));
+      const int64_t of_sinks = parts_.problem.num_heads * int64_t{sizeof(float)};
+      if (options_.sinks != nullptr)
+        results.push_back({call.dsink, of_sinks}), empty.push_back({call.dsink, of_sinks});
     }
-    --q_residency_, --kv_residency_;
-    workspace_.zero(buffers_.dq[q_residency_],
-                    tables_.q[q_residency_].stack.cells * dim_qk_ * int64_t{sizeof(float)});
-    start_key_gradients();
+    agree_on_lengths(Pass::backward, empty);
+    end(results);
   }
 
-  // Gradients go back the way their operands came. Those of keys and values wait until the step
-  // has written its own: the first launch finds zeros, and need not add.
-  void exchange_back(int q_residency, int kv_residency) {
-    while (kv_residency_ > kv_residency) {
-      add_late_key_gradients();
-      --kv_residency_;
-      start_key_gradients();
-      late_ = true;
-    }
-    for (; q_residency_ > q_residency; --q_residency_)
-      workspace_.carry_back(buffers_.dq, tables_.q, q_residency_, dim_qk_);
+ protected:
+  std::byte* caller(int member, Payload payload, int array) const override {
+    const RankBackwardCall& call = calls_[member];
+    const MemberPlaces& places = pass_.places[member];
+    if (payload == Payload::keys)
+      return array == 0 ? home(call.k, places.k) : home(call.v, places.v);
+    if (array == 0) return home(call.q, places.q);
+    if (array == 1) return home(call.dout, places.dout);
+    return at(array == 2 ? places.lse : places.delta);
   }
 
-  void differentiate(const StepTables& step) {
-    for (const Launch& launch : step.launches) differentiate(launch);
-    accumulate_ = Accumulate::merge;
-    add_late_key_gradients();
-  }
+  std::byte* kept(int member) const override { return calls_[member].kept; }
 
-  void send_home() {
-    exchange_back(0, 0);
-    add_late_key_gradients();
-    move::unshard(q_rows_, workspace_.floats(buffers_.dq[0]), call_.dq, stream_);
-    move::unshard(kv_rows_, workspace_.floats(buffers_.dk[0]), call_.dk, stream_);
-    move::unshard(kv_rows_, workspace_.floats(buffers_.dv[0]), call_.dv, stream_);
+  void compute(int member, const Operation& op, const OperationTables& tables) const override {
+    const DeviceMatrix dk = matrix(member, op.key_sums, 0, parts_.shape.head_dim_qk);
+    const DeviceMatrix dv = matrix(member, op.key_sums, 1, parts_.shape.head_dim_v);
+    const Accumulate accumulate = tables.starts ? Accumulate::start : Accumulate::merge;
+    if (!has_sole(member) || op.key_sums != home_sums(member))
+      return differentiate(member, op, tables, tables.backward_keys, dk, dv, accumulate);
+    const RankBackwardCall& call = calls_[member];
+    differentiate(member, op, tables, tables.sole, call.dk.matrix, call.dv.matrix,
+                  Accumulate::only);
+    differentiate(member, op, tables, tables.others, dk, dv, accumulate);
   }
 
  private:
-  void start_key_gradients() {
-    const int64_t cells = tables_.kv[kv_residency_].stack.cells;
-    workspace_.zero(buffers_.dk[kv_residency_], cells * dim_qk_ * int64_t{sizeof(float)});
-    workspace_.zero(buffers_.dv[kv_residency_], cells * dim_v_ * int64_t{sizeof(float)});
-    accumulate_ = Accumulate::start;
+  static void require_all_dense(const RankBackwardCall& call) {
+    require_dense(call.q, "q"), require_dense(call.k, "k"), require_dense(call.v, "v");
+    require_dense(call.dout, "dout");
   }
 
-  void add_late_key_gradients() {
-    if (!late_) return;
-    workspace_.add_back(buffers_.dk, tables_.kv, kv_residency_ + 1, dim_qk_);
-    workspace_.add_back(buffers_.dv, tables_.kv, kv_residency_ + 1, dim_v_);
-    late_ = false;
+  void differentiate(int member, const Operation& op, const OperationTables& tables,
+                     const WorkTable& keys, const DeviceMatrix& dk, const DeviceMatrix& dv,
+                     Accumulate accumulate) const {
+    if (keys.items.size == 0) return;
+    const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
+    RINGSIDE_CUDA(parts_.family.backward({.shape = shape_of(member, op),
+                                          .q = matrix(member, op.queries, 0, dim_qk),
+                                          .k = matrix(member, op.keys, 0, dim_qk),
+                                          .v = matrix(member, op.keys, 1, dim_v),
+                                          .dout = matrix(member, op.queries, 1, dim_v),
+                                          .lse = floats(member, op.queries, 2),
+                                          .delta = floats(member, op.queries, 3),
+                                          .dq = matrix(member, op.query_sums, 0, dim_qk),
+                                          .dk = dk,
+                                          .dv = dv,
+                                          .queries = parts_.work_list(tables.backward_queries),
+                                          .keys = parts_.work_list(keys),
+                                          .deterministic = options_.deterministic,
+                                          .options = options_.options,
+                                          .accumulate = accumulate,
+                                          .workspace = at(pass_.of_family)},
+                                         stream_));
   }
 
-  void differentiate(const Launch& launch) const {
-    const RankStack &qs = tables_.q[q_residency_].stack, &ks = tables_.kv[kv_residency_].stack;
-    RINGSIDE_CUDA(parts_.family.backward(
-        {.shape = parts_.shape_of(launch),
-         .q = workspace_.matrix(buffers_.q[q_residency_], qs, launch.q_matrix, dim_qk_,
-                                element_bytes_),
-         .k = workspace_.matrix(buffers_.k[kv_residency_], ks, launch.k_matrix, dim_qk_,
-                                element_bytes_),
-         .v = workspace_.matrix(buffers_.v[kv_residency_], ks, launch.k_matrix, dim_v_,
-                                element_bytes_),
-         .dout = workspace_.matrix(buffers_.dout[q_residency_], qs, launch.q_matrix, dim_v_,
-                                   element_bytes_),
-         .lse = workspace_.cells(buffers_.lse[q_residency_], qs, launch.q_matrix),
-         .delta = workspace_.cells(buffers_.delta[q_residency_], qs, launch.q_matrix),
-         .dq = workspace_.matrix(buffers_.dq[q_residency_], qs, launch.q_matrix, dim_qk_,
-                                 sizeof(float)),
-         .dk = workspace_.matrix(buffers_.dk[kv_residency_], ks, launch.k_matrix, dim_qk_,
-                                 sizeof(float)),
-         .dv = workspace_.matrix(buffers_.dv[kv_residency_], ks, launch.k_matrix, dim_v_,
-                                 sizeof(float)),
-         .queries = tables_.work_list(launch.backward_queries),
-         .keys = tables_.work_list(launch.backward_keys),
-         .deterministic = call_.deterministic,
-         .options = call_.options,
-         .accumulate = accumulate_,
-         .workspace = workspace_.at(buffers_.of_family)},
-        stream_));
+  void start(size_t member) const {
+    const RankBackwardCall& call = calls_[member];
+    const move::RowMap q = parts_.row_map(parts_.members[member].q);
+    const move::RowMap kv = parts_.row_map(parts_.members[member].kv);
+    const MemberPlaces& places = pass_.places[member];
+    bring_home(q, call.q, places.q), bring_home(q, call.dout, places.dout);
+    bring_home(kv, call.k, places.k), bring_home(kv, call.v, places.v);
+    auto* lse = reinterpret_cast<float*>(at(places.lse));
+    auto* delta = reinterpret_cast<float*>(at(places.delta));
+    move::shard_softmax(q, call.dout, call.out, call.lse, {delta, lse}, stream_);
+    if (options_.sinks == nullptr) return;
+    const move::Sinks sinks{options_.sinks, parts_.problem.num_heads};
+    if (parts_.is_stacked)
+      move::sink_gradients(q, parts_.unseen_rows(), sinks, lse, delta, call.dsink, stream_);
+    else
+      move::sink_gradients(parts_.row_map(parts_.members[member].seeing), sinks, lse, delta,
+                           call.dsink, stream_);
   }
 
-  const ProgramParts& parts_;
-  const ProgramTables& tables_;
-  const BackwardBuffers& buffers_;
-  const BackwardCall& call_;
-  CallWorkspace workspace_;
-  cudaStream_t stream_;
-  move::RowMap q_rows_ = tables_.row_map(tables_.q_rows);
-  move::RowMap kv_rows_ = tables_.row_map(tables_.kv_rows);
-  int q_residency_ = 0, kv_residency_ = 0;
-  Accumulate accumulate_ = Accumulate::start;  // of the launches to come, into dk and dv
-  bool late_ = false;  // dk and dv of the residency after are still to be added
-  int dim_qk_ = parts_.shape.head_dim_qk, dim_v_ = parts_.shape.head_dim_v;
-  int element_bytes_ = move::bytes_of(parts_.shape.type);
+  void finish(int member) const {
+    const RankBackwardCall& call = calls_[member];
+    const move::RowMap q = parts_.row_map(parts_.members[member].q);
+    const Schedule& schedule = hosted()[member];
+    move::unshard(q, floats(member, schedule.home_query_sums, 0), call.dq, stream_);
+    if (all_sole(member)) return;
+    const move::RowMap kv = rows_through_sums(member, parts_.members[member].kv);
+    move::unshard(kv, floats(member, schedule.home_key_sums, 0), call.dk, stream_);
+    move::unshard(kv, floats(member, schedule.home_key_sums, 1), call.dv, stream_);
+  }
+
+  std::vector<RankBackwardCall> calls_;
 };
 
 }  // namespace
 
-void CudaProgram::backward(const BackwardCall& call, cudaStream_t stream) const {
-  parts_->require_current();
-  parts_->require_rows(call);
-  if (parts_->in_place) return parts_->backward_in_place(call, stream);
-  const BackwardCall at_home = parts_->at_home(call);
-  Backward backward(*parts_, at_home, stream);
-  backward.bring_home();
-  backward.exchange_all();
-  const auto& steps = parts_->tables.steps;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    backward.exchange_back(step->q_residency, step->kv_residency);
-    backward.differentiate(*step);
-  }
-  backward.send_home();
+void run_backward(const ProgramParts& parts, std::vector<RankBackwardCall> calls,
+                  const RankCallOptions& options, const RunsOn& on) {
+  Backward(parts, std::move(calls), options, on).run_all();
 }
 
 }  // namespace ringside

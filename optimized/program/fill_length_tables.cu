@@ -122,9 +122,7 @@ __device__ void clear(const LengthTables& t, const Team& team) {
   for (const LengthTables::Side* x : {&t.q, &t.k}) {
     team.for_each(x->home_rows, [&](int i) { x->global_of_home[i] = kNobody; });
     team.for_each(x->max_rows, [&](int i) { x->home_of_global[i] = kNobody; });
-    if (x->home_of_resident != nullptr)
-      team.for_each(x->num_gathered(), [&](int i) { x->home_of_resident[i] = kNobody; });
-    if (x->resident_of_home != nullptr)
+    if (x->is_gathered())
       team.for_each(x->home_rows, [&](int i) { x->resident_of_home[i] = kNobody; });
   }
   team.for_each(t.num_lists * LengthTables::kBuckets, [&](int i) {

@@ -1,128 +1,137 @@
-// A plan's forward pass on one GPU: attention() of reference/execute/execute.cpp, launch by launch.
-#include <cmath>
+#include <utility>
 
-#include "optimized/program/parts.h"
+#include "optimized/links/mailbox.h"
+#include "optimized/links/max_logit.h"
+#include "optimized/program/walk.h"
 
 namespace ringside {
 namespace {
 
-class Forward {
+class Forward : public Walk {
  public:
-  Forward(const ProgramParts& parts, const ForwardCall& call, cudaStream_t stream)
-      : parts_(parts),
-        tables_(parts.tables),
-        buffers_(parts.forward),
-        call_(call),
-        workspace_(tables_, parts_.options, call.workspace, buffers_.arena.bytes(), stream),
-        stream_(stream) {}
-
-  void bring_home() {
-    move::shard(q_rows_, call_.q, workspace_.at(buffers_.q[0]), parts_.shape.type, stream_);
-    move::shard(kv_rows_, call_.k, workspace_.at(buffers_.k[0]), parts_.shape.type, stream_);
-    move::shard(kv_rows_, call_.v, workspace_.at(buffers_.v[0]), parts_.shape.type, stream_);
-    start_results();
-    if (call_.max_logit != nullptr)
-      move::start_max_logit(call_.max_logit, tables_.problem.num_heads, stream_);
-  }
-
-  void exchange(const StepTables& step) {
-    if (step.q_residency != q_residency_) {
-      q_residency_ = step.q_residency;
-      workspace_.carry(buffers_.q, tables_.q, q_residency_, dim_qk_ * element_bytes_);
-      start_results();
+  Forward(const ProgramParts& parts, std::vector<RankForwardCall> calls,
+          const RankCallOptions& options, const RunsOn& on)
+      : Walk(parts, parts.forward, options, on), calls_(std::move(calls)) {
+    for (RankForwardCall& call : calls_) {
+      if (links_ != nullptr) require_all_dense(call);
+      for (move::GlobalArray* x : {&call.q, &call.k}) x->home_dim = parts.shape.head_dim_qk;
+      for (move::GlobalArray* x : {&call.v, &call.out}) x->home_dim = parts.shape.head_dim_v;
     }
-    if (step.kv_residency != kv_residency_) {
-      kv_residency_ = step.kv_residency;
-      workspace_.carry(buffers_.k, tables_.kv, kv_residency_, dim_qk_ * element_bytes_);
-      workspace_.carry(buffers_.v, tables_.kv, kv_residency_, dim_v_ * element_bytes_);
+    finals_ = options.sinks == nullptr;
+  }
+
+  void run_all() {
+    begin();
+    if (options_.max_logit != nullptr)
+      move::start_max_logit(options_.max_logit, parts_.problem.num_heads, stream_);
+    for (size_t member = 0; member < calls_.size(); ++member) start(member);
+    run();
+    std::vector<Spoilable> results;
+    std::vector<Emptied> empty;
+    constexpr auto kNothing = Emptied::Value::minus_infinity;
+    for (size_t member = 0; member < calls_.size(); ++member) {
+      finish(static_cast<int>(member));
+      results.push_back(spoilable(calls_[member].out));
+      results.push_back(spoilable(calls_[member].lse));
+      empty.push_back(emptied(calls_[member].out));
+      empty.push_back(emptied(calls_[member].lse, kNothing));
+      results.push_back({calls_[member].kept, pass_.pass.kept_bytes(static_cast<int>(member))});
     }
-  }
-
-  void attend(const StepTables& step) {
-    for (const Launch& launch : step.launches) attend(launch);
-    accumulate_ = Accumulate::merge;
-  }
-
-  void attend(const Launch& launch) const {
-    const RankStack &qs = tables_.q[q_residency_].stack, &ks = tables_.kv[kv_residency_].stack;
-    RINGSIDE_CUDA(parts_.family.forward(
-        {.shape = parts_.shape_of(launch),
-         .q = workspace_.matrix(buffers_.q[q_residency_], qs, launch.q_matrix, dim_qk_,
-                                element_bytes_),
-         .k = workspace_.matrix(buffers_.k[kv_residency_], ks, launch.k_matrix, dim_qk_,
-                                element_bytes_),
-         .v = workspace_.matrix(buffers_.v[kv_residency_], ks, launch.k_matrix, dim_v_,
-                                element_bytes_),
-         .out = workspace_.matrix(buffers_.out[q_residency_], qs, launch.q_matrix, dim_v_,
-                                  sizeof(float)),
-         .lse = LseCells::of_home(workspace_.cells(buffers_.lse[q_residency_], qs, launch.q_matrix),
-                                  parts_.shape_of(launch)),
-         .work = tables_.work_list(launch.forward),
-         .options = call_.options,
-         .max_logit = reinterpret_cast<int32_t*>(call_.max_logit),
-         .layout = parts_.layout,
-         .accumulate = accumulate_,
-         .workspace = workspace_.at(buffers_.of_family)},
-        stream_));
-  }
-
-  void send_home() {
-    for (; q_residency_ > 0; --q_residency_) {  // the way q came
-      const Residency& from = tables_.q[q_residency_];
-      for (const auto& round : from.carry_back)
-        move::merge(tables_.blocks(from, round), results(q_residency_), results(q_residency_ - 1),
-                    dim_v_, stream_);
+    if (options_.max_logit != nullptr) {
+      move::finish_max_logit(options_.max_logit, parts_.problem.num_heads, stream_);
+      exchange_logits();
+      results.push_back({options_.max_logit, parts_.bytes_of_logits()});
+      empty.push_back({options_.max_logit, parts_.bytes_of_logits(), kNothing});
     }
-    if (call_.sinks != nullptr)
-      move::merge_sinks(q_rows_, {call_.sinks, tables_.problem.num_heads}, results(0), dim_v_,
-                        parts_.layout, stream_);
-    move::unshard(q_rows_, workspace_.floats(buffers_.out[0]), call_.out, stream_, parts_.layout);
-    move::unshard_lse(q_rows_, workspace_.floats(buffers_.lse[0]), call_.lse, stream_);
-    if (call_.max_logit != nullptr)
-      move::finish_max_logit(call_.max_logit, tables_.problem.num_heads, stream_);
+    agree_on_lengths(Pass::forward, empty);
+    end(results);
+  }
+
+ protected:
+  std::byte* caller(int member, Payload payload, int array) const override {
+    const RankForwardCall& call = calls_[member];
+    const MemberPlaces& places = pass_.places[member];
+    if (payload == Payload::queries) return home(call.q, places.q);
+    return array == 0 ? home(call.k, places.k) : home(call.v, places.v);
+  }
+
+  std::byte* kept(int member) const override { return calls_[member].kept; }
+
+  void compute(int member, const Operation& op, const OperationTables& tables) const override {
+    const DeviceMatrix sums = matrix(member, op.query_sums, 0, parts_.shape.head_dim_v);
+    const Accumulate accumulate = tables.starts ? Accumulate::start : Accumulate::merge;
+    if (!has_sole(member) || op.query_sums != home_sums(member))
+      return attend(member, op, tables.forward, sums, accumulate);
+    attend(member, op, tables.sole, calls_[member].out.matrix, Accumulate::only);
+    attend(member, op, tables.others, sums, accumulate);
   }
 
  private:
-  move::Results results(int residency) const {
-    return {workspace_.floats(buffers_.out[residency]), workspace_.floats(buffers_.lse[residency])};
+  static void require_all_dense(const RankForwardCall& call) {
+    require_dense(call.q, "q"), require_dense(call.k, "k"), require_dense(call.v, "v");
+    require_dense(call.out, "out");
   }
 
-  void start_results() {  // (0, -inf): saw nothing
-    const RankStack& stack = tables_.q[q_residency_].stack;
-    workspace_.zero(buffers_.out[q_residency_],
-                    parts_.cells_of_results(stack) * dim_v_ * int64_t{sizeof(float)});
-    move::fill(workspace_.floats(buffers_.lse[q_residency_]), stack.cells, -INFINITY, stream_);
-    accumulate_ = Accumulate::start;
+  void attend(int member, const Operation& op, const WorkTable& items, const DeviceMatrix& out,
+              Accumulate accumulate) const {
+    if (items.items.size == 0) return;
+    const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
+    RINGSIDE_CUDA(parts_.family.forward(
+        {.shape = shape_of(member, op),
+         .q = matrix(member, op.queries, 0, dim_qk),
+         .k = matrix(member, op.keys, 0, dim_qk),
+         .v = matrix(member, op.keys, 1, dim_v),
+         .out = out,
+         .lse = LseCells::of_home(floats(member, op.query_sums, 1), shape_of(member, op)),
+         .work = parts_.work_list(items),
+         .options = options_.options,
+         .max_logit = reinterpret_cast<int32_t*>(options_.max_logit),
+         .layout = parts_.layout,
+         .accumulate = accumulate,
+         .workspace = at(pass_.of_family)},
+        stream_));
   }
 
-  const ProgramParts& parts_;
-  const ProgramTables& tables_;
-  const ForwardBuffers& buffers_;
-  const ForwardCall& call_;
-  CallWorkspace workspace_;
-  cudaStream_t stream_;
-  move::RowMap q_rows_ = tables_.row_map(tables_.q_rows);
-  move::RowMap kv_rows_ = tables_.row_map(tables_.kv_rows);
-  int q_residency_ = 0, kv_residency_ = 0;
-  Accumulate accumulate_ = Accumulate::start;  // of the launches to come
-  int dim_qk_ = parts_.shape.head_dim_qk, dim_v_ = parts_.shape.head_dim_v;
-  int element_bytes_ = move::bytes_of(parts_.shape.type);
+  // Every process tells all others its largest scores, and takes the largest of all.
+  void exchange_logits() const {
+    if (communicator() == nullptr) return;
+    tell_all(mailbox::kLogits, options_.max_logit, parts_.bytes_of_logits(), 0);
+    take_larger_logits({reinterpret_cast<const float*>(at(0)), parts_.num_processes, links_->mine(),
+                        parts_.problem.num_heads},
+                       options_.max_logit, stream_);
+  }
+
+  void start(size_t member) const {
+    const RankForwardCall& call = calls_[member];
+    const MemberRows& rows = parts_.members[member];
+    const MemberPlaces& places = pass_.places[member];
+    bring_home(parts_.row_map(rows.q), call.q, places.q);
+    bring_home(parts_.row_map(rows.kv), call.k, places.k);
+    bring_home(parts_.row_map(rows.kv), call.v, places.v);
+  }
+
+  void finish(int member) const {
+    const RankForwardCall& call = calls_[member];
+    const move::RowMap rows = parts_.row_map(parts_.members[member].q);
+    const int home = hosted()[member].home_query_sums;
+    float *out = floats(member, home, 0), *lse = floats(member, home, 1);
+    if (options_.sinks != nullptr)
+      move::merge_sinks(rows, {options_.sinks, parts_.problem.num_heads}, {out, lse},
+                        parts_.shape.head_dim_v, parts_.layout, stream_);
+    if (!all_sole(member))
+      move::unshard(rows_through_sums(member, parts_.members[member].q), out, call.out, stream_,
+                    parts_.layout);
+    move::unshard_lse(rows, lse, call.lse, stream_);
+  }
+
+  std::vector<RankForwardCall> calls_;
 };
 
 }  // namespace
 
-void CudaProgram::forward(const ForwardCall& call, cudaStream_t stream) const {
-  parts_->require_current();
-  parts_->require_rows(call);
-  if (parts_->in_place) return parts_->forward_in_place(call, stream);
-  const ForwardCall at_home = parts_->at_home(call);
-  Forward forward(*parts_, at_home, stream);
-  forward.bring_home();
-  for (const StepTables& step : parts_->tables.steps) {
-    forward.exchange(step);
-    forward.attend(step);
-  }
-  forward.send_home();
+void run_forward(const ProgramParts& parts, std::vector<RankForwardCall> calls,
+                 const RankCallOptions& options, const RunsOn& on) {
+  Forward(parts, std::move(calls), options, on).run_all();
 }
 
 }  // namespace ringside

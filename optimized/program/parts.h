@@ -1,190 +1,148 @@
-// What forward() and backward() of a CudaProgram share: where buffers lie, and one call's moves.
+// What a program keeps to run its passes: schedules, tables on the device, places in a workspace.
+// Its members are the ranks that a process hosts, or one that stands for all of them
+// (tables/stack_schedule.h). ranks/parts.h and program/stack_parts.h make it.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <initializer_list>
 #include <vector>
 
-#include "optimized/device/error.h"
-#include "optimized/device/properties.h"
-#include "optimized/program/tables.h"
-#include "optimized/tables/accumulator_tiles.h"
+#include "optimized/device/event.h"
+#include "optimized/device/memory.h"
+#include "optimized/program/calls.h"
+#include "optimized/program/program.h"
+#include "optimized/tables/build_work_list.h"
+#include "optimized/tables/capacity.h"
+#include "optimized/tables/length_tables.h"
+#include "optimized/tables/process_pass.h"
 
 namespace ringside {
 
-// Where the buffers of one kind lie in the workspace: one for every residency.
-using BufferOffsets = std::vector<int64_t>;
-
-struct ForwardBuffers {
-  Arena arena;
-  int64_t of_family = 0;  // the kernels' own
-  BufferOffsets q, k, v, out, lse;
+struct WorkTable {  // a WorkList in DeviceTables
+  TableOf<WorkItem> items;
+  TableOf<Segment> partners;
+  TableOf<int32_t> num_items;
 };
 
-struct BackwardBuffers {
-  Arena arena;
-  int64_t of_family = 0;
-  BufferOffsets q, dout, lse, delta, dq;
-  BufferOffsets k, v, dk, dv;
+struct RowTables {  // a HostRowMap in DeviceTables
+  TableOf<int32_t> global_of_home, home_of_global;
 };
 
-// The most that any of some launches needs of its own; they share it.
-inline int64_t most_bytes(KernelFamily::BytesOfShape of_shape,
-                          const std::vector<AttentionShape>& shapes) {
-  int64_t most = 0;
-  if (of_shape != nullptr)
-    for (const AttentionShape& shape : shapes) most = std::max(most, of_shape(shape));
-  return most;
-}
-
-// A matrix of a stack of buffers that begins at `cells`.
-inline DeviceMatrix matrix_of(std::byte* cells, const RankStack& stack, int index, int dim,
-                              int bytes_of_element) {
-  const RankStack::Matrix& m = stack.matrices[index];
-  return {cells + m.cell * dim * bytes_of_element, int64_t{m.heads.size()} * dim, dim, m.rows};
-}
-
-struct NamedArray {
-  const move::GlobalArray* array;
-  const char* name;
+struct OperationTables {                               // what the device reads of one operation
+  WorkTable forward, backward_queries, backward_keys;  // of compute
+  // Of `forward` or `backward_keys`: items whose rows of the home sums nobody else writes, and the
+  // others, where it is worth while to tell them apart.
+  WorkTable sole, others;
+  bool starts = false;            // whether its sums hold nothing before it
+  TableOf<CellBlock> blocks;      // of combine, and of copies that go by a table
+  TableOf<int32_t> map;           // that these go by, where lengths say where rows lie
+  bool keys_in_one_item = false;  // those that a query sees, as far as the host knows
 };
-inline void require_rows_of(int rows, std::initializer_list<NamedArray> arrays) {
-  for (const auto& [array, name] : arrays)
-    require(array->matrix.rows == rows, name, " has ", array->matrix.rows,
-            " rows; the plan expects ", rows, ". Pass the whole array, padding included");
-}
+
+// Behind the areas of a pass, or, of all ranks in one, in them: home rows in the kernels' type,
+// where these do not read the caller's, and what nobody sends into.
+struct MemberPlaces {
+  int64_t q = 0, k = 0, v = 0, dout = 0;
+  int64_t lse = 0, delta = 0;
+};
+
+// What should have come by the end of a call, once attached, and the token of its messages.
+struct Expected {
+  DeviceMemory words;
+  int count = 0;
+  uint32_t token = 0;
+};
+
+// Of one member: which rows of its home sums sole items write.
+struct SoleRows {
+  bool any = false, all = false;
+  RowTables not_sole;  // its rows, and kWritten in the place of those
+};
+
+struct PassParts {
+  ProcessPass pass;
+  std::vector<std::vector<OperationTables>> operations;  // [member][operation]
+  std::vector<std::vector<Event>> events;                // of each, for those of the other stream
+  std::vector<MemberPlaces> places;
+  std::vector<SoleRows> sole_rows;  // of each member
+  int64_t of_family = 0, staging = 0, staging_bytes = 0, end = 0;
+  Expected expected, expected_with_logits;  // the latter of a call for the largest scores
+};
+
+struct MemberRows {
+  RowTables q, kv;
+  RowTables seeing;  // q, with padding for rows that see nothing; or not asked for
+};
 
 struct ProgramParts {
   int device = current_device();
   ProgramOptions options;
+  Problem problem;
   AttentionShape shape;  // head numbers are those of the launch
   KernelFamily family;
-  ProgramTables tables;
-  bool in_place;             // kernels work on the caller's arrays
-  AccumulatorLayout layout;  // of results at home
-  ForwardBuffers forward;
-  BackwardBuffers backward;
+  bool any_lengths;         // which set_lengths tells
+  bool is_stacked = false;  // whether the one member is all ranks
+  bool home_in_workspace;   // whether home rows pass through the workspace
+  int num_processes = 1;
+  AccumulatorLayout layout = AccumulatorLayout::rows;  // of results at home
+  PassParts forward, backward;
+  std::vector<MemberRows> members;
+  TableOf<int32_t> cu_seqlens_q, cu_seqlens_k, cu_seqlens_q_padded, cu_seqlens_k_padded;  // stacked
+  DeviceTables tables;
+  // What set_lengths fills, and tells others; of a fixed plan, nothing.
+  LengthTables lengths;
+  TableOf<uint64_t> lengths_word;
+  TableOf<int32_t> lengths_differ;
 
-  // `source` is a Plan or a Capacity.
-  template <typename Source>
-  ProgramParts(const Source& source, int group_size, const ProgramOptions& o);
+  ProgramParts(Lengths known, const Problem& problem_, const ProgramOptions& o);
 
-  void require_current() const { require_made_on(current_device(), device, "program"); }
-  // Of one call's arrays.
-  void require_rows(const ForwardCall& call) const;
-  void require_rows(const BackwardCall& call) const;
-
-  void forward_in_place(const ForwardCall& call, cudaStream_t stream) const;
-  void backward_in_place(const BackwardCall& call, cudaStream_t stream) const;
-
-  // Whether each query meets one item of keys, so that nothing is summed up in dq.
-  bool keys_in_one_item() const {
-    return std::ranges::all_of(tables.steps[0].launches, &Launch::keys_in_one_item);
+  // At the front of every workspace: of each process, [num_heads] float32, its largest scores;
+  // and behind them the word of its lengths, where these may differ.
+  int64_t bytes_of_logits() const { return problem.num_heads * int64_t{sizeof(float)}; }
+  int64_t words_of_lengths(Pass pass) const {
+    const int64_t logits = pass == Pass::forward ? num_processes * bytes_of_logits() : 0;
+    constexpr int64_t kWord = sizeof(uint64_t);
+    return (logits + kWord - 1) / kWord * kWord;
+  }
+  int64_t header_bytes(Pass pass) const {
+    const int64_t words = any_lengths ? num_processes * int64_t{sizeof(uint64_t)} : 0;
+    return words_of_lengths(pass) + words;
   }
 
-  int64_t cells_of_results(const RankStack& stack) const {
-    return layout == AccumulatorLayout::tiles
-               ? rows_of_tiles(stack.matrices[0].rows) * stack.matrices[0].heads.size()
-               : stack.cells;
+  template <typename T>
+  move::Span<T> span(TableOf<T> table) const {
+    return {tables.at(table), table.size};
+  }
+  move::RowMap row_map(const RowTables& rows) const {
+    return {span(rows.global_of_home), span(rows.home_of_global)};
+  }
+  move::Blocks blocks(const OperationTables& of) const {
+    return {span(of.blocks), of.map.size > 0 ? tables.at(of.map) : nullptr};
+  }
+  WorkList work_list(const WorkTable& table) const {
+    return {tables.at(table.items),
+            tables.at(table.partners),
+            tables.at(table.num_items),
+            table.items.size,
+            problem.mask,
+            !any_lengths};
+  }
+  UnseenRows unseen_rows() const;  // of all ranks
+  AttentionShape shape_of(const Range& q_heads, const Range& kv_heads) const;
+  AttentionShape shape_of(const Schedule& schedule, const Operation& compute) const {
+    return shape_of(schedule.buffers[compute.queries].heads, schedule.buffers[compute.keys].heads);
   }
 
-  AttentionShape shape_of(const Launch& launch) const {
-    AttentionShape s = shape;
-    s.num_heads = launch.q_heads.size();
-    s.num_kv_heads = launch.kv_heads.size();
-    s.first_head = launch.q_heads.begin;
-    s.first_kv_head = launch.kv_heads.begin;
-    return s;
+ protected:
+  CellSizes sizes(Pass pass) const {
+    return cell_sizes(pass, shape.head_dim_qk, shape.head_dim_v, move::bytes_of(shape.type));
   }
-
-  // The caller's arrays with the columns that home buffers have.
-  ForwardCall at_home(ForwardCall call) const {
-    for (move::GlobalArray* x : {&call.q, &call.k}) x->home_dim = shape.head_dim_qk;
-    for (move::GlobalArray* x : {&call.v, &call.out}) x->home_dim = shape.head_dim_v;
-    return call;
-  }
-  BackwardCall at_home(BackwardCall call) const {
-    for (move::GlobalArray* x : {&call.q, &call.k, &call.dq, &call.dk})
-      x->home_dim = shape.head_dim_qk;
-    for (move::GlobalArray* x : {&call.v, &call.dv, &call.dout}) x->home_dim = shape.head_dim_v;
-    return call;
-  }
-
- private:
-  int rows_q() const { return tables.q_rows.home_of_global.size; }  // of the caller's arrays
-  int rows_k() const { return tables.kv_rows.home_of_global.size; }
-  std::vector<AttentionShape> shapes() const;  // of all launches
-  void place_buffers();
-  void place_buffers_in_place();
+  int64_t most_bytes_of_family(const PassParts& parts) const;  // that a launch of a pass needs
+  HostWorkList items_of(Pass pass, const std::vector<RankTiles>& tiles) const;
+  WorkTable add(const HostWorkList& list);
+  WorkTable add(const std::vector<WorkItem>& items, TableOf<Segment> partners);
+  OperationTables add_items(Pass pass, const std::vector<RankTiles>& tiles);
 };
 
-// One call: the program's tables, the caller's workspace and stream.
-class CallWorkspace {
- public:
-  CallWorkspace(const ProgramTables& tables, const ProgramOptions& options, void* workspace,
-                int64_t bytes, cudaStream_t stream)
-      : tables_(tables),
-        poison_(options.poison),
-        workspace_(static_cast<std::byte*>(workspace)),
-        stream_(stream) {
-    require(workspace != nullptr || bytes == 0, "workspace is null; expected ", bytes, " bytes");
-    poison(0, bytes);
-  }
-
-  cudaStream_t stream() const { return stream_; }
-  void* at(int64_t offset) const { return workspace_ + offset; }
-  float* floats(int64_t offset) const { return reinterpret_cast<float*>(workspace_ + offset); }
-
-  // NaN in every type.
-  void poison(int64_t offset, int64_t bytes) const {
-    if (poison_ == Poison::on && bytes > 0)
-      RINGSIDE_CUDA(cudaMemsetAsync(at(offset), 0xff, static_cast<size_t>(bytes), stream_));
-  }
-
-  void zero(int64_t offset, int64_t bytes) const {
-    if (bytes > 0)
-      RINGSIDE_CUDA(cudaMemsetAsync(at(offset), 0, static_cast<size_t>(bytes), stream_));
-  }
-
-  // Brings what lies at some offsets from the residency before.
-  void carry(const BufferOffsets& offsets, const std::vector<Residency>& residencies, int residency,
-             int bytes_of_cell) const {
-    poison(offsets[residency], residencies[residency].stack.cells * bytes_of_cell);
-    const Residency& to = residencies[residency];
-    move::copy(tables_.blocks(to, to.carry), at(offsets[residency - 1]), at(offsets[residency]),
-               bytes_of_cell, stream_);
-  }
-
-  // Sums gradients of `residency` into those of the residency before.
-  void carry_back(const BufferOffsets& offsets, const std::vector<Residency>& residencies,
-                  int residency, int dim) const {
-    zero(offsets[residency - 1],
-         residencies[residency - 1].stack.cells * dim * int64_t{sizeof(float)});
-    add_back(offsets, residencies, residency, dim);
-  }
-  void add_back(const BufferOffsets& offsets, const std::vector<Residency>& residencies,
-                int residency, int dim) const {
-    const Residency& from = residencies[residency];
-    for (const auto& round : from.carry_back)
-      move::add(tables_.blocks(from, round), floats(offsets[residency]),
-                floats(offsets[residency - 1]), dim, stream_);
-  }
-
-  // A matrix of a stack.
-  DeviceMatrix matrix(int64_t offset, const RankStack& stack, int index, int dim,
-                      int bytes_of_element) const {
-    return matrix_of(workspace_ + offset, stack, index, dim, bytes_of_element);
-  }
-  float* cells(int64_t offset, const RankStack& stack, int index) const {
-    return floats(offset) + stack.matrices[index].cell;
-  }
-
- private:
-  const ProgramTables& tables_;
-  Poison poison_;
-  std::byte* workspace_;
-  cudaStream_t stream_;
-};
+// The most that any of some launches needs of its own; they share it.
+int64_t most_bytes(KernelFamily::BytesOfShape of_shape, const std::vector<AttentionShape>& shapes);
 
 }  // namespace ringside

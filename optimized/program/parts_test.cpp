@@ -1,37 +1,13 @@
 // Where buffers lie and what calls must bring, on the host: no device is asked.
-#include "optimized/program/parts.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "optimized/program/stack_parts.h"
+
 namespace ringside {
 namespace {
-
-// Two matrices, of heads 0 to 2 and of head 2, whose ranks have a row between them.
-RankStack some_stack() {
-  RankStack stack;
-  stack.matrices = {{0, 9, {0, 2}}, {18, 5, {2, 3}}};
-  stack.of_rank = {{0, 1, 3}, {0, 5, 3}, {1, 1, 3}};
-  stack.cells = 23;
-  return stack;
-}
-
-TEST(Matrices, KnowTheirRows) {
-  std::vector<std::byte> memory(23 * 4 * 2);
-  const RankStack stack = some_stack();
-  const DeviceMatrix first = matrix_of(memory.data(), stack, 0, 4, 2);
-  EXPECT_EQ(first.data, memory.data());
-  EXPECT_EQ(first.rows, 9);
-  EXPECT_EQ(first.row_stride, 8);
-  EXPECT_EQ(first.head_stride, 4);
-  const DeviceMatrix second = matrix_of(memory.data(), stack, 1, 4, 2);
-  EXPECT_EQ(second.data, memory.data() + 18 * 4 * 2);
-  EXPECT_EQ(second.rows, 5);
-  EXPECT_EQ(static_cast<std::byte*>(second.data) + second.rows * second.row_stride * 2,
-            memory.data() + memory.size());
-}
 
 TEST(Matrices, OfTheWrongLengthAreRefused) {
   const move::GlobalArray x{{nullptr, 8, 4, 6}, ElementType::float32, 2, 4};

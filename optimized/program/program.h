@@ -54,7 +54,7 @@ struct BackwardCall {
   void* workspace = nullptr;  // backward_bytes()
 };
 
-struct ProgramParts;  // parts.h
+struct StackParts;  // stack_parts.h
 
 class CudaProgram {
  public:
@@ -80,7 +80,7 @@ class CudaProgram {
   void backward(const BackwardCall& call, cudaStream_t stream) const;
 
  private:
-  std::unique_ptr<ProgramParts> parts_;
+  std::unique_ptr<StackParts> parts_;
 };
 
 }  // namespace ringside

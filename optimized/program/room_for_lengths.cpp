@@ -2,9 +2,15 @@
 
 namespace ringside {
 
+void set_partners(PassParts& parts, TableOf<Segment> partners) {
+  for (auto& of_member : parts.operations)
+    for (OperationTables& op : of_member)
+      for (WorkTable* table : {&op.forward, &op.backward_queries, &op.backward_keys})
+        table->partners = partners;
+}
+
 const RoomForLengths::Side& RoomForLengths::add_side(Operand operand, int home_rows,
-                                                     const std::vector<int32_t>& row_of_rank,
-                                                     GatherMap map) {
+                                                     const std::vector<int32_t>& row_of_rank) {
   const bool is_q = operand == Operand::q;
   LengthTables::Side& side = is_q ? lengths_.q : lengths_.k;
   SideTables& tables = is_q ? q_ : k_;
@@ -16,10 +22,7 @@ const RoomForLengths::Side& RoomForLengths::add_side(Operand operand, int home_r
   tables.home = reserve_groups(side.home);
   tables.resident = side.is_gathered() ? reserve_groups(side.resident) : tables.home;
   tables.row_of_rank = device_.add(row_of_rank);
-  tables.map = map;
-  if (side.is_gathered())
-    shown.gathered = device_.reserve<int32_t>(
-        map == GatherMap::home_of_resident ? side.num_gathered() : home_rows);
+  if (side.is_gathered()) shown.gathered = device_.reserve<int32_t>(home_rows);
   return shown;
 }
 
@@ -31,6 +34,22 @@ WorkTable RoomForLengths::add_list(Operand side, const std::vector<int>& own,
   buckets_.push_back(device_.reserve<uint8_t>(list.num_slots()));
   counts_.push_back(device_.reserve<int32_t>(2 * LengthTables::kBuckets));
   return work_.back();
+}
+
+OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
+                                          const std::vector<int>& queries,
+                                          const std::vector<int>& keys) {
+  const KernelFamily& family = parts.family;
+  OperationTables made;
+  if (pass == Pass::forward) {
+    made.forward = add_list(Operand::q, queries, keys, family.forward_rows(parts.shape));
+  } else {
+    made.backward_queries =
+        add_list(Operand::q, queries, keys, family.backward_query_rows(parts.shape));
+    made.backward_keys =
+        add_list(Operand::kv, keys, queries, family.backward_key_rows(parts.shape));
+  }
+  return made;
 }
 
 TableOf<Segment> RoomForLengths::allocate() {
@@ -83,9 +102,7 @@ void RoomForLengths::point(LengthTables::Side& side, const SideTables& tables) c
   side.home_row_of_rank = device_.at(tables.row_of_rank);
   side.global_of_home = device_.at(tables.shown.rows.global_of_home);
   side.home_of_global = device_.at(tables.shown.rows.home_of_global);
-  if (!side.is_gathered()) return;
-  (tables.map == GatherMap::home_of_resident ? side.home_of_resident : side.resident_of_home) =
-      device_.at(tables.shown.gathered);
+  if (side.is_gathered()) side.resident_of_home = device_.at(tables.shown.gathered);
 }
 
 }  // namespace ringside

@@ -2,17 +2,20 @@
 // capacities, and filled by fill_length_tables.
 #pragma once
 
+#include <map>
+#include <tuple>
 #include <vector>
 
-#include "optimized/program/tables.h"
+#include "optimized/program/parts.h"
 #include "optimized/tables/length_lists.h"
 
 namespace ringside {
 
+// All lists of a program with lengths on the device have the same partners.
+void set_partners(PassParts& parts, TableOf<Segment> partners);
+
 class RoomForLengths {
  public:
-  // Which map gathered rows go by; see LengthTables::Side.
-  enum class GatherMap { home_of_resident, resident_of_home };
   struct Side {
     RowTables rows;
     TableOf<int32_t> cu_seqlens, cu_seqlens_padded;
@@ -24,14 +27,20 @@ class RoomForLengths {
       : lengths_(lengths), device_(device), lists_(capacity, stand_in, lengths) {}
 
   // `home_rows` of all ranks, and where each rank's begin. Both sides come before any list.
-  const Side& add_side(Operand operand, int home_rows, const std::vector<int32_t>& row_of_rank,
-                       GatherMap map);
+  const Side& add_side(Operand operand, int home_rows, const std::vector<int32_t>& row_of_rank);
+  // Both passes meet the same ones: each is there once.
   int add_buffer(Operand side, const Buffer& buffer, int row) {
-    return lists_.add_buffer(side, buffer, row);
+    const auto [found, is_new] = buffers_of_plan_.try_emplace({side, buffer.shard, row}, 0);
+    if (is_new) found->second = lists_.add_buffer(side, buffer, row);
+    return found->second;
   }
   // All lists have the partners that allocate() returns.
   WorkTable add_list(Operand side, const std::vector<int>& own, const std::vector<int>& partners,
                      int rows_of_item);
+
+  // The lists of a compute operation.
+  OperationTables add_items(Pass pass, const ProgramParts& parts, const std::vector<int>& queries,
+                            const std::vector<int>& keys);
 
   // Once all lists are there: whatever was reserved has its place.
   TableOf<Segment> allocate();
@@ -47,7 +56,6 @@ class RoomForLengths {
     Side shown;
     GroupTables home, resident;
     TableOf<int32_t> row_of_rank;
-    GatherMap map = GatherMap::home_of_resident;
   };
 
   GroupTables reserve_groups(const LengthTables::Groups& groups);
@@ -57,6 +65,7 @@ class RoomForLengths {
   LengthTables& lengths_;
   DeviceTables& device_;
   LengthLists lists_;
+  std::map<std::tuple<Operand, int, int>, int> buffers_of_plan_;  // by shard and row
   SideTables q_, k_;
   TableOf<int32_t> status_, unfit_;
   TableOf<Segment> partners_;

@@ -1,5 +1,5 @@
 // Lengths that differ between processes are noticed, and leave the results of an empty batch.
-#include "optimized/ranks/lengths_word.h"
+#include "optimized/links/lengths_word.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "optimized/program/choose_family.h"
-#include "optimized/program/parts.h"
 #include "optimized/tables/operation_blocks.h"
 #include "optimized/tables/row_owner.h"
 #include "optimized/tables/sole_items.h"
@@ -11,15 +9,6 @@
 
 namespace ringside {
 namespace {
-
-AttentionShape shape_asked(const Plan& plan, const ProgramOptions& o) {
-  require_head_dims(o);
-  return {.group_size = plan.problem.group_size(),
-          .head_dim_qk = o.head_dim_qk,
-          .head_dim_v = o.head_dim_v,
-          .softmax_scale = o.softmax_scale,
-          .type = o.type};
-}
 
 // Rows of a rank's own array: token or padding, where they are.
 std::vector<int32_t> own_rows(const Plan& plan, int rank, Operand operand) {
@@ -68,23 +57,16 @@ bool finds_nothing(const Schedule& schedule, int operation) {
 
 RankParts::RankParts(Lengths known, const Plan& plan, const Hosting& hosting_,
                      const ProgramOptions& o, KeepKv keep_)
-    : options(o),
-      keep(keep_),
-      any_lengths(known == Lengths::any),
-      problem(plan.problem),
-      hosting(hosting_),
-      shape(shape_asked(plan, o)),
-      family(choose_family(shape, device, o.score_options)),
-      converts(shape.type != o.type || shape.head_dim_qk != o.head_dim_qk ||
-               shape.head_dim_v != o.head_dim_v),
-      forward(make_pass(plan, Pass::forward)),
-      backward(make_pass(plan, Pass::backward)) {}
+    : ProgramParts(known, plan.problem, o), keep(keep_), hosting(hosting_) {
+  num_processes = static_cast<int>(hosting.processes.size());
+  make_pass(plan, Pass::forward), make_pass(plan, Pass::backward);
+}
 
 RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOptions& o,
                      KeepKv keep_)
     : RankParts(Lengths::of_plan, plan, hosting_, o, keep_) {
   for (const int rank : hosting.hosted())
-    members.push_back({rank, add_rows(own_rows(plan, rank, Operand::q)),
+    members.push_back({add_rows(own_rows(plan, rank, Operand::q)),
                        add_rows(own_rows(plan, rank, Operand::kv)),
                        add_rows(seeing_rows(plan, rank))});
   add_tables(plan, forward);
@@ -92,16 +74,14 @@ RankParts::RankParts(const Plan& plan, const Hosting& hosting_, const ProgramOpt
   tables.upload();
 }
 
-PassParts RankParts::make_pass(const Plan& plan, Pass pass) {
-  const CellSizes sizes =
-      cell_sizes(pass, shape.head_dim_qk, shape.head_dim_v, move::bytes_of(shape.type));
-  PassParts parts(ProcessPass(plan, hosting, pass, sizes, {keep, header_bytes(pass)}));
+void RankParts::make_pass(const Plan& plan, Pass pass) {
+  PassParts& parts = pass == Pass::forward ? forward : backward;
+  parts.pass = ProcessPass(plan, hosting, pass, sizes(pass), {keep, header_bytes(pass)});
   parts.events = events_of(parts.pass.hosted());
-  place(parts, pass);
-  return parts;
+  place(parts);
 }
 
-void RankParts::place(PassParts& parts, Pass pass) const {
+void RankParts::place(PassParts& parts) const {
   Arena arena;
   static_cast<void>(arena.take(parts.pass.bytes()));
   for (const Schedule& schedule : parts.pass.hosted()) {
@@ -110,37 +90,22 @@ void RankParts::place(PassParts& parts, Pass pass) const {
     const auto& q_sizes = parts.pass.sizes().of(Payload::queries);
     const auto& k_sizes = parts.pass.sizes().of(Payload::keys);
     MemberPlaces places;
-    if (converts) {
+    if (home_in_workspace) {
       places.q = arena.take(q * q_sizes[0]);
       places.k = arena.take(k * k_sizes[0]);
       places.v = arena.take(k * k_sizes[1]);
     }
-    if (pass == Pass::backward) {
-      if (converts) places.dout = arena.take(q * q_sizes[1]);
+    if (schedule.pass == Pass::backward) {
+      if (home_in_workspace) places.dout = arena.take(q * q_sizes[1]);
       places.lse = arena.take(q * q_sizes[2]);
       places.delta = arena.take(q * q_sizes[3]);
     }
     parts.places.push_back(places);
   }
-  std::vector<AttentionShape> shapes;
-  for (const Schedule& schedule : parts.pass.hosted())
-    for (const Operation& op : schedule.operations)
-      if (op.kind == OperationKind::compute)
-        shapes.push_back(
-            shape_of(schedule.buffers[op.queries].heads, schedule.buffers[op.keys].heads));
-  parts.of_family = arena.take(most_bytes(
-      pass == Pass::forward ? family.forward_workspace_bytes : family.backward_workspace_bytes,
-      shapes));
+  parts.of_family = arena.take(most_bytes_of_family(parts));
   parts.staging_bytes = parts.pass.staging_bytes();
   parts.staging = arena.take(parts.staging_bytes);
   parts.end = arena.bytes();
-}
-
-AttentionShape RankParts::shape_of(const Range& q_heads, const Range& kv_heads) const {
-  AttentionShape s = shape;
-  s.num_heads = q_heads.size(), s.num_kv_heads = kv_heads.size();
-  s.first_head = q_heads.begin, s.first_kv_head = kv_heads.begin;
-  return s;
 }
 
 void RankParts::add_tables(const Plan& plan, PassParts& parts) {
@@ -152,24 +117,16 @@ void RankParts::add_tables(const Plan& plan, PassParts& parts) {
   }
 }
 
-HostWorkList RankParts::items_of(const Plan& plan, const Schedule& schedule,
-                                 const Operation& op) const {
-  const std::vector<RankTiles> tiles{{&plan.tile_lists[op.tiles], 0, 0}};
-  return schedule.pass == Pass::forward
-             ? query_items(problem, tiles, family.forward_rows(shape))
-             : key_items(problem, tiles, family.backward_key_rows(shape));
-}
-
 // Of rows that one item writes and no message adds to, the results are final at once: they need no
 // sums in float32 that are cleared before and converted behind.
 void RankParts::tell_sole_items(const Plan& plan, const Schedule& schedule,
                                 std::vector<OperationTables>& operations, SoleRows& sole_rows) {
-  if (!family.final_results || converts) return;
+  if (!family.final_results || home_in_workspace) return;
   std::vector<HostWorkList> lists(operations.size());
   for (size_t i = 0; i < operations.size(); ++i) {
     const Operation& op = schedule.operations[i];
     if (op.kind == OperationKind::compute && schedule.item_sums(op) == schedule.home_item_sums())
-      lists[i] = items_of(plan, schedule, op);
+      lists[i] = items_of(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}});
   }
   const SoleItems found = sole_items(schedule, lists);
   const int rows = static_cast<int>(found.row_is_sole.size());
@@ -198,23 +155,9 @@ OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule,
   if (op.kind == OperationKind::combine || !op.runs.empty())
     made.blocks = tables.add(operation_blocks(schedule, op));
   if (op.kind != OperationKind::compute) return made;
-  const std::vector<RankTiles> tiles{{&plan.tile_lists[op.tiles], 0, 0}};
+  made = add_items(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}});
   made.starts = finds_nothing(schedule, operation);
-  if (schedule.pass == Pass::forward) {
-    made.forward = add(items_of(plan, schedule, op));
-  } else {
-    made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape)));
-    made.backward_keys = add(items_of(plan, schedule, op));
-  }
   return made;
-}
-
-WorkTable RankParts::add(const HostWorkList& list) {
-  return add(list.items, tables.add(list.partners));
-}
-WorkTable RankParts::add(const std::vector<WorkItem>& items, TableOf<Segment> partners) {
-  const auto size = static_cast<int32_t>(items.size());
-  return {tables.add(items), partners, tables.add(std::vector<int32_t>{size})};
 }
 
 RowTables RankParts::add_rows(const std::vector<int32_t>& rows) {

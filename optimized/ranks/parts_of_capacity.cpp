@@ -17,10 +17,10 @@ class PartsOfCapacity {
     p_.lengths_word = p_.tables.reserve<uint64_t>(1);
     p_.lengths_differ = p_.tables.reserve<int32_t>(1);
     q_ = add_side(Operand::q), k_ = add_side(Operand::kv);
-    for (const int rank : p_.hosting.hosted()) {
+    while (p_.members.size() < p_.hosting.hosted().size()) {
       const RowTables q = reserve_rows(p_.lengths.q), kv = reserve_rows(p_.lengths.k);
       const RowTables seeing{p_.tables.reserve<int32_t>(p_.lengths.q.home.rows), q.home_of_global};
-      p_.members.push_back({rank, q, kv, seeing});
+      p_.members.push_back({q, kv, seeing});
     }
   }
 
@@ -35,16 +35,14 @@ class PartsOfCapacity {
 
   void finish() {
     const TableOf<Segment> partners = room_.allocate();
-    for (PassParts* parts : {&p_.forward, &p_.backward})
-      for (auto& of_member : parts->operations)
-        for (OperationTables& op : of_member)
-          for (WorkTable* table : {&op.forward, &op.backward_queries, &op.backward_keys})
-            table->partners = partners;
+    set_partners(p_.forward, partners), set_partners(p_.backward, partners);
     std::vector<OwnRows> own;
-    for (const MemberRows& member : p_.members) {
-      own.push_back(own_rows(Operand::q, member.rank, member.q));
+    for (size_t i = 0; i < p_.members.size(); ++i) {
+      const MemberRows& member = p_.members[i];
+      const int rank = p_.hosting.hosted()[i];
+      own.push_back(own_rows(Operand::q, rank, member.q));
       own.back().seeing = p_.tables.at(member.seeing.global_of_home);
-      own.push_back(own_rows(Operand::kv, member.rank, member.kv));
+      own.push_back(own_rows(Operand::kv, rank, member.kv));
     }
     p_.rows_of_members = p_.tables.add(own);
     p_.tables.upload();
@@ -57,8 +55,7 @@ class PartsOfCapacity {
     const int rows = p_.lengths.side(operand).home.rows, ranks = plan_.cp_size();
     std::vector<int32_t> row_of_rank;
     for (int rank = 0; rank < ranks; ++rank) row_of_rank.push_back(rank * rows);
-    return room_.add_side(operand, ranks * rows, row_of_rank,
-                          RoomForLengths::GatherMap::resident_of_home);
+    return room_.add_side(operand, ranks * rows, row_of_rank);
   }
 
   RowTables reserve_rows(const LengthTables::Side& side) {
@@ -79,20 +76,11 @@ class PartsOfCapacity {
       made.blocks = p_.tables.add(operation_blocks(schedule, op));
     }
     if (op.kind != OperationKind::compute) return made;
-    made.starts = finds_nothing(schedule, operation);
     const Step& step = plan_.steps_of_rank[schedule.rank][op.step];
     const std::vector<int> q{room_.add_buffer(Operand::q, step.q, 0)};
     const std::vector<int> k{room_.add_buffer(Operand::kv, step.kv, 0)};
-    const auto list = [&](Operand side, int (*rows_of_item)(const AttentionShape&)) {
-      return side == Operand::q ? room_.add_list(side, q, k, rows_of_item(p_.shape))
-                                : room_.add_list(side, k, q, rows_of_item(p_.shape));
-    };
-    if (schedule.pass == Pass::forward) {
-      made.forward = list(Operand::q, p_.family.forward_rows);
-    } else {
-      made.backward_queries = list(Operand::q, p_.family.backward_query_rows);
-      made.backward_keys = list(Operand::kv, p_.family.backward_key_rows);
-    }
+    made = room_.add_items(schedule.pass, p_, q, k);
+    made.starts = finds_nothing(schedule, operation);
     return made;
   }
 

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "optimized/links/lengths_word.h"
 #include "optimized/links/mailbox.h"
 #include "optimized/program/fill_length_tables.h"
-#include "optimized/ranks/lengths_word.h"
+#include "optimized/program/passes.h"
 #include "optimized/ranks/own_rows.h"
 #include "optimized/ranks/parts.h"
 #include "optimized/tables/length_lists.h"
@@ -59,7 +60,7 @@ ExpectedWords words_of_pass(const RankParts& program, const PassParts& parts, co
                             bool with_logits, uint32_t token) {
   ExpectedWords all = expected_words(parts, token, *links.communicator());
   const auto add_round = [&](int round) {
-    const auto words = words_of_round(links, program.num_processes(), round, token);
+    const auto words = words_of_round(links, program.num_processes, round, token);
     all.insert(all.end(), words.begin(), words.end());
   };
   if (with_logits) add_round(mailbox::kLogits);
@@ -138,6 +139,17 @@ int64_t RankProgram::bytes_sent() const {
 void RankProgram::attach(const Links& links, uint32_t kind) {
   ringside::attach(*parts_, parts_->forward, links, 2 * kind);
   ringside::attach(*parts_, parts_->backward, links, 2 * kind + 1);
+}
+
+void RankProgram::forward(const std::vector<RankForwardCall>& ranks, const RankCallOptions& options,
+                          Links& links, cudaStream_t stream) const {
+  run_forward(*parts_, ranks, options, {stream, links.workspace(), &links});
+}
+
+void RankProgram::backward(const std::vector<RankBackwardCall>& ranks,
+                           const RankCallOptions& options, Links& links,
+                           cudaStream_t stream) const {
+  run_backward(*parts_, ranks, options, {stream, links.workspace(), &links});
 }
 
 }  // namespace ringside

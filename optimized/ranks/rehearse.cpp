@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "optimized/ranks/walk.h"
+#include "optimized/program/walk.h"
+#include "optimized/ranks/parts.h"
 
 namespace ringside {
 namespace {
@@ -28,8 +29,8 @@ class TimedEvent {
 class Rehearsal : public Walk {
  public:
   Rehearsal(const RankParts& parts, const PassParts& pass, const RankCallOptions& options,
-            Links& links, const DeviceMemory& rows, cudaStream_t stream)
-      : Walk(parts, pass, options, links, stream), rows_(rows) {}
+            const DeviceMemory& rows, const RunsOn& on)
+      : Walk(parts, pass, options, on), rows_(rows) {}
 
   void run_all() const {
     begin();
@@ -69,7 +70,7 @@ double RankProgram::rehearse(Links& links, int times) {
   const RankCallOptions options;
   const auto both_passes = [&] {
     for (const PassParts* pass : {&parts_->forward, &parts_->backward})
-      Rehearsal(*parts_, *pass, options, links, rows, stream).run_all();
+      Rehearsal(*parts_, *pass, options, rows, {stream, links.workspace(), &links}).run_all();
   };
   const TimedEvent begin, end;
   both_passes();  // what is done once

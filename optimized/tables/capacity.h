@@ -6,12 +6,16 @@
 // In the stand-in plan no rank's gathered rows lie together, as they may lie anywhere.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "reference/transport/transport.h"
 
 namespace ringside {
+
+// Of a plan: its own, or any that fit, where it stands in for plans of other lengths.
+enum class Lengths : uint8_t { of_plan, any };
 
 struct Capacity {
   std::string partition = "zigzag";  // a name of the table in reference/partition

@@ -48,15 +48,10 @@ struct LengthTables {
     Groups home, resident;  // of a rank each; and as kernels meet them: perhaps the same
     const int32_t* home_row_of_rank = nullptr;  // [cp_size]
     int32_t *global_of_home = nullptr, *home_of_global = nullptr;
-    // Where groups are not ranks, either of the two. Where all ranks' rows lie in one matrix:
-    int32_t* home_of_resident = nullptr;  // [groups][rows] of tokens
-    // Where each rank has memory of its own: where a row lies in its group's buffer.
+    // Where groups are not ranks: where a row lies in its group's buffer.
     int32_t* resident_of_home = nullptr;  // [home_rows] of all rows of sequences
 
     RINGSIDE_HD bool is_gathered() const { return resident.owned.ranks > 1; }
-    RINGSIDE_HD int num_gathered() const {
-      return is_gathered() ? resident.owned.groups() * resident.rows : 0;
-    }
   };
   struct ResidentBuffer {       // a rank's resident buffer, as items see it
     Operand side = Operand::q;  // whose rows it holds
@@ -243,13 +238,9 @@ struct LengthTables {
     const bool is_valid = position < length(x, home.seq);
     x.global_of_home[row] = is_valid ? global : padding_row(global);
     x.home_of_global[global] = row;
-    if (!x.is_gathered() || (x.resident_of_home == nullptr && !is_valid)) return;
+    if (!x.is_gathered()) return;
     const Groups& g = x.resident;
-    const int group = rank / g.owned.ranks;
-    const int there = resident_row(g, group, home.seq, position);
-    if (x.resident_of_home != nullptr) x.resident_of_home[row] = there;
-    if (x.home_of_resident != nullptr && is_valid)
-      x.home_of_resident[int64_t{group} * g.rows + there] = row;
+    x.resident_of_home[row] = resident_row(g, rank / g.owned.ranks, home.seq, position);
   }
   // In the buffer of a group that owns the position: in the one segment that holds it.
   RINGSIDE_HD int resident_row(const Groups& g, int group, int seq, int position) const {

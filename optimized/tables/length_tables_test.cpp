@@ -104,34 +104,20 @@ const NamedPartition& partition_of(const LengthTables& t) {
   });
 }
 
-// A gathered row of a token comes from its home, any other from nowhere.
-void expect_rows_from_their_homes(const LengthTables& t, const LengthTables::Side& x) {
-  std::vector<int32_t> want(x.num_gathered(), kNobody);
-  const LengthTables::Groups& g = x.resident;
-  for (int group = 0; x.is_gathered() && group < g.owned.groups(); ++group)
-    for (int i = 0; i < t.segments_of(g); ++i) {
-      const Segment& s = t.first_segment(g, group)[i];
-      for (int row = 0; row < s.rows_below(x.cu_seqlens[s.seq + 1] - x.cu_seqlens[s.seq]); ++row) {
-        int32_t& home = want[group * g.rows + s.row + row];
-        ASSERT_EQ(home, kNobody) << "two rows in one place";
-        home = x.home_of_global[x.cu_seqlens_padded[s.seq] + s.position(row)];
-        ASSERT_EQ(home / x.home.rows / g.owned.ranks, group) << "a row of another group";
-      }
-    }
-  ASSERT_EQ(want, std::vector<int32_t>(x.home_of_resident, x.home_of_resident + want.size()));
-  const auto named = std::ranges::count_if(want, [](int32_t home) { return home >= 0; });
-  ASSERT_EQ(named, x.is_gathered() ? x.cu_seqlens[t.max_batch] : 0) << "every token";
-}
-
-// And the other way round, padding included: a row of nobody lands nowhere.
+// A row is gathered where its group's segments have it, padding included, once, and every token is;
+// a row of nobody lands nowhere.
 void expect_rows_where_they_are_gathered(const LengthTables& t, const LengthTables::Side& x) {
   std::vector<int32_t> want(x.home_rows, kNobody);
   const LengthTables::Groups& g = x.resident;
   for (int group = 0; x.is_gathered() && group < g.owned.groups(); ++group)
     for (int i = 0; i < t.segments_of(g); ++i) {
       const Segment& s = t.first_segment(g, group)[i];
-      for (int row = 0; row < s.len; ++row)
-        want[x.home_of_global[x.cu_seqlens_padded[s.seq] + s.position(row)]] = s.row + row;
+      for (int row = 0; row < s.len; ++row) {
+        const int32_t home = x.home_of_global[x.cu_seqlens_padded[s.seq] + s.position(row)];
+        ASSERT_EQ(home / x.home.rows / g.owned.ranks, group) << "a row of another group";
+        ASSERT_EQ(want[home], kNobody) << "one row in two places";
+        want[home] = s.row + row;
+      }
     }
   ASSERT_EQ(want, std::vector<int32_t>(x.resident_of_home, x.resident_of_home + x.home_rows));
 }
@@ -152,7 +138,6 @@ void expect_rows_where_the_partition_puts_them(const Problem& problem, const Hos
       for (int h = num_rows(shard); h < x->home.rows; ++h)
         ASSERT_EQ(x->global_of_home[rank * x->home.rows + h], kNobody);
     }
-  expect_rows_from_their_homes(t, t.q), expect_rows_from_their_homes(t, t.k);
   expect_rows_where_they_are_gathered(t, t.q), expect_rows_where_they_are_gathered(t, t.k);
   for (int row = problem.layout_q.num_rows(); row < t.q.max_rows; ++row)
     ASSERT_EQ(t.q.home_of_global[row], kNobody);

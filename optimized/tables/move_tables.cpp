@@ -79,18 +79,24 @@ CellBlock reversed(CellBlock block) {
   return block;
 }
 
-// What a rank gathers, whole.
-CellBlock gathered_by(int rank, const RankStack& home, const RankStack& gathered,
-                      int ranks_of_group) {
-  const RankStack::Place& place = gathered.of_rank[rank];
-  const RankStack::Matrix &from = home.matrices[0], &to = gathered.matrices[place.matrix];
-  return {from.cell + to.heads.begin - from.heads.begin,
-          gathered.cell(rank, 0, to.heads.begin),
-          from.heads.size(),
-          to.heads.size(),
-          place.rows,
-          to.heads.size(),
-          rank / ranks_of_group * place.rows};
+// What a rank gathers, whole: a block of each rank of its group.
+std::vector<CellBlock> gathered_by(int rank, const RankStack& home, const RankStack& gathered,
+                                   int ranks_of_group) {
+  const Range heads = gathered.heads_of(rank);
+  const int first = rank - rank % ranks_of_group;
+  std::vector<CellBlock> blocks;
+  for (int owner = first; owner < first + ranks_of_group; ++owner) {
+    CellBlock block{home.cell(owner, 0, heads.begin),
+                    gathered.cell(rank, 0, heads.begin),
+                    home.heads(owner),
+                    heads.size(),
+                    home.of_rank[owner].rows,
+                    heads.size()};
+    block.to_map = home.of_rank[owner].row;
+    if (gathered.of_rank[rank].rows > 0 && block.rows > 0 && block.heads > 0)
+      blocks.push_back(block);
+  }
+  return blocks;
 }
 
 }  // namespace
@@ -159,7 +165,9 @@ std::vector<CellBlock> gather_blocks(const RankStack& home, const RankStack& gat
                                      int ranks_of_group) {
   std::vector<CellBlock> pieces;
   for (size_t rank = 0; rank < gathered.of_rank.size(); ++rank)
-    add_in_pieces(gathered_by(static_cast<int>(rank), home, gathered, ranks_of_group), pieces);
+    for (const CellBlock& block :
+         gathered_by(static_cast<int>(rank), home, gathered, ranks_of_group))
+      add_in_pieces(block, pieces);
   return pieces;
 }
 
@@ -175,12 +183,12 @@ std::vector<std::vector<CellBlock>> gather_back_rounds(const RankStack& home,
   std::vector<size_t> round(ranks, 0);
   std::vector<std::vector<CellBlock>> rounds;
   for (int rank = 0; rank < ranks; ++rank) {
-    const CellBlock block = gathered_by(rank, home, gathered, ranks_of_group);
-    if (block.rows == 0 || block.heads == 0) continue;
+    const auto blocks = gathered_by(rank, home, gathered, ranks_of_group);
+    if (blocks.empty()) continue;
     for (int before = rank - rank % ranks_of_group; before < rank; ++before)
       if (share_heads(before, rank)) round[rank] = std::max(round[rank], round[before] + 1);
     if (round[rank] == rounds.size()) rounds.emplace_back();
-    add_in_pieces(reversed(block), rounds[round[rank]]);
+    for (const CellBlock& block : blocks) add_in_pieces(reversed(block), rounds[round[rank]]);
   }
   return rounds;
 }

@@ -69,8 +69,8 @@ std::vector<std::vector<CellBlock>> carry_back_rounds(const Plan& plan, int step
                                                       const RankStack& before,
                                                       const RankStack& after);
 
-// The same where the ranks of a group (partition_rows.h) each receive all rows of all of them: row
-// i of the buffer of a rank of group g is the home row that a map names at g * rows + i.
+// The same where the ranks of a group (partition_rows.h) each receive all rows of all of them, and
+// lengths say where these lie: by a map from rows of the home stack to rows of the group's buffer.
 std::vector<CellBlock> gather_blocks(const RankStack& home, const RankStack& gathered,
                                      int ranks_of_group);
 std::vector<std::vector<CellBlock>> gather_back_rounds(const RankStack& home,

@@ -54,8 +54,8 @@ size_t rounds_by_pairs(const Plan& plan, int step, Operand operand) {
   return all.empty() ? 0 : *std::ranges::max_element(round) + 1;
 }
 
-// The home row of each row of what all ranks gather; nothing where heads part with rows unlike.
-std::vector<int32_t> home_rows_of(const Plan& plan, const RankStack& home, const RankStack& to,
+// Of each home row, the row of what all ranks gather; nothing where none gathers any.
+std::vector<int32_t> rows_by_home(const Plan& plan, const RankStack& home, const RankStack& to,
                                   Operand operand) {
   const auto& homes = operand == Operand::q ? plan.home_q : plan.home_kv;
   const PackedLayout& layout =
@@ -66,12 +66,15 @@ std::vector<int32_t> home_rows_of(const Plan& plan, const RankStack& home, const
     for (size_t i = 0; i < rows.size(); ++i)
       home_of_global[rows[i]] = home.of_rank[rank].row + static_cast<int>(i);
   }
-  std::vector<int32_t> map;
-  for (int rank = 0; rank < plan.cp_size() && map.empty(); ++rank)
-    if (to.of_rank[rank].rows > 0)
-      for (const int row : global_rows(layout, plan.shard(resident_before(plan, rank, 1, operand))))
-        map.push_back(home_of_global.at(row));
-  return map;
+  for (int rank = 0; rank < plan.cp_size(); ++rank) {
+    if (to.of_rank[rank].rows == 0) continue;
+    std::vector<int32_t> map(home.matrices[0].rows, kNobody);
+    int32_t next = 0;
+    for (const int row : global_rows(layout, plan.shard(resident_before(plan, rank, 1, operand))))
+      map[home_of_global.at(row)] = next++;
+    return map;
+  }
+  return {};
 }
 
 TEST(CellBlocks, MoveTheSameInPieces) {
@@ -169,7 +172,7 @@ TEST_P(Rounds, GatherByAMapWhatTheExchangeCarries) {
       continue;
     const RankStack home = stack_ranks(plan, 0, GetParam(), 3);
     const RankStack to = stack_ranks(plan, 1, GetParam(), 3);
-    const std::vector<int32_t> map = home_rows_of(plan, home, to, GetParam());
+    const std::vector<int32_t> map = rows_by_home(plan, home, to, GetParam());
     if (map.empty()) continue;
     ++gathers;
     const auto place = [&](int begin, int64_t cell, int pitch, int row) {

@@ -150,6 +150,14 @@ ProcessPass::ProcessPass(const Plan& plan, const Hosting& hosting, Pass pass,
   Rounds(*this, all, hosting, plan.num_steps()).make();
 }
 
+ProcessPass::ProcessPass(Schedule alone, const CellSizes& sizes) : sizes_(sizes) {
+  hosted_.push_back(std::move(alone));
+  memory_ = place_ranks(hosted_, sizes_, 0);
+  bytes_ = memory_[0].end;
+  acts_ = acts_of(hosted_, 0);
+  rounds_.resize(acts_.size());
+}
+
 int64_t ProcessPass::staging_bytes() const {
   int64_t most = 0;
   for (const RoundOfProcess& round : rounds_) {

@@ -39,6 +39,9 @@ class ProcessPass {
  public:
   ProcessPass(const Plan& plan, const Hosting& hosting, Pass pass, const CellSizes& sizes,
               const PassChoices& choices = {});
+  // Of one schedule that sends nothing.
+  ProcessPass(Schedule alone, const CellSizes& sizes);
+  ProcessPass() = default;
 
   const std::vector<Schedule>& hosted() const { return hosted_; }
   const std::vector<Act>& acts() const { return acts_; }

@@ -36,7 +36,6 @@ class HostTables {
     for (const LengthTables::Side* x : {&t.q, &t.k}) {
       std::fill_n(x->global_of_home, x->home_rows, kNobody);
       std::fill_n(x->home_of_global, x->max_rows, kNobody);
-      std::fill_n(x->home_of_resident, x->num_gathered(), kNobody);
       std::fill_n(x->resident_of_home, x->home_rows, kNobody);
       for (int rank = 0; rank < t.cp_size(); ++rank)
         for (int h = 0; h < (x->home.rows + 2) / 3; ++h)
@@ -93,11 +92,9 @@ class HostTables {
       global_of_home_[i].resize(x.home_rows);
       home_of_global_[i].resize(x.max_rows);
       x.cu_seqlens = cu_[i].data(), x.cu_seqlens_padded = padded_[i].data();
-      home_of_resident_[i].resize(x.num_gathered());
       resident_of_home_[i].resize(x.home_rows);
       x.home_row_of_rank = home_row_of_rank_[i].data();
       x.global_of_home = global_of_home_[i].data(), x.home_of_global = home_of_global_[i].data();
-      x.home_of_resident = home_of_resident_[i].data();
       x.resident_of_home = resident_of_home_[i].data();
       provide_memory(x.home, home_[i]);
       provide_memory(x.resident, x.is_gathered() ? resident_[i] : home_[i]);
@@ -161,7 +158,7 @@ class HostTables {
   std::vector<Range> heads_;
   std::map<std::pair<int, int>, int> first_buffer_;  // by step and rank: q, and then kv
   std::vector<int32_t> cu_[2], padded_[2], home_row_of_rank_[2], global_of_home_[2],
-      home_of_global_[2], home_of_resident_[2], resident_of_home_[2];
+      home_of_global_[2], resident_of_home_[2];
   MemoryOfGroups home_[2], resident_[2];
   std::vector<Segment> partners_;
 };

@@ -18,9 +18,8 @@ MOVE = "optimized/exchange/move.cu"
 HOME = "optimized/exchange/move_home.cu"
 KERNEL = "optimized/attention/kernel.h"
 SOFTMAX_MOVES = "optimized/exchange/move_softmax.cu"
-FORWARD = "optimized/program/forward.cpp"
-BACKWARD = "optimized/program/backward.cpp"
-PARTS = "optimized/program/parts.h"
+STACKS = "optimized/tables/stack_schedule.cpp"
+PARTS = "optimized/program/parts.cpp"
 IN_PLACE = "optimized/program/in_place.cpp"
 UNSEEN = "optimized/tables/unseen_rows.h"
 LENGTHS = "optimized/program/fill_length_tables.cu"
@@ -223,20 +222,20 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "a launch into gradients that are not empty overwrites them",
-        BACKWARD,
-        "    accumulate_ = Accumulate::merge;\n",
-        "",
+        "optimized/program/backward.cpp",
+        "tables.starts ? Accumulate::start : Accumulate::merge;",
+        "Accumulate::start;",
     ),
     Mutant(
         "gradients that come home late are forgotten",
-        BACKWARD,
+        STACKS,
         "      late_ = true;\n",
         "",
     ),
     Mutant(
         "a launch after the first starts its results again",
-        FORWARD,
-        "    accumulate_ = Accumulate::merge;\n",
+        STACKS,
+        "    starts_ = false;\n",
         "",
     ),
     Mutant(
@@ -351,8 +350,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "lengths on the device: arrays of no rows are given to kernels",
         IN_PLACE,
-        "return no_rows ? kNone : tables.steps[0].launches;",
-        "return tables.steps[0].launches;",
+        "if (rows.q.home_of_global.size == 0 || rows.kv.home_of_global.size == 0) return;",
+        "",
     ),
     Mutant(
         "in place: dq of short documents is added to what lay there",
@@ -367,10 +366,16 @@ MUTANTS_OF_KERNELS = [
         "sequences.insert(item.own.seq);",
     ),
     Mutant(
+        "in place: arrays of no rows, which may lie nowhere, are handed to kernels",
+        IN_PLACE,
+        "rows.q.home_of_global.size == 0 || rows.kv.home_of_global.size == 0",
+        "rows.q.home_of_global.size < 0",
+    ),
+    Mutant(
         "in place: dq is not emptied before it is summed",
         IN_PLACE,
-        "workspace.zero(backward.dq[0],",
-        "workspace.zero(backward.dq[0], 0 *",
+        "cudaMemsetAsync(dq.data, 0, static_cast<size_t>(bytes),",
+        "cudaMemsetAsync(dq.data, 0, 0 * static_cast<size_t>(bytes),",
     ),
     Mutant(
         "lengths on the device: buckets begin where the one before begins",
@@ -416,20 +421,20 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "results that have come home are not emptied for the next step",
-        FORWARD,
-        "q_residency_, dim_qk_ * element_bytes_);\n      start_results();",
-        "q_residency_, dim_qk_ * element_bytes_);",
+        STACKS,
+        "++at_q_);\n        start_results(step);",
+        "++at_q_);",
     ),
     Mutant(
         "lse does not travel with its queries",
-        BACKWARD,
-        "workspace_.carry(buffers_.lse, tables_.q, q_residency_, sizeof(float));",
-        "",
+        "optimized/program/walk.cpp",
+        "    if (parts_.is_stacked) poison(to.data, static_cast<int64_t>(to.bytes()));\n",
+        "    if (array == 2) continue;\n",
     ),
     Mutant(
         "every rank's heads are numbered from 0",
         PARTS,
-        "s.first_head = launch.q_heads.begin;",
-        "s.first_head = 0;",
+        "s.first_head = q_heads.begin, s.first_kv_head",
+        "s.first_head = 0, s.first_kv_head",
     ),
 ]

@@ -21,12 +21,6 @@ MUTANTS_OF_LANDINGS = [
         "if (own.first.end == own.second.begin - (1 << 30)) own",
     ),
     Mutant(
-        "of lengths on the device, padding is gathered as if it were tokens",
-        OF_LENGTHS + "length_tables.h",
-        "if (x.home_of_resident != nullptr && is_valid)",
-        "if (x.home_of_resident != nullptr)",
-    ),
-    Mutant(
         "of lengths on the device, the stand-in plan's gathered rows lie rank by rank",
         OF_LENGTHS + "capacity.cpp",
         "comm.order = StackOrder::in_halves;",
@@ -35,8 +29,8 @@ MUTANTS_OF_LANDINGS = [
     Mutant(
         "of lengths on the device, a rank's padding is gathered nowhere",
         OF_LENGTHS + "length_tables.h",
-        "if (x.resident_of_home != nullptr) x.resident_of_home[row] = there;",
-        "if (x.resident_of_home != nullptr && is_valid) x.resident_of_home[row] = there;",
+        "if (!x.is_gathered()) return;",
+        "if (!x.is_gathered() || !is_valid) return;",
     ),
     Mutant(
         "of lengths on the device, the second half of a rank's rows lands on the first",

@@ -2,17 +2,17 @@
 
 from mutants_list import Mutant
 
-WALK = "optimized/ranks/walk.cpp"
+WALK = "optimized/program/walk.cpp"
 MUTANTS_OF_LENGTHS = [
     Mutant(
         "of lengths on the device, gathered rows stay in staging's order",
-        "optimized/ranks/parts.h",
+        "optimized/program/parts.h",
         "{span(of.blocks), of.map.size > 0 ? tables.at(of.map) : nullptr};",
         "{span(of.blocks)};",
     ),
     Mutant(
         "of lengths on the device, lists count as full",
-        "optimized/ranks/parts.h",
+        "optimized/program/parts.h",
         "!any_lengths};",
         "true};",
     ),
@@ -30,25 +30,25 @@ MUTANTS_OF_LENGTHS = [
     ),
     Mutant(
         "where lengths differ, the status stays that of lengths that fit",
-        "optimized/ranks/lengths_word.cu",
+        "optimized/links/lengths_word.cu",
         "if (any) *status = 1;",
         "if (any) *status += 0;",
     ),
     Mutant(
         "where lengths fit again, ranks forget that some did not before",
-        "optimized/ranks/lengths_word.cu",
+        "optimized/links/lengths_word.cu",
         "if (any) *status = 1;",
         "*status = any;",
     ),
     Mutant(
         "a process compares its word with what lies in its own place",
-        "optimized/ranks/lengths_word.cu",
+        "optimized/links/lengths_word.cu",
         "process != words.mine && words.data[process] != *words.own;",
         "words.data[process] != *words.own;",
     ),
     Mutant(
         "results of an empty batch where nobody's lengths differ",
-        "optimized/ranks/lengths_word.cu",
+        "optimized/links/lengths_word.cu",
         "if (*differ == 0) return;",
         "if (*differ == 2) return;",
     ),
@@ -60,25 +60,25 @@ MUTANTS_OF_LENGTHS = [
     ),
     Mutant(
         "lse of other lengths is 0, not -inf",
-        "optimized/ranks/forward.cpp",
+        "optimized/program/forward.cpp",
         "emptied(calls_[member].lse, kNothing)",
         "emptied(calls_[member].lse)",
     ),
     Mutant(
         "gradients of other lengths stay",
-        "optimized/ranks/backward.cpp",
+        "optimized/program/backward.cpp",
         "    agree_on_lengths(Pass::backward, empty);\n",
         "",
     ),
     Mutant(
         "a process tells all others what lies in the workspace in place of its word",
         WALK,
-        "communicator->send(process, {own, bytes, bytes, 1},",
-        "communicator->send(process, {at(place), bytes, bytes, 1},",
+        "others->send(process, {own, bytes, bytes, 1},",
+        "others->send(process, {at(place), bytes, bytes, 1},",
     ),
     Mutant(
         "the word of lengths goes on from the one before",
-        "optimized/ranks/lengths_word.cu",
+        "optimized/links/lengths_word.cu",
         "  RINGSIDE_CUDA(cudaMemsetAsync(word, 0, sizeof(*word), stream));\n",
         "",
     ),

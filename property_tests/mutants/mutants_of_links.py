@@ -2,7 +2,7 @@
 
 from mutants_list import Mutant
 
-WALK = "optimized/ranks/walk.cpp"
+WALK = "optimized/program/walk.cpp"
 PEER = "optimized/links/peer_communicator.cpp"
 MUTANTS_OF_LINKS = [
     Mutant(
@@ -13,8 +13,8 @@ MUTANTS_OF_LINKS = [
     ),
     Mutant(
         "the stream of messages is not joined to the caller's",
-        "optimized/ranks/walk.h",
-        "    join_.hold(stream_);\n",
+        "optimized/program/walk.h",
+        "    join_->hold(stream_);\n",
         "",
     ),
     Mutant(
@@ -25,7 +25,7 @@ MUTANTS_OF_LINKS = [
     ),
     Mutant(
         "sums that one item did not write are not cleared",
-        "optimized/ranks/walk.cpp",
+        WALK,
         "&& all_sole(turn.member);",
         "&& has_sole(turn.member);",
     ),
@@ -73,7 +73,7 @@ MUTANTS_OF_LINKS = [
     ),
     Mutant(
         "the largest scores of other processes are overlooked",
-        "optimized/ranks/max_logit.cu",
+        "optimized/links/max_logit.cu",
         "if (process == others.mine) continue;",
         "continue;",
     ),

@@ -3,6 +3,7 @@
 from mutants_list import Mutant
 
 SCHEDULE = "reference/schedule/"
+STACKS = "optimized/tables/stack_schedule.cpp"
 MUTANTS_OF_SCHEDULES = [
     Mutant(
         "an operation forgets what it waits for",
@@ -117,5 +118,23 @@ MUTANTS_OF_SCHEDULES = [
         SCHEDULE + "schedule_cost.cpp",
         "if (keep_ == KeepKv::yes) return {};",
         "",
+    ),
+    Mutant(
+        "of all ranks on one device, what a step needs comes a step late",
+        STACKS,
+        "residency.step >= 0 && residency.step <= step;",
+        "residency.step >= 0 && residency.step < step;",
+    ),
+    Mutant(
+        "of all ranks on one device, gradients of queries go home to what lay there before",
+        STACKS,
+        "      clear(step, query_sums_[at_q_ - 1]);\n",
+        "",
+    ),
+    Mutant(
+        "of all ranks on one device, all take the rows of the first",
+        STACKS,
+        "push_back({rank, of_q.row, of_kv.row});",
+        "push_back({rank, q.of_rank[0].row, of_kv.row});",
     ),
 ]

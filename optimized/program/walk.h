@@ -1,18 +1,19 @@
-// One pass of a RankProgram, act by act: what forward and backward share.
+// One pass of a program, act by act: what forward and backward share.
 #pragma once
 
+#include <optional>
 #include <vector>
 
-#include "optimized/program/parts.h"
-#include "optimized/ranks/lengths_word.h"
-#include "optimized/ranks/parts.h"
+#include "optimized/links/lengths_word.h"
+#include "optimized/links/links.h"
+#include "optimized/program/passes.h"
 
 namespace ringside {
 
 class Walk {
  public:
-  Walk(const RankParts& parts, const PassParts& pass, const RankCallOptions& options, Links& links,
-       cudaStream_t stream);
+  Walk(const ProgramParts& parts, const PassParts& pass, const RankCallOptions& options,
+       const RunsOn& on);
   virtual ~Walk() = default;
 
   // From where the home rows are in place to where all sums are.
@@ -33,13 +34,18 @@ class Walk {
   void agree_on_lengths(Pass pass, const std::vector<Emptied>& results) const;
   void end(const std::vector<Spoilable>& results) const;
   // enqueue() on the links' stream, between what the caller's has so far and what it gets next.
+  // Without links there is one stream.
   template <typename Enqueue>
   void on_links(Enqueue enqueue) const {
-    fork_.record(stream_);
-    fork_.hold(links_.stream());
+    if (links_ == nullptr) return enqueue();
+    fork_->record(stream_);
+    fork_->hold(messages_);
     enqueue();
-    join_.record(links_.stream());
-    join_.hold(stream_);
+    join_->record(messages_);
+    join_->hold(stream_);
+  }
+  DeviceCommunicator* communicator() const {  // null where there is one process
+    return links_ == nullptr ? nullptr : links_->communicator();
   }
 
   const std::vector<Schedule>& hosted() const { return pass_.pass.hosted(); }
@@ -52,8 +58,10 @@ class Walk {
     return reinterpret_cast<float*>(pointer(member, buffer, array));
   }
   DeviceMatrix matrix(int member, int buffer, int array, int dim) const;
-  std::byte* at(int64_t offset) const { return links_.workspace() + offset; }
-  AttentionShape shape_of(int member, const Operation& op) const;
+  std::byte* at(int64_t offset) const { return workspace_ + offset; }
+  AttentionShape shape_of(int member, const Operation& op) const {
+    return parts_.shape_of(hosted()[member], op);
+  }
 
   // Those that sole items may spare.
   int home_sums(int member) const { return hosted()[member].home_item_sums(); }
@@ -69,11 +77,12 @@ class Walk {
   std::byte* home(const move::GlobalArray& x, int64_t place) const;
   void bring_home(const move::RowMap& rows, const move::GlobalArray& x, int64_t place) const;
 
-  const RankParts& parts_;
+  const ProgramParts& parts_;
   const PassParts& pass_;
   const RankCallOptions& options_;
-  Links& links_;
-  cudaStream_t stream_;
+  Links* const links_;
+  std::byte* const workspace_;
+  const cudaStream_t stream_, messages_;
   bool finals_ = false;  // whether the call allows of final results where sums are not needed
 
  private:
@@ -82,17 +91,17 @@ class Walk {
     return {buffer, 0, b.rows, b.heads};
   }
   int arrays_of(int member, const Block& block) const;
+  void poison(std::byte* begin, int64_t bytes) const;
   DeviceRows rows(int member, const Block& block, int array) const;
   cudaStream_t stream_of(const Operation& op) const {
-    return op.stream == Stream::compute ? stream_ : links_.stream();
+    return op.stream == Stream::compute ? stream_ : messages_;
   }
   void await(const Turn& turn) const;
   void tell(const Turn& turn) const;
   void run(const Turn& turn) const;
   void clear(int member, const Block& block) const;
   void copy(int from_member, const Block& from, int to_member, const Block& to) const;
-  // Rows that lie together here and apart there, by a table.
-  void copy_runs(int member, const Operation& op, const OperationTables& tables) const;
+  void copy_by_table(int member, const Operation& op, const OperationTables& tables) const;
   void combine(int member, const Operation& op, const OperationTables& tables) const;
   void exchange(size_t act) const;
   void post(size_t act) const;
@@ -100,7 +109,7 @@ class Walk {
     return options_.max_logit == nullptr ? pass_.expected : pass_.expected_with_logits;
   }
 
-  Event fork_, join_;
+  std::optional<Event> fork_, join_;
 };
 
 // What is dense, as rows and heads of home buffers are.

@@ -1,4 +1,4 @@
-#include "optimized/ranks/walk.h"
+#include "optimized/program/walk.h"
 
 #include <cmath>
 
@@ -16,49 +16,63 @@ void require_dense(const move::GlobalArray& x, const char* name) {
           " does not begin at a multiple of 16 bytes. Copy it");
 }
 
-Walk::Walk(const RankParts& parts, const PassParts& pass, const RankCallOptions& options,
-           Links& links, cudaStream_t stream)
-    : parts_(parts), pass_(pass), options_(options), links_(links), stream_(stream) {
+Walk::Walk(const ProgramParts& parts, const PassParts& pass, const RankCallOptions& options,
+           const RunsOn& on)
+    : parts_(parts),
+      pass_(pass),
+      options_(options),
+      links_(on.links),
+      workspace_(on.workspace),
+      stream_(on.stream),
+      messages_(on.links == nullptr ? on.stream : on.links->stream()) {
   require_made_on(current_device(), parts.device, "program");
-  require_made_on(links.device(), parts.device, "program");
+  if (links_ == nullptr) return;
+  require_made_on(links_->device(), parts.device, "program");
+  fork_.emplace(), join_.emplace();
 }
 
 void Walk::begin() const {
-  links_.begin_call(expected().token, at(pass_.staging), pass_.staging_bytes, stream_);
-  if (parts_.options.poison == Poison::on)
-    RINGSIDE_CUDA(cudaMemsetAsync(at(0), 0xff, static_cast<size_t>(pass_.end), stream_));
+  if (links_ != nullptr)
+    links_->begin_call(expected().token, at(pass_.staging), pass_.staging_bytes, stream_);
+  poison(at(0), pass_.end);
+}
+
+void Walk::poison(std::byte* begin, int64_t bytes) const {
+  if (parts_.options.poison == Poison::on && bytes > 0)
+    RINGSIDE_CUDA(cudaMemsetAsync(begin, 0xff, static_cast<size_t>(bytes), stream_));
 }
 
 void Walk::tell_all(int round, const void* mine, int64_t bytes, int64_t place) const {
   const auto rows_of = [&](int process) { return Rows{place + process * bytes, bytes, bytes, 1}; };
   on_links([&] {
-    DeviceCommunicator* communicator = links_.communicator();
-    communicator->begin(round, links_.stream());
+    DeviceCommunicator* others = communicator();
+    others->begin(round, messages_);
     auto* own = static_cast<std::byte*>(const_cast<void*>(mine));
-    for (int process = 0; process < parts_.num_processes(); ++process) {
-      if (process == links_.mine()) continue;
-      communicator->send(process, {own, bytes, bytes, 1}, rows_of(links_.mine()));
-      communicator->receive(process, ringside::at(links_.workspace(), rows_of(process)));
+    for (int process = 0; process < parts_.num_processes; ++process) {
+      if (process == links_->mine()) continue;
+      others->send(process, {own, bytes, bytes, 1}, rows_of(links_->mine()));
+      others->receive(process, ringside::at(workspace_, rows_of(process)));
     }
-    communicator->end();
+    others->end();
   });
 }
 
 void Walk::agree_on_lengths(Pass pass, const std::vector<Emptied>& results) const {
-  if (!parts_.any_lengths || links_.communicator() == nullptr) return;
+  if (!parts_.any_lengths || communicator() == nullptr) return;
   const uint64_t* own = parts_.tables.at(parts_.lengths_word);
   int32_t* differ = parts_.tables.at(parts_.lengths_differ);
   const int64_t place = parts_.words_of_lengths(pass);
   tell_all(mailbox::kLengths, own, sizeof(*own), place);
   compare_lengths(
-      {reinterpret_cast<const uint64_t*>(at(place)), parts_.num_processes(), links_.mine(), own},
+      {reinterpret_cast<const uint64_t*>(at(place)), parts_.num_processes, links_->mine(), own},
       differ, parts_.lengths.status, stream_);
   empty_if(differ, results, stream_);
 }
 
 void Walk::end(const std::vector<Spoilable>& results) const {
-  links_.end_call(reinterpret_cast<const ExpectedWord*>(expected().words.data()), expected().count,
-                  results, stream_);
+  if (links_ == nullptr) return;
+  links_->end_call(reinterpret_cast<const ExpectedWord*>(expected().words.data()), expected().count,
+                   results, stream_);
 }
 
 void Walk::run() const {
@@ -87,7 +101,7 @@ int Walk::arrays_of(int member, const Block& block) const {
 
 DeviceRows Walk::rows(int member, const Block& block, int array) const {
   const ScheduledBuffer& buffer = hosted()[member].buffers[block.buffer];
-  std::byte* base = links_.workspace();
+  std::byte* base = workspace_;
   if (buffer.area == kCaller)
     base = caller(member, buffer.payload, array);
   else if (hosted()[member].areas[buffer.area].kept)
@@ -104,23 +118,20 @@ DeviceMatrix Walk::matrix(int member, int buffer, int array, int dim) const {
   return {pointer(member, buffer, array), int64_t{b.heads.size()} * dim, dim, b.rows};
 }
 
-AttentionShape Walk::shape_of(int member, const Operation& op) const {
-  const auto& buffers = hosted()[member].buffers;
-  return parts_.shape_of(buffers[op.queries].heads, buffers[op.keys].heads);
-}
-
 std::byte* Walk::home(const move::GlobalArray& x, int64_t place) const {
-  return parts_.converts ? at(place) : static_cast<std::byte*>(x.matrix.data);
+  return parts_.home_in_workspace ? at(place) : static_cast<std::byte*>(x.matrix.data);
 }
 void Walk::bring_home(const move::RowMap& rows, const move::GlobalArray& x, int64_t place) const {
-  if (parts_.converts) move::shard(rows, x, at(place), parts_.shape.type, stream_);
+  if (parts_.home_in_workspace) move::shard(rows, x, at(place), parts_.shape.type, stream_);
 }
 
 void Walk::await(const Turn& turn) const {
+  if (links_ == nullptr) return;
   const Operation& op = hosted()[turn.member].operations[turn.operation];
   for (const int before : op.after) pass_.events[turn.member][before].hold(stream_of(op));
 }
 void Walk::tell(const Turn& turn) const {
+  if (links_ == nullptr) return;
   const Operation& op = hosted()[turn.member].operations[turn.operation];
   pass_.events[turn.member][turn.operation].record(stream_of(op));
 }
@@ -131,9 +142,9 @@ void Walk::run(const Turn& turn) const {
   await(turn);
   const bool spared = op.to.buffer == home_sums(turn.member) && all_sole(turn.member);
   if (op.kind == OperationKind::clear && !spared) clear(turn.member, op.to);
-  if (op.kind == OperationKind::copy && op.runs.empty())
-    copy(turn.member, op.from, turn.member, op.to);
-  if (op.kind == OperationKind::copy && !op.runs.empty()) copy_runs(turn.member, op, tables);
+  const bool by_table = tables.blocks.size > 0;
+  if (op.kind == OperationKind::copy && !by_table) copy(turn.member, op.from, turn.member, op.to);
+  if (op.kind == OperationKind::copy && by_table) copy_by_table(turn.member, op, tables);
   if (op.kind == OperationKind::combine) combine(turn.member, op, tables);
   if (op.kind == OperationKind::compute) compute(turn.member, op, tables);
   tell(turn);
@@ -152,14 +163,17 @@ void Walk::clear(int member, const Block& block) const {
 
 void Walk::copy(int from_member, const Block& from, int to_member, const Block& to) const {
   for (int array = 0; array < arrays_of(from_member, from); ++array)
-    copy_rows(rows(from_member, from, array), rows(to_member, to, array), links_.stream());
+    copy_rows(rows(from_member, from, array), rows(to_member, to, array), messages_);
 }
 
-void Walk::copy_runs(int member, const Operation& op, const OperationTables& tables) const {
+void Walk::copy_by_table(int member, const Operation& op, const OperationTables& tables) const {
   const auto& sizes = pass_.pass.sizes().of(hosted()[member].buffers[op.to.buffer].payload);
-  for (int array = 0; array < arrays_of(member, op.to); ++array)
+  for (int array = 0; array < arrays_of(member, op.to); ++array) {
+    const DeviceRows to = rows(member, op.to, array);
+    if (parts_.is_stacked) poison(to.data, static_cast<int64_t>(to.bytes()));
     move::copy(parts_.blocks(tables), pointer(member, op.from.buffer, array),
-               pointer(member, op.to.buffer, array), sizes[array], links_.stream());
+               pointer(member, op.to.buffer, array), sizes[array], messages_);
+  }
 }
 
 void Walk::combine(int member, const Operation& op, const OperationTables& tables) const {
@@ -192,15 +206,14 @@ void Walk::post(size_t index) const {
   const RoundOfProcess& round = pass_.pass.round(static_cast<int>(index));
   if (round.sends.empty() && round.receives.empty()) return;
   const int step = hosted()[act.turns[0].member].operations[act.turns[0].operation].step;
-  write_word(links_.words().on_device(mailbox::kStep), static_cast<uint32_t>(step) + 1,
-             links_.stream());
-  DeviceCommunicator& communicator = *links_.communicator();
-  communicator.begin(act.round, links_.stream());
+  write_word(links_->words().on_device(mailbox::kStep), static_cast<uint32_t>(step) + 1, messages_);
+  DeviceCommunicator& others = *communicator();
+  others.begin(act.round, messages_);
   for (const Parcel& p : round.sends)
-    communicator.send(p.process, rows(p.member, p.block, p.array), p.there);
+    others.send(p.process, rows(p.member, p.block, p.array), p.there);
   for (const Parcel& p : round.receives)
-    communicator.receive(p.process, rows(p.member, p.block, p.array));
-  communicator.end();
+    others.receive(p.process, rows(p.member, p.block, p.array));
+  others.end();
 }
 
 }  // namespace ringside

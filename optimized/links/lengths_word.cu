@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "optimized/device/error.h"
-#include "optimized/ranks/lengths_word.h"
+#include "optimized/links/lengths_word.h"
 #include "optimized/tables/own_rows.h"
 
 namespace ringside {

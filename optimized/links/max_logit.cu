@@ -1,5 +1,5 @@
 #include "optimized/device/error.h"
-#include "optimized/ranks/max_logit.h"
+#include "optimized/links/max_logit.h"
 
 namespace ringside {
 namespace {

@@ -1,0 +1,90 @@
+#include "optimized/program/parts.h"
+
+#include <algorithm>
+
+#include "optimized/program/choose_family.h"
+
+namespace ringside {
+namespace {
+
+AttentionShape shape_asked(const Problem& problem, const ProgramOptions& o) {
+  require_head_dims(o);
+  return {.group_size = problem.group_size(),
+          .head_dim_qk = o.head_dim_qk,
+          .head_dim_v = o.head_dim_v,
+          .softmax_scale = o.softmax_scale,
+          .type = o.type};
+}
+
+}  // namespace
+
+int64_t most_bytes(KernelFamily::BytesOfShape of_shape, const std::vector<AttentionShape>& shapes) {
+  int64_t most = 0;
+  if (of_shape != nullptr)
+    for (const AttentionShape& shape : shapes) most = std::max(most, of_shape(shape));
+  return most;
+}
+
+ProgramParts::ProgramParts(Lengths known, const Problem& problem_, const ProgramOptions& o)
+    : options(o),
+      problem(problem_),
+      shape(shape_asked(problem_, o)),
+      family(choose_family(shape, device, o.score_options)),
+      any_lengths(known == Lengths::any),
+      home_in_workspace(shape.type != o.type || shape.head_dim_qk != o.head_dim_qk ||
+                        shape.head_dim_v != o.head_dim_v) {}
+
+AttentionShape ProgramParts::shape_of(const Range& q_heads, const Range& kv_heads) const {
+  AttentionShape s = shape;
+  s.num_heads = q_heads.size(), s.num_kv_heads = kv_heads.size();
+  s.first_head = q_heads.begin, s.first_kv_head = kv_heads.begin;
+  return s;
+}
+
+int64_t ProgramParts::most_bytes_of_family(const PassParts& parts) const {
+  std::vector<AttentionShape> shapes;
+  for (const Schedule& schedule : parts.pass.hosted())
+    for (const Operation& op : schedule.operations)
+      if (op.kind == OperationKind::compute) shapes.push_back(shape_of(schedule, op));
+  return most_bytes(
+      &parts == &forward ? family.forward_workspace_bytes : family.backward_workspace_bytes,
+      shapes);
+}
+
+HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles) const {
+  return pass == Pass::forward ? query_items(problem, tiles, family.forward_rows(shape))
+                               : key_items(problem, tiles, family.backward_key_rows(shape));
+}
+
+WorkTable ProgramParts::add(const HostWorkList& list) {
+  return add(list.items, tables.add(list.partners));
+}
+WorkTable ProgramParts::add(const std::vector<WorkItem>& items, TableOf<Segment> partners) {
+  const auto size = static_cast<int32_t>(items.size());
+  return {tables.add(items), partners, tables.add(std::vector<int32_t>{size})};
+}
+
+OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>& tiles) {
+  OperationTables made;
+  if (pass == Pass::forward) {
+    made.forward = add(items_of(pass, tiles));
+  } else {
+    made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape)));
+    const HostWorkList keys = items_of(pass, tiles);
+    made.backward_keys = add(keys);
+    made.keys_in_one_item = one_item_a_sequence(keys);
+  }
+  return made;
+}
+
+UnseenRows ProgramParts::unseen_rows() const {
+  const auto offsets = [&](TableOf<int32_t> table) {
+    return DeviceOffsets{tables.at(table), table.size, false};
+  };
+  const MemberRows& rows = members[0];
+  return {{offsets(cu_seqlens_q), offsets(cu_seqlens_q_padded), rows.q.home_of_global.size},
+          {offsets(cu_seqlens_k), offsets(cu_seqlens_k_padded), rows.kv.home_of_global.size},
+          problem.mask};
+}
+
+}  // namespace ringside
