@@ -348,12 +348,6 @@ MUTANTS_OF_KERNELS = [
         "RankStack::Matrix matrix{stack.cells, gap, {",
     ),
     Mutant(
-        "lengths on the device: arrays of no rows are given to kernels",
-        IN_PLACE,
-        "if (rows.q.home_of_global.size == 0 || rows.kv.home_of_global.size == 0) return;",
-        "",
-    ),
-    Mutant(
         "in place: dq of short documents is added to what lay there",
         MMA_BACKWARD,
         "kAlone ? Put::store_final : Put::add",
