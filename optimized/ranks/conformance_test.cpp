@@ -28,6 +28,14 @@ using testing::Random;
 using testing::RanksCase;
 using testing::TypeInfo;
 
+// Of two threads in one context, that which launches a kernel for the first time would wait for the
+// other's stream, and that for this one: all kernels are loaded at the beginning.
+class LoadedKernels : public ::testing::Environment {
+  void SetUp() override { setenv("CUDA_MODULE_LOADING", "EAGER", 1); }
+};
+[[maybe_unused]] const auto* const kLoadedKernels =
+    ::testing::AddGlobalTestEnvironment(new LoadedKernels);
+
 Hosting halves(int ranks, int processes, int mine) {
   Hosting hosting{std::vector<std::vector<int>>(processes), mine};
   for (int rank = 0; rank < ranks; ++rank)

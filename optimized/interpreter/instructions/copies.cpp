@@ -50,22 +50,22 @@ void each_element(const Warp& warp, const Inst& i, const Box& box, F f) {
   along(along, map.rank - 1);
 }
 
+// Where something of a box is out of bounds an H200 may look up where the map begins.
+void require_beginning(const Warp& warp, const Inst& i, const TensorMap& map) {
+  if (!is_allocated(map.data, map.element_bytes))
+    fail(warp, i, "a map that begins outside of device memory");
+}
+
 Box box_of(const Warp& warp, const Inst& i, int lane) {  // o[0]: shared address, o[1]: map
   Box box;
   std::memcpy(&box.map, generic_at(warp, i, warp.row<uint64_t>(i.o[1])[lane], 64), sizeof box.map);
   if (box.map.mark != kMapMark || box.map.rank != i.list_size)
     fail(warp, i, "no tensor map of this rank");
+  require_beginning(warp, i, box.map);
   for (size_t k = 0; k < i.list_size; ++k)
     box.at[k] = static_cast<int32_t>(warp.row<uint32_t>(warp.list(i)[k])[lane]);
   box.shared = warp.row<uint32_t>(i.o[0])[lane];
   return box;
-}
-
-// An H200 reads zeros where all of a box is outside, and faults where the map begins outside of
-// device memory.
-void require_beginning(const Warp& warp, const Inst& i, const TensorMap& map) {
-  if (!is_allocated(map.data, map.element_bytes))
-    fail(warp, i, "a box of nothing, by a map that begins outside of device memory");
 }
 
 // At once, or some turns later: a GPU promises neither.
@@ -74,16 +74,13 @@ After load_box(Warp& warp, const Inst& i) {
     const auto land = [&warp, &i, box = box_of(warp, i, lane),
                        barrier_at = warp.row<uint32_t>(i.o[2])[lane]] {
       int bytes = 0;
-      bool any_inside = false;
       each_element(warp, i, box, [&](const std::byte* from, std::byte* to) {
         if (from == nullptr)
           std::memset(to, 0, box.map.element_bytes);
         else
           std::memcpy(to, from, box.map.element_bytes);
         bytes += box.map.element_bytes;
-        any_inside |= from != nullptr;
       });
-      if (!any_inside) require_beginning(warp, i, box.map);
       std::byte* at = shared_at(warp, i, barrier_at, 8);
       Mbarrier barrier = Mbarrier::load(at);
       barrier.bytes -= bytes;

@@ -5,9 +5,9 @@
 // strides s, s and 2^35 - s bytes, s from row to row. At z = 2^30 - valid, y = row + valid and
 // x = 2^30 the sum of the three is row * s modulo 2^64; and row `valid` of the box, where z reaches
 // its size of 2^30, is out of bounds: loads give zeros from there on, stores and sums are dropped.
-// So nothing of a map depends on lengths, and only rows in bounds are ever touched. Of a box of no
-// rows at all, which is all zeros, an H200 looks up where the buffer begins: it must begin in
-// device memory, and not some rows before.
+// So nothing of a map depends on lengths, and only rows in bounds are ever touched. Where rows of a
+// box are out of bounds an H200 may look up where the map begins, though nothing is read there: a
+// map must begin in device memory, and not some rows before.
 #pragma once
 
 #include <cstdint>
