@@ -48,6 +48,9 @@ MAY_INCLUDE = {
         *("reference/support", "reference/rows", "reference/plan"),
         *("reference/partition", "reference/transport", "reference/schedule"),
     },
+    "optimized/tables/schedules": {
+        *("reference/support", "reference/rows", "reference/schedule", "optimized/tables"),
+    },
     "optimized/tables/thd": {"reference/support", "reference/thd", "optimized/tables"},
     "optimized/attention": {"reference/attention", "optimized/device", "optimized/tables"},
     "optimized/attention/f32": {
@@ -71,14 +74,18 @@ MAY_INCLUDE = {
     },
     "optimized/exchange": {"reference/attention", "optimized/device", "optimized/tables"},
     "optimized/thd": {"optimized/device", "optimized/tables/thd"},
-    "optimized/links": {"reference/support", "optimized/device", "optimized/tables"},
+    "optimized/links": {
+        *("reference/support", "optimized/device", "optimized/tables"),
+        "optimized/tables/schedules",
+    },
     "optimized/program": {
         *("reference/support", "reference/plan", "optimized/device", "optimized/tables"),
-        *("optimized/attention", "optimized/exchange", "optimized/links"),
+        *("optimized/tables/schedules", "optimized/attention", "optimized/exchange"),
+        "optimized/links",
     },
     "optimized/ranks": {
         *("reference/rows", "reference/schedule", "optimized/device", "optimized/tables"),
-        *("optimized/program", "optimized/links"),
+        *("optimized/tables/schedules", "optimized/program", "optimized/links"),
     },
     "optimized/interpreter/machine": set(),
     "optimized/interpreter/text": {"optimized/interpreter/machine"},

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "optimized/tables/rank_memory.h"
+#include "optimized/tables/schedules/rank_memory.h"
 
 namespace ringside {
 

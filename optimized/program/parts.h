@@ -1,6 +1,6 @@
 // What a program keeps to run its passes: schedules, tables on the device, places in a workspace.
 // Its members are the ranks that a process hosts, or one that stands for all of them
-// (tables/stack_schedule.h). ranks/parts.h and program/stack_parts.h make it.
+// (tables/schedules/stack_schedule.h). ranks/parts.h and program/stack_parts.h make it.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 #include "optimized/tables/build_work_list.h"
 #include "optimized/tables/capacity.h"
 #include "optimized/tables/length_tables.h"
-#include "optimized/tables/process_pass.h"
+#include "optimized/tables/schedules/process_pass.h"
 
 namespace ringside {
 

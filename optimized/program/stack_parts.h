@@ -2,7 +2,7 @@
 #pragma once
 
 #include "optimized/program/passes.h"
-#include "optimized/tables/stack_schedule.h"
+#include "optimized/tables/schedules/stack_schedule.h"
 
 namespace ringside {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "optimized/tables/operation_blocks.h"
 #include "optimized/tables/row_owner.h"
+#include "optimized/tables/schedules/operation_blocks.h"
 #include "optimized/tables/sole_items.h"
 #include "reference/rows/seen_rows.h"
 

@@ -2,7 +2,7 @@
 // fill_length_tables and cut_own_rows write.
 #include "optimized/program/room_for_lengths.h"
 #include "optimized/ranks/parts.h"
-#include "optimized/tables/operation_blocks.h"
+#include "optimized/tables/schedules/operation_blocks.h"
 
 namespace ringside {
 

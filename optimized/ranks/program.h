@@ -13,7 +13,7 @@
 #include "optimized/links/links.h"
 #include "optimized/program/calls.h"
 #include "optimized/program/program.h"
-#include "optimized/tables/rank_memory.h"
+#include "optimized/tables/schedules/rank_memory.h"
 
 namespace ringside {
 

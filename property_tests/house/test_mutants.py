@@ -17,11 +17,10 @@ from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_hopper import MUTANTS_OF_HOPPER
 from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from mutants_of_kernels import MUTANTS_OF_KERNELS
-from mutants_of_learning import MUTANTS_OF_LEARNING
 from mutants_of_lengths import MUTANTS_OF_LENGTHS
 from mutants_of_links import MUTANTS_OF_LINKS
 from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
-from mutants_of_notebooks import MUTANTS_OF_NOTEBOOKS
+from mutants_of_notebooks import MUTANTS_OF_LEARNING, MUTANTS_OF_NOTEBOOKS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_pictures import MUTANTS_OF_PICTURES

@@ -32,8 +32,7 @@ from mutants_of_exchange import MUTANTS_OF_EXCHANGE
 from mutants_of_explorer import MUTANTS_OF_EXPLORER
 from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_landings import MUTANTS_OF_LANDINGS
-from mutants_of_learning import MUTANTS_OF_LEARNING
-from mutants_of_notebooks import MUTANTS_OF_NOTEBOOKS
+from mutants_of_notebooks import MUTANTS_OF_LEARNING, MUTANTS_OF_NOTEBOOKS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_pictures import MUTANTS_OF_PICTURES

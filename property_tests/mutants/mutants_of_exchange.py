@@ -3,7 +3,7 @@
 from mutants_list import Mutant
 
 ROUNDS = "reference/schedule/rounds.cpp"
-PASS = "optimized/tables/process_pass.cpp"
+PASS = "optimized/tables/schedules/process_pass.cpp"
 RANKS = "bindings/ringside/_ranks/"
 MUTANTS_OF_EXCHANGE = [
     Mutant(
@@ -44,7 +44,7 @@ MUTANTS_OF_EXCHANGE = [
     ),
     Mutant(
         "a slice of heads is sent as whole rows",
-        "optimized/tables/rank_memory.cpp",
+        "optimized/tables/schedules/rank_memory.cpp",
         "int64_t{block.heads.size()} * bytes, block.rows",
         "int64_t{buffer.heads.size()} * bytes, block.rows",
     ),

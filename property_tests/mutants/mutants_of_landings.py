@@ -34,7 +34,7 @@ MUTANTS_OF_LANDINGS = [
     ),
     Mutant(
         "of lengths on the device, the second half of a rank's rows lands on the first",
-        OF_LENGTHS + "operation_blocks.cpp",
+        OF_LENGTHS + "schedules/operation_blocks.cpp",
         "= homes.at(to_gathered ? run.to : run.from);",
         "= homes.at(to_gathered ? op.runs[0].to : op.runs[0].from);",
     ),

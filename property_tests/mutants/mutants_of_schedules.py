@@ -3,7 +3,7 @@
 from mutants_list import Mutant
 
 SCHEDULE = "reference/schedule/"
-STACKS = "optimized/tables/stack_schedule.cpp"
+STACKS = "optimized/tables/schedules/stack_schedule.cpp"
 MUTANTS_OF_SCHEDULES = [
     Mutant(
         "an operation forgets what it waits for",

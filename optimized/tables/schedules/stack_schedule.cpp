@@ -1,4 +1,4 @@
-#include "optimized/tables/stack_schedule.h"
+#include "optimized/tables/schedules/stack_schedule.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "optimized/tables/rank_memory.h"
+#include "optimized/tables/schedules/rank_memory.h"
 
 #include <algorithm>
 

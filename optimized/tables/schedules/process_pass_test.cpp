@@ -1,6 +1,6 @@
 // Processes of any hosting played on the host: bytes move as their parcels say, and land where the
 // schedule of each rank expects them.
-#include "optimized/tables/process_pass.h"
+#include "optimized/tables/schedules/process_pass.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The copies of schedules of a capacity, played on the host with any lengths: every gathered row is
 // the one that the tables say, and finds its way home.
-#include "optimized/tables/operation_blocks.h"
+#include "optimized/tables/schedules/operation_blocks.h"
 
 #include "optimized/tables/test_host_tables.h"
 

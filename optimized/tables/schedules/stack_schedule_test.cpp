@@ -1,6 +1,6 @@
 // Schedules of stacks played on the host, cell by cell: what each rank's tiles find, and what comes
 // home of what they leave.
-#include "optimized/tables/stack_schedule.h"
+#include "optimized/tables/schedules/stack_schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "optimized/tables/operation_blocks.h"
+#include "optimized/tables/schedules/operation_blocks.h"
 
 #include "reference/rows/packed_layout.h"
 

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "optimized/tables/rank_memory.h"
+#include "optimized/tables/schedules/rank_memory.h"
 #include "reference/schedule/rounds.h"
 
 namespace ringside {

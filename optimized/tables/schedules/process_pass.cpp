@@ -1,4 +1,4 @@
-#include "optimized/tables/process_pass.h"
+#include "optimized/tables/schedules/process_pass.h"
 
 #include <algorithm>
 #include <list>
