@@ -6,7 +6,10 @@ list(FILTER interpreter_sources EXCLUDE REGEX "_test\\.cpp$")
 list(FILTER interpreter_tests INCLUDE REGEX "_test\\.cpp$")
 
 add_library(ringside_interpreter OBJECT ${interpreter_sources})
-ringside_parse_std_once(ringside_interpreter)
+if(RINGSIDE_PRECOMPILED_HEADERS)  # an instrument of tests, compiled by folder as they are
+  ringside_compile_by_folder(ringside_interpreter)
+  set_target_properties(ringside_interpreter PROPERTIES UNITY_BUILD ON)
+endif()
 set_target_properties(ringside_interpreter PROPERTIES CXX_EXTENSIONS OFF)
 target_include_directories(ringside_interpreter PRIVATE "${PROJECT_SOURCE_DIR}")
 target_include_directories(ringside_interpreter SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
