@@ -15,7 +15,6 @@
 
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
-#include "optimized/device/elements.cuh"
 #include "optimized/device/memory.h"
 #include "optimized/device/properties.h"
 #include "optimized/device/with_type.h"
