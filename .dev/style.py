@@ -14,6 +14,7 @@ from pathlib import Path
 
 import notebook_format
 import rooms
+import std_names
 
 ROOT = Path(__file__).resolve().parent.parent
 TOP_LEVEL = {
@@ -111,6 +112,11 @@ def wrong_arrows(files: list[Path]) -> Iterator[str]:
     yield from rooms.wrong_imports(files, read)
 
 
+def missing_includes(files: list[Path]) -> Iterator[str]:
+    """Names of the standard library without the include that .dev/std_names.py knows."""
+    yield from std_names.missing_includes(files, read)
+
+
 def wrong_notebooks(files: list[Path]) -> Iterator[str]:
     """Notebooks that .dev/notebook_format.py would have otherwise."""
     yield from notebook_format.wrong_notebooks(files, ROOT)
@@ -120,7 +126,10 @@ def main() -> int:
     files = own_files()
     for warning in (*long_code(files), *rooms.crowded_folders(files)):
         print(f"warning: {warning}")
-    checks = (wrong_places, large_files, forbidden_includes, wrong_arrows, wrong_notebooks)
+    checks = (
+        *(wrong_places, large_files, forbidden_includes, wrong_arrows, missing_includes),
+        wrong_notebooks,
+    )
     errors = [error for check in checks for error in check(files)]
     for error in errors:
         print(f"error: {error}", file=sys.stderr)

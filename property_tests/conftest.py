@@ -36,7 +36,7 @@ if os.environ.get("RINGSIDE_TEST_GPUS") and os.environ.get("PYTEST_XDIST_WORKER"
 # Where CI is set, Hypothesis's own defaults are derandomised, and a profile inherits them.
 ANEW = settings(deadline=None, derandomize=False)
 settings.register_profile("dev", ANEW, max_examples=50)
-settings.register_profile("ci", ANEW, max_examples=300, print_blob=True)
+settings.register_profile("ci", ANEW, max_examples=100, print_blob=True)
 settings.register_profile("nightly", ANEW, max_examples=20_000, print_blob=True)
 # For property_tests/mutants/mutants.py: red is enough, nobody reads the shrunk case.
 settings.register_profile(

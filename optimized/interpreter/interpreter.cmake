@@ -6,6 +6,10 @@ list(FILTER interpreter_sources EXCLUDE REGEX "_test\\.cpp$")
 list(FILTER interpreter_tests INCLUDE REGEX "_test\\.cpp$")
 
 add_library(ringside_interpreter OBJECT ${interpreter_sources})
+if(RINGSIDE_PRECOMPILED_HEADERS)  # an instrument of tests, compiled by folder as they are
+  ringside_compile_by_folder(ringside_interpreter)
+  set_target_properties(ringside_interpreter PROPERTIES UNITY_BUILD ON)
+endif()
 set_target_properties(ringside_interpreter PROPERTIES CXX_EXTENSIONS OFF)
 target_include_directories(ringside_interpreter PRIVATE "${PROJECT_SOURCE_DIR}")
 target_include_directories(ringside_interpreter SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
@@ -22,7 +26,11 @@ set(left_out DeviceTables.DoNotWaitForTheDefaultStream Boxes.ReachRowsBehindFour
 foreach(seed IN ITEMS 1 2 3 4 5 6 7 9 10 11)
   list(APPEND left_out "*AgreesWithTheCpu/${seed}")
 endforeach()
-list(APPEND left_out "Float32/*/8" "Float16/*/8" "BFloat16/*/0" "Types/HopperBackward.AgreesWithTheDefinition/1")
+list(APPEND left_out "Float32/*/8" "Float16/*/8" "BFloat16/*/0")
+# Ranks: of each type, in one process and in two, one of three seeds; of each number of processes all three.
+foreach(number IN ITEMS 1 2 3 5 6 7 9 10 13 14 15 17)
+  list(APPEND left_out "*AgreeWithTheCpu/${number}")
+endforeach()
 list(JOIN left_out ":" left_out)
 gtest_discover_tests(ringside_optimized_test DISCOVERY_TIMEOUT 60 TEST_FILTER "-${left_out}"
                      PROPERTIES TIMEOUT 300 ENVIRONMENT RINGSIDE_FEW_CASES=1)

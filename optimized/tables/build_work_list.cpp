@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "reference/rows/seen_rows.h"
 #include "reference/support/errors.h"

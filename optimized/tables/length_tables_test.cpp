@@ -145,7 +145,7 @@ void expect_rows_where_the_partition_puts_them(const Problem& problem, const Hos
 
 TEST(LengthTables, RowsOfBuffersAreWhereThePartitionPutsThem) {
   Random random(3);
-  for (int number = 0; number < 20'000; ++number) {
+  for (int number = 0; number < testing::cases(20'000); ++number) {
     const Problem problem = testing::random_problem(random);
     HostTables tables(random_capacity(random, problem), 4);
     tables.fill(problem.layout_q, problem.layout_k);
@@ -188,7 +188,7 @@ bool are_stripes_of_some(const PartitionRows& owned) {
 TEST(LengthTables, BuffersHaveTheSegmentsOfThePlanThatKnowsTheLengths) {
   Random random(7);
   int gathered = 0;
-  for (int number = 0; number < 2'000; ++number) {
+  for (int number = 0; number < testing::cases(2'000); ++number) {
     Problem problem = testing::random_problem(random);
     problem.mask = Mask::full();  // no keys stay behind
     const Capacity c = random_capacity(random, problem);
@@ -210,7 +210,7 @@ TEST(LengthTables, BuffersHaveTheSegmentsOfThePlanThatKnowsTheLengths) {
           gathered += g.owned.ranks > 1;
         }
   }
-  EXPECT_GT(gathered, 1'000);
+  EXPECT_GT(gathered, testing::cases(1'000));
 }
 
 TEST(LengthTables, LengthsThatDoNotFitAreSeen) {

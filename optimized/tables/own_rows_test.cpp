@@ -45,7 +45,7 @@ RowsOfRank wanted(const Problem& problem, const Shard& shard, Operand side, size
 TEST(OwnRows, AreThoseOfAPlanThatKnowsTheLengths) {
   Random random(11);
   int unseen = 0;
-  for (int number = 0; number < 1'000; ++number) {
+  for (int number = 0; number < testing::cases(1'000); ++number) {
     const Problem problem = testing::random_problem(random);
     const Capacity c = testing::random_capacity(random, problem);
     HostTables tables(c, 4);
@@ -64,7 +64,7 @@ TEST(OwnRows, AreThoseOfAPlanThatKnowsTheLengths) {
           unseen += want.seeing[row] != want.global_of_home[row];
       }
   }
-  EXPECT_GT(unseen, 100);
+  EXPECT_GT(unseen, testing::cases(100));
 }
 
 uint64_t word_of(const LengthTables& t) {
@@ -76,7 +76,7 @@ uint64_t word_of(const LengthTables& t) {
 
 TEST(LengthsWord, IsAlikeWhereAllLengthsAreAndOnlyThere) {
   Random random(13);
-  for (int number = 0; number < 500; ++number) {
+  for (int number = 0; number < testing::cases(500); ++number) {
     const Problem problem = testing::random_problem(random);
     HostTables tables(testing::random_capacity(random, problem), 4);
     tables.fill(problem.layout_q, problem.layout_k);

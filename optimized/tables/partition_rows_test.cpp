@@ -44,7 +44,7 @@ Shard shard_in_closed_form(const PackedLayout& layout, const PartitionRows& part
 
 TEST(PartitionRows, AreThoseOfThePartitions) {
   Random random(1);
-  for (int number = 0; number < 100'000; ++number) {
+  for (int number = 0; number < testing::cases(100'000); ++number) {
     const PackedLayout layout = testing::random_layout(random, random.integer(0, 5));
     const NamedPartition& named = testing::random_closed_form(random);
     const int cp_size = random.integer(2, 8), rank = random.integer(0, cp_size - 1);
@@ -62,7 +62,7 @@ std::vector<int> rows_of(const PackedLayout& layout, const Shard& shard) {
 
 TEST(PartitionRows, OfAGroupAreThoseOfItsRanksInAsFewSegments) {
   Random random(6);
-  for (int number = 0; number < 50'000; ++number) {
+  for (int number = 0; number < testing::cases(50'000); ++number) {
     const PackedLayout layout = testing::random_layout(random, random.integer(0, 5));
     const NamedPartition& named = testing::random_closed_form(random);
     const int ranks = random.integer(1, 4), cp_size = ranks * random.integer(1, 4);
@@ -94,7 +94,7 @@ TEST(PartitionRows, OfAllRanksAreWholeSequences) {
 
 TEST(PartitionRows, NeedNoMoreRoomThanACapacityHas) {
   Random random(4);
-  for (int number = 0; number < 20'000; ++number) {
+  for (int number = 0; number < testing::cases(20'000); ++number) {
     Capacity c;
     c.partition = testing::random_closed_form(random).name;
     c.cp_size = random.integer(1, 8);

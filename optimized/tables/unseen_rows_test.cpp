@@ -22,7 +22,7 @@ DeviceLayout view(const PackedLayout& x) {
 TEST(UnseenRows, AreThoseOfNoVisiblePair) {
   Random random(1);
   int without = 0;
-  for (int number = 0; number < 20'000; ++number) {
+  for (int number = 0; number < testing::cases(20'000); ++number) {
     Problem p = testing::random_problem(random);
     if (random.integer(0, 3) == 0) p.layout_q = PackedLayout(p.layout_q.cu_seqlens());
     if (random.coin()) p.layout_k = p.layout_q;
@@ -48,7 +48,7 @@ TEST(UnseenRows, AreThoseOfNoVisiblePair) {
       ASSERT_EQ(k[row], unseen.key(static_cast<int>(row)))
           << "key row " << row << ", case " << number;
   }
-  EXPECT_GE(without, 1'000);
+  EXPECT_GE(without, testing::cases(1'000));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ void expect_equal(const CostOfPasses& got, const CostOfPasses& want) {
 
 TEST(Estimate, IsTheCostOfThePlan) {
   Random random(101);
-  for (int i = 0; i < 600 && !::testing::Test::HasFailure(); ++i) {
+  for (int i = 0; i < testing::cases(600) && !::testing::Test::HasFailure(); ++i) {
     const Problem problem = testing::random_problem(random);
     const int cp_size = random.integer(1, 9);
     const Transport comm = testing::random_comm(random, cp_size);

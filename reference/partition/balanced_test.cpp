@@ -39,7 +39,7 @@ int64_t blocks_by_definition(const Problem& problem, int seq, Interval rows) {
 
 TEST(BlockCosts, AreThoseOfTheDefinition) {
   Random random(83);
-  for (int number = 0; number < 60; ++number) {
+  for (int number = 0; number < testing::cases(60); ++number) {
     Problem problem = testing::random_problem(random);
     const std::vector<int32_t> q{0, random.integer(0, 700)}, k{0, random.integer(0, 700)};
     problem.layout_q = PackedLayout(q, {0, q[1] + random.integer(0, 200)});

@@ -52,7 +52,7 @@ class RandomTiles : public ::testing::Test {
   template <typename Visit>  // visit(problem, q shard, k shard, tiles)
   void for_each(Visit visit) {
     testing::Random random(5);
-    for (int i = 0; i < 400; ++i) {
+    for (int i = 0; i < testing::cases(400); ++i) {
       const Problem problem = testing::random_problem(random);
       const int cp_size = random.integer(1, 4);
       const auto draw = [&](const PackedLayout& layout) {

@@ -79,7 +79,7 @@ BlockedTile random_case(Random& random) {
 
 TEST(Blocks, AreThoseThatHoldAVisiblePair) {
   Random random(83);
-  for (int i = 0; i < 40'000 && !::testing::Test::HasFailure(); ++i) {
+  for (int i = 0; i < testing::cases(40'000) && !::testing::Test::HasFailure(); ++i) {
     if (i % 100 == 0) random.begin_case();
     const BlockedTile c = random_case(random);
     expect_counts(c);
@@ -105,7 +105,7 @@ TEST(Blocks, OfEverySmallMaskAndSegment) {
 
 TEST(Blocks, RunsOfSeenRowsHoldTheKeysThatSomeQuerySees) {
   Random random(89);
-  for (int n = 0; n < 20'000; ++n) {
+  for (int n = 0; n < testing::cases(20'000); ++n) {
     if (n % 100 == 0) random.begin_case();
     const BlockedTile c = random_case(random);
     std::vector<bool> seen(c.k.len), want(c.k.len);
@@ -121,7 +121,7 @@ TEST(Blocks, RunsOfSeenRowsHoldTheKeysThatSomeQuerySees) {
 
 TEST(Pairs, OfSegmentsAreThoseThatTheMaskAllows) {
   Random random(97);
-  for (int n = 0; n < 20'000; ++n) {
+  for (int n = 0; n < testing::cases(20'000); ++n) {
     if (n % 100 == 0) random.begin_case();
     const BlockedTile c = random_case(random);
     int64_t want = 0;

@@ -32,7 +32,7 @@ int64_t messages_of_keys(const std::vector<Schedule>& schedules) {
 TEST(KeptKeys, AreProvedAndNotSentAgain) {
   Random random(83);
   int64_t saved = 0;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < testing::cases(200); ++i) {
     const Plan plan = testing::random_plan(random, testing::random_problem(random));
     const auto forward = make_schedules(plan, Pass::forward, KeepKv::yes);
     const auto backward = make_schedules(plan, Pass::backward, KeepKv::yes);
@@ -43,7 +43,7 @@ TEST(KeptKeys, AreProvedAndNotSentAgain) {
     ASSERT_EQ(messages_of_keys(forward), messages_of_keys(make_schedules(plan, Pass::forward)));
     saved += messages_of_keys(make_schedules(plan, Pass::backward));
   }
-  EXPECT_GT(saved, 1000);
+  EXPECT_GT(saved, testing::cases(1000));
 }
 
 TEST(KeptKeys, AreThoseThatCameAndThatSomeTileReads) {

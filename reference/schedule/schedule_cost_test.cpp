@@ -14,7 +14,7 @@ using testing::Random;
 
 TEST(PassCost, OfTheForwardPassIsThatOfThePlan) {
   Random random(71);
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < testing::cases(150); ++i) {
     const Plan plan = testing::random_plan(random, testing::random_problem(random));
     const ElementSizes sizes{random.integer(1, 9), random.integer(1, 9), random.integer(1, 4)};
     const PlanCost want = cost(plan, sizes);
@@ -62,7 +62,7 @@ PassCost of_schedules(const Plan& plan, Pass pass, const ElementSizes& sizes, Ke
 
 TEST(PassCost, IsThatOfTheSchedules) {
   Random random(79);
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < testing::cases(300); ++i) {
     const Plan plan = testing::random_plan(random, testing::random_problem(random));
     const ElementSizes sizes{random.integer(1, 9), random.integer(1, 9), random.integer(1, 4)};
     for (const auto& [pass, keep] :

@@ -37,7 +37,7 @@ std::vector<Interval> walked(const RandomRuns& c) {
 
 TEST(ChunkPieces, AreTheRunsOfRowsOfOneChunk) {
   testing::Random random(1);
-  for (int n = 0; n < 200'000; ++n) {
+  for (int n = 0; n < testing::cases(200'000); ++n) {
     const RandomRuns c(random);
     const ChunkPieces cut(c.rows, c.len, c.chunk_size);
     const std::vector<Interval> want = walked(c);

@@ -65,7 +65,7 @@ Pairs wanted(const PackedLayout& layout, int chunk_size) {
 
 TEST(Chunkify, PiecesAreTheChunkedMaskOnOneRankAndOnMany) {
   testing::Random random(4);
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < testing::cases(1000); ++i) {
     const PackedLayout layout = testing::random_layout(random, random.integer(0, 3));
     const int cp_size = random.integer(1, 5), chunk_size = random.integer(1, 12);
     Pairs whole, ring;

@@ -94,7 +94,7 @@ std::array<int, 6> parts(const StepEntry& e) {
 TEST(StepEntry, OfAPlainMaskIsTheWholeWalk) {
   testing::Random random(1);
   int compared = 0, with_queries = 0;
-  for (int n = 0; n < 400'000; ++n) {
+  for (int n = 0; n < testing::cases(400'000); ++n) {
     const RandomSequence c(random);
     if (!has_one_entry(c.sequence.mask, c.keys, c.equal_layouts)) continue;
     EntryWalk walk(c.sequence);
@@ -104,14 +104,14 @@ TEST(StepEntry, OfAPlainMaskIsTheWholeWalk) {
     ASSERT_FALSE(walk.next(entry)) << "case " << n;
     ++compared, with_queries += entry.q_len > 0;
   }
-  EXPECT_GT(compared, 100'000);
-  EXPECT_GT(with_queries, 30'000);
+  EXPECT_GT(compared, testing::cases(100'000));
+  EXPECT_GT(with_queries, testing::cases(30'000));
 }
 
 TEST(StepEntry, ThereAreNeverMoreThanTheMost) {
   testing::Random random(2);
   int64_t largest = 0;
-  for (int n = 0; n < 200'000; ++n) {
+  for (int n = 0; n < testing::cases(200'000); ++n) {
     const RandomSequence c(random);
     int64_t entries = 0;
     EntryWalk walk(c.sequence);

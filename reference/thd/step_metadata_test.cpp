@@ -62,7 +62,7 @@ Pairs wanted(const MaskedLayouts& layouts) {
 
 TEST(StepMetadata, MeansExactlyTheMaskOverAllStepsAndRanks) {
   testing::Random random(3);
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < testing::cases(1500); ++i) {
     const Problem p = testing::random_problem(random);
     const MaskedLayouts layouts{p.layout_q, p.layout_k, p.mask};
     const int cp_size = random.integer(1, 5);

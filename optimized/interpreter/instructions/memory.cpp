@@ -1,5 +1,6 @@
 // Loads, stores and atomics.
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <string>
 

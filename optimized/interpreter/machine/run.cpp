@@ -14,7 +14,7 @@
 namespace ringside::ptx {
 namespace {
 
-constexpr int kNan = 0xff;
+constexpr int kPoison = 0xff;
 constexpr size_t kAtOnce = 8;  // blocks, unless all wait for each other
 constexpr int kRounds = 300;   // of a block, before another one goes on
 constexpr int kStuck = 200;    // rounds in which nothing moved
@@ -81,13 +81,13 @@ std::unique_ptr<Warp> make_warp(Block& block, int id, unsigned lanes) {
   warp->block = &block, warp->id = id;
   warp->alive = warp->mask = lanes >= 32 ? ~0u : (1u << lanes) - 1;
   constexpr size_t kAlign = 64;
-  warp->storage.resize(f.rows * 128 + kAlign, static_cast<std::byte>(kNan));
+  warp->storage.resize(f.rows * 128 + kAlign, static_cast<std::byte>(kPoison));
   const auto address = reinterpret_cast<uint64_t>(warp->storage.data());
   warp->cells = warp->storage.data() + (kAlign - address % kAlign);
   warp->constants = reinterpret_cast<const std::byte*>(f.constants.data());
   warp->predicates.assign(f.predicates, 0);
   warp->predicates[1] = ~0u;
-  warp->local.assign(f.local_bytes * 32, static_cast<std::byte>(kNan));
+  warp->local.assign(f.local_bytes * 32, static_cast<std::byte>(kPoison));
   for (const auto& [row, which] : f.specials)
     for (unsigned lane = 0; lane < 32; ++lane)
       warp->row<uint32_t>(row)[lane] = special_of(*warp, lane, which);
@@ -99,7 +99,7 @@ std::unique_ptr<Block> make_block(const Launch& launch, uint64_t number) {
   const size_t bytes = launch.function->static_shared + launch.dynamic_shared;
   constexpr size_t kAlign = 1024;
   auto* shared = static_cast<std::byte*>(std::aligned_alloc(kAlign, (bytes / kAlign + 1) * kAlign));
-  std::memset(shared, kNan, bytes);
+  std::memset(shared, kPoison, bytes);
   auto block = std::unique_ptr<Block>(
       new Block{&launch,
                 launch.function,

@@ -1,4 +1,5 @@
 // Memory and copies.
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 

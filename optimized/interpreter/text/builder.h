@@ -1,6 +1,7 @@
 // Makes a function's instructions of its text.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>

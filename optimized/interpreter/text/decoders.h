@@ -2,6 +2,7 @@
 // instructions/ offer.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 

@@ -1,5 +1,6 @@
 // Operands of statements: what a name, a number or a list means.
 #include <algorithm>
+#include <functional>
 
 #include "optimized/interpreter/machine/device_memory.h"
 #include "optimized/interpreter/text/builder.h"

@@ -84,7 +84,7 @@ struct StepInputs {
 
 TEST(StepTask, IsTheReferencesAllGather) {
   Random random(1);
-  for (int n = 0; n < 100'000; ++n) {
+  for (int n = 0; n < testing::cases(100'000); ++n) {
     const StepInputs c(random);
     const auto want = all_gather_step_metadata({c.q, c.k, c.mask}, {c.cp_size, c.rank});
     for (int step = 0; step < 2; ++step) {
@@ -97,7 +97,7 @@ TEST(StepTask, IsTheReferencesAllGather) {
 
 TEST(StepTask, IsTheReferencesRing) {
   Random random(2);
-  for (int n = 0; n < 100'000; ++n) {
+  for (int n = 0; n < testing::cases(100'000); ++n) {
     const StepInputs c(random);
     const int step = random.integer(0, c.cp_size - 1);
     const auto want = p2p_step_metadata({c.q, c.k, c.mask}, {c.cp_size, c.rank}, step);
@@ -110,7 +110,7 @@ TEST(StepTask, IsTheReferencesRing) {
 
 TEST(PairTask, IsTheReferencesPairs) {
   Random random(3);
-  for (int n = 0; n < 100'000; ++n) {
+  for (int n = 0; n < testing::cases(100'000); ++n) {
     const StepInputs c(random);
     const int chunk_size = random.integer(1, 30), kv_rank = random.integer(0, c.cp_size - 1);
     if (kv_rank == c.rank) continue;
@@ -128,7 +128,7 @@ TEST(PairTask, IsTheReferencesPairs) {
 
 TEST(PieceTask, IsTheReferencesPieces) {
   Random random(4);
-  for (int n = 0; n < 100'000; ++n) {
+  for (int n = 0; n < testing::cases(100'000); ++n) {
     const StepInputs c(random);
     const int chunk_size = random.integer(1, 30);
     const bool all = random.coin();
@@ -153,7 +153,7 @@ TEST(PieceTask, IsTheReferencesPieces) {
 
 TEST(IndexTask, IsTheReferencesIndices) {
   Random random(5);
-  for (int n = 0; n < 100'000; ++n) {
+  for (int n = 0; n < testing::cases(100'000); ++n) {
     const StepInputs c(random);
     const IndexTask task{view(c.q.cu_seqlens_padded()), c.q.num_rows(), c.cp_size, c.rank};
     std::vector<int32_t> got;
@@ -186,7 +186,7 @@ struct Meaningless {
 // Whatever the offsets hold, each sequence has finitely many entries, inside the bound.
 TEST(Tasks, OfMeaninglessOffsetsEnd) {
   Random random(6);
-  for (int n = 0; n < 100'000; ++n) {
+  for (int n = 0; n < testing::cases(100'000); ++n) {
     const StepInputs c(random);
     const int batch = random.integer(1, 4), rows = 40;
     const Meaningless valid(random, batch + 1), padded(random, batch + 1);

@@ -72,7 +72,7 @@ std::vector<RowMove> expected(const RowCopies& copies, int moves) {
 
 TEST(ReorderMap, IsTheReferencesCopiesBothWays) {
   Numbers random(1);
-  for (int n = 0; n < 100'000; ++n) {
+  for (int n = 0; n < testing::cases(100'000); ++n) {
     const int cp_size = random.integer(1, 6);
     const Given starts = random_offsets(random, random.integer(0, 1) ? 2 * cp_size : 1);
     const int rows = starts.narrow.back();
@@ -92,7 +92,7 @@ TEST(ReorderMap, IsTheReferencesCopiesBothWays) {
 
 TEST(ReorderMap, ItsTableIsWhereRanksRowsBegin) {
   Numbers random(5);
-  for (int n = 0; n < 20'000; ++n) {
+  for (int n = 0; n < testing::cases(20'000); ++n) {
     const int cp_size = random.integer(1, 6);
     const Given starts = random_offsets(random, 1);
     std::vector<uint32_t> want;
@@ -109,7 +109,7 @@ TEST(ReorderMap, ItsTableIsWhereRanksRowsBegin) {
 
 TEST(ValidRowMap, IsTheReferencesCopies) {
   Numbers random(2);
-  for (int n = 0; n < 100'000; ++n) {
+  for (int n = 0; n < testing::cases(100'000); ++n) {
     const int first = random.integer(0, 5);
     Offsets starts = random_offsets(random, 1).narrow, valid{random.integer(0, 9)};
     for (int32_t& row : starts) row += first;
@@ -126,7 +126,7 @@ TEST(ValidRowMap, IsTheReferencesCopies) {
 
 TEST(SegmentMap, FollowsTheTable) {
   Numbers random(3);
-  for (int n = 0; n < 100'000; ++n) {
+  for (int n = 0; n < testing::cases(100'000); ++n) {
     std::vector<int32_t> narrow;
     std::vector<int64_t> first{0};  // rows of earlier segments
     std::vector<RowMove> want;
@@ -166,7 +166,7 @@ Given meaningless(Numbers& random, int size) {
 TEST(RowMaps, OfMeaninglessOffsetsStayInside) {
   Numbers random(4);
   int moved = 0;
-  for (int n = 0; n < 100'000; ++n) {
+  for (int n = 0; n < testing::cases(100'000); ++n) {
     const int size = random.integer(2, 6), rows = random.integer(1, 20);
     const Given starts = meaningless(random, size), valid = meaningless(random, size);
     const Given table = meaningless(random, 5 * size);
@@ -186,7 +186,7 @@ TEST(RowMaps, OfMeaninglessOffsetsStayInside) {
         ASSERT_TRUE(0 <= move.to && move.to < rows) << "case " << n;
       }
   }
-  EXPECT_GT(moved, 10'000);
+  EXPECT_GT(moved, testing::cases(10'000));
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ void expect_gradients(const Plan& plan, const AttentionGradients& want, const Pe
 
 TEST(RunSchedule, OnThreadsEqualsAllRanksInStep) {
   Random random(53);
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < testing::cases(60); ++i) {
     const testing::RandomCase c(random, testing::random_problem(random));
     const Plan plan = testing::random_plan(random, c.problem);
     const AttentionOutput want = attention(plan, c.inputs());
@@ -136,7 +136,7 @@ std::vector<std::vector<Tensor>> results(const std::vector<Schedule>& schedules,
 
 TEST(RunSchedule, AnyOrderThatStreamsAndWaitsAllowGivesTheSameBits) {
   Random random(59);
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < testing::cases(40); ++i) {
     const testing::RandomCase c(random, testing::random_problem(random));
     const Plan plan = testing::random_plan(random, c.problem);
     const Local local(plan, c, attention(plan, c.inputs()));
@@ -192,7 +192,7 @@ Passes both_passes(const Plan& plan, const testing::RandomCase& c, const Local& 
 TEST(RunSchedule, KeptKeysGiveTheSameBitsAsThoseFetchedAnew) {
   Random random(67);
   size_t kept = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < testing::cases(60); ++i) {
     const testing::RandomCase c(random, testing::random_problem(random));
     const Plan plan = testing::random_plan(random, c.problem);
     const Local local(plan, c, attention(plan, c.inputs()));
@@ -212,7 +212,7 @@ TEST(RunSchedule, KeptKeysGiveTheSameBitsAsThoseFetchedAnew) {
       kept += got.outputs[rank].kept.size();
     }
   }
-  EXPECT_GT(kept, 1000u);
+  EXPECT_GT(kept, size_t{1} * testing::cases(1000));
 }
 
 TEST(RunSchedule, KeptKeysOfAnotherSizeAreRefused) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <tuple>
@@ -14,7 +15,6 @@
 
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
-#include "optimized/device/elements.cuh"
 #include "optimized/device/memory.h"
 #include "optimized/device/properties.h"
 #include "optimized/device/with_type.h"
@@ -286,7 +286,11 @@ TEST_P(HopperBackward, AgreesWithTheDefinition) {
       properties_of(current_device()).compute_capability != 90)
     GTEST_SKIP() << "no device of compute capability 9.0";
   const auto [instance, type] = GetParam();
+  // With few cases every second pack: what one type leaves out of an instance, the other runs.
+  const bool few = std::getenv("RINGSIDE_FEW_CASES") != nullptr;
+  int number = instance.qk / 64 + (type == ElementType::float16 ? 1 : 0);
   for (const Pack& pack : packs(instance)) {
+    if (few && ++number % 2 == 0) continue;
     SCOPED_TRACE(pack.name);
     check(pack, type);
   }
