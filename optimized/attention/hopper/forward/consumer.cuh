@@ -234,13 +234,14 @@ class Consumer {
   template <int kKeys>
   __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores<kKeys>& scores,
                                                 Kept& kept) {
-    if constexpr (kOptions) {
-      const ScorePlace& place = s_.places[k_.stage];
-      become_logits<kKeys>(scores, p_.scores, place, note.head, group_);
-      if (p_.scores.drops) draw_kept<kKeys>(kept, p_.scores, place, note.head, group_);
-    }
     const int thread = threadIdx.x % kThreadsOfGroup;
     const int row = group_ * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
+    if constexpr (kOptions) {
+      const ScorePlace& place = s_.places[k_.stage];
+      become_logits<kKeys>(scores, p_.scores, place, note.head, group_,
+                           note.is_masked(group_) ? s_.seen[k_.stage] + row : nullptr);
+      if (p_.scores.drops) draw_kept<kKeys>(kept, p_.scores, place, note.head, group_);
+    }
     if (note.is_masked(group_)) hide_unseen<kKeys>(scores, s_.seen[k_.stage] + row);
     return free_k(note);
   }
