@@ -24,8 +24,8 @@ struct SoftmaxWithHighest : OnlineSoftmax {
     return OnlineSoftmax::update(scores, factor);
   }
 };
-template <bool kOptions>
-using Softmax = std::conditional_t<kOptions, SoftmaxWithHighest, OnlineSoftmax>;
+template <Options kOptions>
+using Softmax = std::conditional_t<kOptions != Options::none, SoftmaxWithHighest, OnlineSoftmax>;
 
 // Of a lane: its first row in the item, and which keys, 8n + column and the next.
 struct LanePlace {
