@@ -234,6 +234,24 @@ MUTANTS_OF_HOPPER = [
         "slope * fabsf(",
     ),
     Mutant(
+        "hopper: two of four scores that share a quotient change places",
+        POLICY,
+        "a = of_ab * b, b = of_ab * old_a,",
+        "a = of_ab * old_a, b = of_ab * b,",
+    ),
+    Mutant(
+        "hopper: softcap bends a score that is NaN to its end",
+        POLICY,
+        "min.NaN.f32 %0",
+        "min.f32 %0",
+    ),
+    Mutant(
+        "hopper: what a row does not see shares a quotient with what it sees",
+        OPTIONS,
+        "    if (seen != nullptr) hide_unseen<kKeys>(scores, seen, 0);\n",
+        "",
+    ),
+    Mutant(
         "hopper: softcap's derivative is left out",
         OPTIONS_BACKWARD,
         "change = fmaf(-x, x, 1);",

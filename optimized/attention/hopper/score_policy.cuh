@@ -88,6 +88,23 @@ __device__ inline float bend(float score, float bend_log2) {
   return fmaf(-2, r, 1);
 }
 
+// The same of four scores of one query, all seen, by one quotient: (1 - tanh) / 2 of each.
+// Arguments end where tanh is 1 in float32; NaN is kept, and becomes that of all four.
+__device__ __forceinline__ void fall_short(float& a, float& b, float& c, float& d,
+                                           float bend_log2) {
+  const auto one_more = [&](float score) {
+    float x;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(score * bend_log2), "f"(31.0f));
+    return 1 + exp2_fast(x);
+  };
+  a = one_more(a), b = one_more(b), c = one_more(c), d = one_more(d);
+  const float ab = a * b, cd = c * d;
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(ab * cd));
+  const float of_ab = r * cd, of_cd = r * ab, old_a = a, old_c = c;
+  a = of_ab * b, b = of_ab * old_a, c = of_cd * d, d = of_cd * old_c;
+}
+
 // Four random words of a query and four neighbouring keys: philox4x32_10 of philox.h.
 __device__ __forceinline__ void draw(const ScoreNumbers& n, uint32_t seq, uint32_t head, uint32_t q,
                                      uint32_t four_keys, uint32_t (&word)[4]) {

@@ -8,7 +8,7 @@
 
 namespace ringside::hopper {
 
-template <typename T, typename Shape, bool kOptions>
+template <typename T, typename Shape, Options kOptions>
 class Consumer {
  public:
   __device__ Consumer(const Parameters<kOptions>& parameters, Shared<Shape, kOptions>& shared,
@@ -100,7 +100,7 @@ class Consumer {
       resume<T, Shape, kOptions>(p_, LaneRows(item, group_), item.head, softmax_, output);
     else
       softmax_.start();
-    if constexpr (kOptions) softmax_.start_highest();
+    if constexpr (kOptions != Options::none) softmax_.start_highest();
     wait(s_.q_full[items_.stage][group_], items_.parity);
   }
   __device__ __forceinline__ void next_queries() {
@@ -134,7 +134,7 @@ class Consumer {
     Kept kept;
     const bool ends = hide_and_free<kKeys>(note, scores, kept);
     if (softmax_.update(scores, factor)) rescale(output, factor);
-    if constexpr (kOptions) drop<kKeys>(scores, kept);
+    if constexpr (kOptions == Options::all) drop<kKeys>(scores, kept);
     as_weights<kKeys>(weights, scores);
     return ends;
   }
@@ -158,7 +158,7 @@ class Consumer {
     Kept kept;
     const bool ends = hide_and_free<kKeys>(note, scores, kept);
     const bool raises = softmax_.update(scores, factor);
-    if constexpr (kOptions)
+    if constexpr (kOptions == Options::all)
       if (p_.scores.drops) drop<kKeys>(scores, kept);
     wait_for_products<0>();
     pin(output);
@@ -234,13 +234,15 @@ class Consumer {
   template <int kKeys>
   __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores<kKeys>& scores,
                                                 Kept& kept) {
-    if constexpr (kOptions) {
-      const ScorePlace& place = s_.places[k_.stage];
-      become_logits<kKeys>(scores, p_.scores, place, note.head, group_);
-      if (p_.scores.drops) draw_kept<kKeys>(kept, p_.scores, place, note.head, group_);
-    }
     const int thread = threadIdx.x % kThreadsOfGroup;
     const int row = group_ * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
+    if constexpr (kOptions != Options::none) {
+      const ScorePlace& place = s_.places[k_.stage];
+      become_logits<kKeys>(scores, p_.scores, place, note.head, group_,
+                           note.is_masked(group_) ? s_.seen[k_.stage] + row : nullptr);
+      if constexpr (kOptions == Options::all)
+        if (p_.scores.drops) draw_kept<kKeys>(kept, p_.scores, place, note.head, group_);
+    }
     if (note.is_masked(group_)) hide_unseen<kKeys>(scores, s_.seen[k_.stage] + row);
     return free_k(note);
   }

@@ -76,13 +76,17 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(items < blocks ? items : blocks));
   const ForwardParameters parameters = parameters_of(arguments, maps);
   const auto launch = [&] {
-    if (has_options(arguments))
-      return launch_forward<HeadDims<128, 128>, true>(
-          {parameters,
-           score_numbers(arguments.shape, arguments.options, arguments.sinks, arguments.max_logit)},
-          grid, stream);
+    if (has_options(arguments)) {
+      const OptionParameters with_options{
+          parameters,
+          score_numbers(arguments.shape, arguments.options, arguments.sinks, arguments.max_logit)};
+      return with_options.scores.drops
+                 ? launch_forward<HeadDims<128, 128>, Options::all>(with_options, grid, stream)
+                 : launch_forward<HeadDims<128, 128>, Options::but_dropout>(with_options, grid,
+                                                                            stream);
+    }
     return with_head_dims(arguments.shape, [&](auto dims) {
-      return launch_forward<decltype(dims), false>(parameters, grid, stream);
+      return launch_forward<decltype(dims), Options::none>(parameters, grid, stream);
     });
   };
   const cudaError_t launched = launch();

@@ -38,8 +38,11 @@ struct ForwardParameters {
 struct OptionParameters : ForwardParameters {  // of launches with score options
   ScoreNumbers scores;
 };
-template <bool kOptions>
-using Parameters = std::conditional_t<kOptions, OptionParameters, ForwardParameters>;
+// Which score options an instance of the kernel knows: the less of its code, the quicker.
+enum class Options { none, but_dropout, all };
+template <Options kOptions>
+using Parameters =
+    std::conditional_t<kOptions != Options::none, OptionParameters, ForwardParameters>;
 
 inline constexpr int kPanelColumns = kSwizzledBytes / 2;
 inline constexpr int kBoxBytes = kBoxRows * kSwizzledBytes;
@@ -87,7 +90,8 @@ template <typename Shape>
 struct OptionShared : ForwardShared<Shape> {
   ScorePlace places[Shape::kStages];  // of the blocks of keys
 };
-template <typename Shape, bool kOptions>
-using Shared = std::conditional_t<kOptions, OptionShared<Shape>, ForwardShared<Shape>>;
+template <typename Shape, Options kOptions>
+using Shared =
+    std::conditional_t<kOptions != Options::none, OptionShared<Shape>, ForwardShared<Shape>>;
 
 }  // namespace ringside::hopper

@@ -2,7 +2,7 @@
 
 namespace ringside::hopper {
 
-template cudaError_t launch_forward<HeadDims<128, 128>, false>(const ForwardParameters&, dim3,
-                                                               cudaStream_t);
+template cudaError_t launch_forward<HeadDims<128, 128>, Options::none>(const ForwardParameters&,
+                                                                       dim3, cudaStream_t);
 
 }  // namespace ringside::hopper

@@ -1,5 +1,5 @@
-// The forward kernel itself; an instance for each pair of head dimensions, without score options
-// or with all of them, is a file of its own.
+// The forward kernel itself; an instance for each pair of head dimensions, without score options,
+// with those but dropout, or with all, is a file of its own.
 //
 // A block of threads stays on its multiprocessor and takes items (128 query rows of a segment, one
 // head) from a queue. Two warps produce, by turns: they walk over the blocks of keys that an item
@@ -34,7 +34,7 @@ __device__ void init_barriers(ForwardShared<Shape>& s) {
   publish_barriers();
 }
 
-template <typename T, typename Shape, bool kOptions>
+template <typename T, typename Shape, Options kOptions>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_forward(const __grid_constant__ Parameters<kOptions> parameters) {
   extern __shared__ __align__(1024) uint8_t any_shared[];  // as swizzled tiles must lie
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-template <typename Dims, bool kOptions>
+template <typename Dims, Options kOptions>
 cudaError_t launch_forward(const Parameters<kOptions>& parameters, dim3 grid, cudaStream_t stream) {
   using Shape = ForwardShape<Dims>;
   static_assert(kDroppedKeys % Shape::kKeys == 0);

@@ -5,7 +5,7 @@
 
 namespace ringside::hopper {
 
-template <typename Dims, bool kOptions>
+template <typename Dims, Options kOptions>
 cudaError_t launch_forward(const Parameters<kOptions>& parameters, dim3 grid, cudaStream_t stream);
 
 }  // namespace ringside::hopper

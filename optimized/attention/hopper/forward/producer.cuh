@@ -97,7 +97,7 @@ __device__ inline void inspect_values(const ForwardParameters& p, ForwardShared<
   }
 }
 
-template <typename Shape, bool kOptions>
+template <typename Shape, Options kOptions>
 class Producer {
  public:
   __device__ Producer(const Parameters<kOptions>& parameters, Shared<Shape, kOptions>& shared)
@@ -184,7 +184,7 @@ class Producer {
       note_.flags = flags | walk.flags();
       wait_for_room(s_.k_empty);
       if (note_.is_masked(0) || note_.is_masked(1)) walk.write(s_.seen[blocks_ % kStages]);
-      if constexpr (kOptions) write_place(item, walk);
+      if constexpr (kOptions != Options::none) write_place(item, walk);
       const int row = walk.row(), keys = walk.keys();
       walk.advance();
       if (!walk.valid()) note_.flags |= kLastBlock;

@@ -65,14 +65,14 @@ __device__ __forceinline__ void for_each_accumulator(const ForwardParameters& p,
 // softmax goes on as if a first key had had that score and that value. In float16 its weight is not
 // 1 but 2^kSlack, as large as weights become: later ones, a key among all before it, are far
 // smaller, and where a row has seen 10,000 keys they would lose digits. bfloat16 loses none.
-template <typename T, typename Shape, bool kOptions>
+template <typename T, typename Shape, Options kOptions>
 __device__ __forceinline__ void resume(const Parameters<kOptions>& p, const LaneRows& rows,
                                        int head, OnlineSoftmax& softmax, Output<Shape>& output) {
   constexpr int kPower = std::is_same_v<T, __half> ? OnlineSoftmax::kSlack : 0;
   constexpr float kWeight = 1 << kPower;
   const float unfolded = 1 / folded_scale(p);
   float weight = kWeight;
-  if constexpr (kOptions) weight /= p.scores.kept_factor;
+  if constexpr (kOptions != Options::none) weight /= p.scores.kept_factor;
   bool there[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -152,7 +152,7 @@ __device__ __forceinline__ void raise_max_logit(const ScoreNumbers& n, int head,
 
 // Writes a group's rows: final ones in T, others in float32. Where nothing was seen but scores of
 // -inf they are zeros, or NaN where a value was not finite.
-template <typename T, typename Shape, bool kOptions>
+template <typename T, typename Shape, Options kOptions>
 __device__ __forceinline__ void finish(const Parameters<kOptions>& p, ForwardShared<Shape>& s,
                                        const BlockNote& note, int group,
                                        const Softmax<kOptions>& softmax,
@@ -166,9 +166,10 @@ __device__ __forceinline__ void finish(const Parameters<kOptions>& p, ForwardSha
     factor[i] = sum != 0 ? __fdividef(1, sum) : 0;
     writes[i] = rows.has(i);
     lse[i] = softmax.top[i] * folded_scale(p) + logf(sum);
-    if constexpr (kOptions) finish_row(p.scores, note.head, sum, factor[i], lse[i]);
+    if constexpr (kOptions != Options::none)
+      finish_row(p.scores, note.head, sum, factor[i], lse[i]);
   }
-  if constexpr (kOptions) raise_max_logit(p.scores, note.head, softmax, writes);
+  if constexpr (kOptions != Options::none) raise_max_logit(p.scores, note.head, softmax, writes);
   if (p.is_final) {
     store_final<T, Shape>(p, s, note, group, factor, output);
   } else {

@@ -24,8 +24,8 @@ struct SoftmaxWithHighest : OnlineSoftmax {
     return OnlineSoftmax::update(scores, factor);
   }
 };
-template <bool kOptions>
-using Softmax = std::conditional_t<kOptions, SoftmaxWithHighest, OnlineSoftmax>;
+template <Options kOptions>
+using Softmax = std::conditional_t<kOptions != Options::none, SoftmaxWithHighest, OnlineSoftmax>;
 
 // Of a lane: its first row in the item, and which keys, 8n + column and the next.
 struct LanePlace {
@@ -38,16 +38,27 @@ struct LanePlace {
   }
 };
 
-// q.k become logits to base 2, where they are to.
+// q.k become logits to base 2, where they are to. Where not all pairs are seen, `seen` says which,
+// of the lane's first row.
 template <int kKeys>
 __device__ __forceinline__ void become_logits(float (&scores)[kKeys / 2], const ScoreNumbers& n,
-                                              const ScorePlace& at, int head, int group) {
+                                              const ScorePlace& at, int head, int group,
+                                              const uchar2* seen) {
   if (!n.in_logits) return;
   float scale = n.scale_log2;
   if (n.softcap != 0) {
+    if (seen != nullptr) hide_unseen<kKeys>(scores, seen, 0);
 #pragma unroll
-    for (float& score : scores) score = bend(score, n.bend_log2);
-    scale = n.softcap_log2;
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int m = 0; m < kKeys / 8; m += 2) {
+        float* first = scores + 4 * m + 2 * half;
+        fall_short(first[0], first[1], first[4], first[5], n.bend_log2);
+      }
+#pragma unroll
+    for (float& score : scores) score = fmaf(score, -2 * n.softcap_log2, n.softcap_log2);
+    scale = 1;
+    if (n.alibi_slopes == nullptr) return;
   }
   if (n.alibi_slopes == nullptr) {
 #pragma unroll

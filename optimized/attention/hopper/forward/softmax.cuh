@@ -25,8 +25,8 @@ __device__ __forceinline__ int keys_of_lane(int key) {
 // Hides keys that a lane's rows, 8 apart, do not see. What a row sees becomes a bit a key, which
 // costs less than compares.
 template <int kKeys>
-__device__ __forceinline__ void hide_unseen(float (&scores)[kKeys / 2],
-                                            const uchar2* of_first_row) {
+__device__ __forceinline__ void hide_unseen(float (&scores)[kKeys / 2], const uchar2* of_first_row,
+                                            float hidden = -INFINITY) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uchar2 seen = of_first_row[8 * half];
@@ -36,7 +36,7 @@ __device__ __forceinline__ void hide_unseen(float (&scores)[kKeys / 2],
     for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        if ((bits & 1u << (2 * n + i)) == 0) scores[4 * n + 2 * half + i] = -INFINITY;
+        if ((bits & 1u << (2 * n + i)) == 0) scores[4 * n + 2 * half + i] = hidden;
   }
 }
 
