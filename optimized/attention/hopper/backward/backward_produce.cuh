@@ -191,7 +191,7 @@ struct LaneRows {
       const bool is_row = row < rows;
       // Of scores of -inf, which have that lse, no -inf - -inf; NaN stays.
       const float shift = lse[i] == -INFINITY ? -1e30f : lse[i] * kLog2E;
-      to.shift[row] = is_row ? shift : INFINITY, to.delta[row] = is_row ? delta[i] : 0;
+      to.shift[row] = is_row ? shift : INFINITY, to.minus_delta[row] = is_row ? -delta[i] : 0;
     }
   }
 };
