@@ -102,8 +102,7 @@ struct Consumer {
   __device__ __forceinline__ void hand_over(uint32_t turn, Put put) {
     forget_places();
     wait(barriers().dq_empty[group], (turn & 1) ^ 1);
-    put(shared_address(shared.dq[group]));
-    show_to_async();
+    put(shared_address(shared.dq[group]));  // which the sender shows to the copy engine
     arrive_as_warp(barriers().dq_full[group], thread);
   }
   // dq of a block, when the products have come.
