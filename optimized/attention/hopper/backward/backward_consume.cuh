@@ -90,6 +90,7 @@ struct Consumer {
   // Starts dq of a block, of which both groups have written d(scores).
   __device__ __forceinline__ void start_dq(float (&dq)[kDqSums], uint32_t of_block) const {
     wait(barriers().ds_full[of_block % 2], of_block / 2 % 2);
+    show_to_async();  // what both groups have written; here nothing is on its way any more
     begin_products();
     multiply_keys<T, Shape::kKeys>(
         dq, tile_descriptor(ds_tile(of_block)),
@@ -126,7 +127,6 @@ struct Consumer {
     forget_places();
     wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);
     store_scores(ds_tile(block) + group * kGroupKeys * 128 + ds_place, ds);
-    show_to_async();
     arrive_as_warp(barriers().ds_full[block % 2], thread);
   }
 
