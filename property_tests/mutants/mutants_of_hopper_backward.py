@@ -62,8 +62,14 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: d(scores) are stored without their swizzle",
         TILES,
-        "((2 * k + lane / 16) ^ (lane % 8)) * 16",
-        "(2 * k + lane / 16) * 16",
+        "(first ^ k * 32, values",
+        "(first + k * 32, values",
+    ),
+    Mutant(
+        "hopper: d(weights) begin with delta, not with what is taken off",
+        PRODUCE,
+        "is_row ? -delta[i] : 0",
+        "is_row ? delta[i] : 0",
     ),
     Mutant(
         "hopper: odd rows of dq take the columns of even ones",
@@ -98,8 +104,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: final dk and dv are staged without their swizzle",
         TILES,
-        "((2 * (k % 4) + lane / 16) ^ (lane % 8)) * 16",
-        "(2 * (k % 4) + lane / 16) * 16",
+        "(first ^ k % 4 * 32) +",
+        "(first + k % 4 * 32) +",
     ),
     Mutant(
         "hopper: what rows see begins a key late",
@@ -116,8 +122,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: final dq of 64 columns lies over the other group's",
         CONSUME,
-        "shared_address(shared.dq[0]), group * Shape::kDqColumns, dq",
-        "shared_address(shared.dq[0]), 0, dq",
+        "+ dq_place, group * Shape::kDqColumns, dq",
+        "+ dq_place, 0, dq",
     ),
     Mutant(
         "hopper: final dq of two half rows leaves before one of the groups has left its own",

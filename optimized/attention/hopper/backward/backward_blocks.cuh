@@ -33,9 +33,9 @@ template <Dq kDq>
 inline constexpr int kArriving = kDq == Dq::none ? 32 : 1;
 
 template <int kThreadsArriving>
-__device__ __forceinline__ void arrive_of_warp(Barrier& barrier) {
+__device__ __forceinline__ void arrive_of_warp(Barrier& barrier, uint32_t thread = threadIdx.x) {
   __syncwarp();
-  if (kThreadsArriving == 32 || threadIdx.x % 32 == 0) arrive(barrier);
+  if (kThreadsArriving == 32 || thread % 32 == 0) arrive(barrier);
 }
 
 struct Maps {
@@ -62,7 +62,8 @@ using ParametersOf = std::conditional_t<kOptions, OptionParameters, Parameters>;
 
 // What the scores of a query block need of its rows.
 struct QueryRows {
-  float shift[kQueries], delta[kQueries];  // of the exponent to base 2; +inf for rows that are not
+  float shift[kQueries];        // of the exponent to base 2; +inf for rows that are not
+  float minus_delta[kQueries];  // what d(weights) begin with
 };
 
 // What they see of the item's keys.

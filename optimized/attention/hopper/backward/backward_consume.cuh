@@ -23,27 +23,39 @@ struct Consumer {
   const ParametersOf<kOptions>& parameters;
   SharedOf<Shape, kOptions>& shared;
   const int group;
-  int thread = threadIdx.x % kGroupThreads;
+  uint32_t thread = threadIdx.x % kGroupThreads;
+  uint32_t ds_place = held(place_of_scores(thread)), dq_place = held(place_of_dq<kDq>(thread));
   uint32_t block = 0, item = 0;  // how many are done
-  uint32_t nothing = 0;  // which the compiler takes for new in every block: see wait_for_note()
+  uint32_t nothing =
+      0;  // which the compiler takes for new in every block: see forget_descriptors()
 
   __device__ __forceinline__ auto& barriers() const { return shared.barriers; }
   __device__ __forceinline__ int stage() const { return block % kStages; }
   __device__ __forceinline__ uint32_t parity() const { return block / kStages % 2; }
   __device__ __forceinline__ float scale() const { return parameters.shape.softmax_scale; }
 
-  // What the note of the coming block says; there is Q then, too. Descriptors are made anew from
-  // here on: those that the compiler holds for all blocks of an item do not fit its registers.
-  __device__ __forceinline__ int wait_for_note() {
+  __device__ __forceinline__ void wait_for_queries() {
     wait(barriers().q_full[stage()], parity());
-    const int flags = __reduce_or_sync(~0u, shared.notes[block % kNotes].flags);
-    nothing = static_cast<uint32_t>(flags) >> 16;
     forget_places();
-    return flags;
+  }
+  // What the note of the block says of which there is Q.
+  __device__ __forceinline__ int read_note() const {
+    return __reduce_or_sync(~0u, shared.notes[block % kNotes].flags);
+  }
+  // Descriptors are made anew for the next block: those that the compiler holds for all blocks of
+  // an item do not fit its registers. From this block's note: the next block's scores begin before
+  // its own is read.
+  __device__ __forceinline__ void forget_descriptors(int flags) {
+    nothing = static_cast<uint32_t>(flags) >> 16;
   }
 
   // What follows from the thread's number is found again in every block: it would not fit, and
-  // asking the processor for the number takes long.
+  // asking the processor for the number takes long. But for the two places: to find these takes a
+  // chain of ten steps, for which tiles would wait.
+  static __device__ __forceinline__ uint32_t held(uint32_t place) {
+    asm volatile("" : "+r"(place));
+    return place;
+  }
   __device__ __forceinline__ void forget_places() { asm volatile("" : "+r"(thread)); }
 
   __device__ __forceinline__ uint64_t keys_of(const uint8_t* tile) const {
@@ -60,6 +72,16 @@ struct Consumer {
     commit_products();
   }
 
+  // To minus delta, where there are no options, which multiply them first.
+  __device__ __forceinline__ void start_grads(float (&grads)[32], uint64_t dout) const {
+    begin_products();
+    if constexpr (kOptions)
+      multiply_rows<T, Shape::kV>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
+    else
+      add_rows<T, Shape::kV>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
+    commit_products();
+  }
+
   // From a group's columns of K to the other's: a panel, or half the 128 bytes of its rows.
   static constexpr int kBytesOfColumns = Shape::kQkPanels > 1 ? kKeyPanel : Shape::kDqColumns * 2;
   // Of final dq, both groups' half rows leave together from the first one's place.
@@ -68,6 +90,7 @@ struct Consumer {
   // Starts dq of a block, of which both groups have written d(scores).
   __device__ __forceinline__ void start_dq(float (&dq)[kDqSums], uint32_t of_block) const {
     wait(barriers().ds_full[of_block % 2], of_block / 2 % 2);
+    show_to_async();  // what both groups have written; here nothing is on its way any more
     begin_products();
     multiply_keys<T, Shape::kKeys>(
         dq, tile_descriptor(ds_tile(of_block)),
@@ -80,20 +103,19 @@ struct Consumer {
   __device__ __forceinline__ void hand_over(uint32_t turn, Put put) {
     forget_places();
     wait(barriers().dq_empty[group], (turn & 1) ^ 1);
-    put(shared_address(shared.dq[group]));
-    show_to_async();
-    arrive_as_warp(barriers().dq_full[group]);
+    put(shared_address(shared.dq[group]));  // which the sender shows to the copy engine
+    arrive_as_warp(barriers().dq_full[group], thread);
   }
   // dq of a block, when the products have come.
   __device__ __forceinline__ void hand_over_dq(const float (&dq)[kDqSums], uint32_t of_block,
                                                uint32_t turn) {
-    arrive_as_warp(barriers().ds_empty[of_block % 2]);
+    arrive_as_warp(barriers().ds_empty[of_block % 2], thread);
     hand_over(turn, [&](uint32_t tile) {
       if constexpr (kSharesDq)
-        store_dq<T, kDq>(shared_address(shared.dq[0]), group * Shape::kDqColumns, dq, scale(),
-                         thread);
+        store_dq<T, kDq>(shared_address(shared.dq[0]) + dq_place, group * Shape::kDqColumns, dq,
+                         scale(), thread);
       else
-        store_dq<T, kDq>(tile, 0, dq, scale(), thread);
+        store_dq<T, kDq>(tile + dq_place, 0, dq, scale(), thread);
     });
   }
   template <int R>
@@ -104,9 +126,8 @@ struct Consumer {
     if constexpr (!kHasDq) return;
     forget_places();
     wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);
-    store_scores(ds_tile(block) + group * kGroupKeys * 128, ds, thread);
-    show_to_async();
-    arrive_as_warp(barriers().ds_full[block % 2]);
+    store_scores(ds_tile(block) + group * kGroupKeys * 128 + ds_place, ds);
+    arrive_as_warp(barriers().ds_full[block % 2], thread);
   }
 
   // Where keys are not finite, dq of blocks that see the item in part is not sent off.
@@ -122,13 +143,14 @@ struct Consumer {
   }
 
   // Whether all of the group's keys are seen.
-  __device__ __forceinline__ bool weigh_scores(float (&scores)[32],
+  __device__ __forceinline__ bool weigh_scores(int flags, float (&scores)[32],
                                                const float2 (&shifts)[8]) const {
     const SeenKeysOfRows& seen = shared.seen[block % kSeenStages];
     const Place place(thread);
     const int key = group * kGroupKeys + place.row;
-    const bool clear =
-        __reduce_or_sync(~0u, seen.clear) >> group & 1;  // the compiler sees that warps agree
+    bool clear = (flags & kClear) != 0;
+    if (!clear)
+      clear = __reduce_or_sync(~0u, seen.clear) >> group & 1;  // the compiler sees that warps agree
     if (clear)
       weigh<true>(scores, shifts, seen, key, place.column, scale() * kLog2E);
     else
@@ -152,38 +174,44 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void release(uint32_t of_block) const {
-    arrive_of_warp<kArriving<kDq>>(barriers().empty[of_block % kStages]);
+    arrive_of_warp<kArriving<kDq>>(barriers().empty[of_block % kStages], thread);
   }
 
-  // A block of which the scores are under way; leaves dk and dv under way. kLate: with dq of the
-  // block before, which is sent off under their products.
+  // A block of which there are the queries. kLate: an item's first has passed, and its note is read
+  // here; with dq of the block before, which is sent off under the products of dk and dv.
   template <bool kLate>
-  __device__ __forceinline__ void take_block(int flags, float (&scores)[32], float (&dk)[kDkSums],
+  __device__ __forceinline__ void take_block(int& flags, float (&dk)[kDkSums],
                                              float (&dv)[kDvSums]) {
     const uint64_t q = tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel);
     const uint64_t dout = tile_descriptor(shared_address(shared.dout[stage()]), kQueryPanel);
-    float grads[32];
-    wait(barriers().dout_full[stage()], parity());
-    begin_products();
-    multiply_rows<T, Shape::kV>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
-    commit_products();
+    float scores[32], grads[32];
+    const auto begin_grads = [&] {
+      wait(barriers().dout_full[stage()], parity());
+      if constexpr (!kOptions) load_of_pairs(grads, shared.rows[stage()].minus_delta, thread);
+      if constexpr (!kOptions) hopper::pin(grads);
+    };
+    if constexpr (!kLate) begin_grads();
+    start_scores(scores);
+    if constexpr (kLate)
+      begin_grads();
+    else
+      wait(barriers().v_full, item & 1);
+    start_grads(grads, dout);
+    if constexpr (kLate) flags = read_note();
     uint32_t p[4][4], ds[4][4];
     if constexpr (kOptions) {
       wait_for_products<0>();
       hopper::pin(scores), hopper::pin(grads);
       differentiate_with_options(scores, grads);
     } else {
-      float2 of_rows[8];
-      load_of_queries<0>(of_rows, shared.rows[stage()].shift, thread);
+      float2 shifts[8];
+      load_of_queries(shifts, shared.rows[stage()].shift, thread);
       wait_for_products<1>();
       hopper::pin(scores);
-      load_of_queries<1>(of_rows, shared.rows[stage()].shift, thread);
-      const bool clear = weigh_scores(scores, of_rows);
-      load_of_queries<0>(of_rows, shared.rows[stage()].delta, thread);
+      const bool clear = weigh_scores(flags, scores, shifts);
       wait_for_products<0>();
       hopper::pin(grads);
-      load_of_queries<1>(of_rows, shared.rows[stage()].delta, thread);
-      differentiate(grads, scores, of_rows);
+      differentiate(grads, scores);
       if (!clear) hide_gradients(grads, scores);
     }
     as_left_operand<T>(p, scores);
@@ -207,27 +235,25 @@ struct Consumer {
     wait_for_products<0>();
     hopper::pin(dk), hopper::pin(dv);
     release(block);
+    forget_descriptors(flags);
     ++block;
   }
 
   // One item; its first block's note is there.
   __device__ __forceinline__ void take_item(int flags) {
     static_assert(kDkSums == kDvSums);
-    float dk[kDkSums], dv[kDvSums], scores[32];
+    float dk[kDkSums], dv[kDvSums];
 #pragma unroll
     for (int i = 0; i < kDkSums; ++i) dk[i] = dv[i] = 0;
     hopper::pin(dk), hopper::pin(dv);
     wait(barriers().k_full[item % kKeyStages], item / kKeyStages & 1);
     look_at_keys();
-    start_scores(scores);
-    wait(barriers().v_full, item & 1);
-    take_block<false>(flags, scores, dk, dv);
+    take_block<false>(flags, dk, dv);
     while ((flags & kLast) == 0) {
-      flags = wait_for_note();
-      start_scores(scores);
-      take_block<true>(flags, scores, dk, dv);
+      wait_for_queries();
+      take_block<true>(flags, dk, dv);
     }
-    arrive_as_warp(barriers().v_empty);
+    arrive_as_warp(barriers().v_empty, thread);
     if (kHasDq && parameters.is_final)
       hand_over_results(dk, dv);
     else
@@ -244,7 +270,7 @@ struct Consumer {
     wait_for_products<0>();
     hopper::pin(dq);
     hand_over_dq(dq, block - 1, turn + 1);
-    arrive_as_warp(barriers().k_empty[item % kKeyStages]);
+    arrive_as_warp(barriers().k_empty[item % kKeyStages], thread);
     hand_over_keys(dk, scale(), turn + 2);
   }
   __device__ __forceinline__ void put_results(const float (&dk)[kDkSums],
@@ -257,7 +283,7 @@ struct Consumer {
       hopper::pin(dq);
       hand_over_dq(dq, block - 1, block - 1);
     }
-    arrive_as_warp(barriers().k_empty[item % kKeyStages]);
+    arrive_as_warp(barriers().k_empty[item % kKeyStages], thread);
     const AttentionShape& shape = parameters.shape;
     const int first_key = group * kGroupKeys;
     put_keys<T>(parameters, parameters.dk, note, first_key, shape.head_dim_qk, scale(), dk, thread);
@@ -265,12 +291,17 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void run() {
-    for (int flags; ((flags = wait_for_note()) & kStop) == 0; ++item) take_item(flags);
+    for (;; ++item) {
+      wait_for_queries();
+      const int flags = read_note();
+      if ((flags & kStop) != 0) break;
+      take_item(flags);
+    }
     if constexpr (!kHasDq) return;
     // The sender finds the note to stop. Not before all warps have left their part of the last dq:
     // a faster one would count in a slower one's place.
     wait(barriers().dq_empty[group], (block & 1) ^ 1);
-    arrive_as_warp(barriers().dq_full[group]);
+    arrive_as_warp(barriers().dq_full[group], thread);
   }
 };
 

@@ -191,7 +191,7 @@ struct LaneRows {
       const bool is_row = row < rows;
       // Of scores of -inf, which have that lse, no -inf - -inf; NaN stays.
       const float shift = lse[i] == -INFINITY ? -1e30f : lse[i] * kLog2E;
-      to.shift[row] = is_row ? shift : INFINITY, to.delta[row] = is_row ? delta[i] : 0;
+      to.shift[row] = is_row ? shift : INFINITY, to.minus_delta[row] = is_row ? -delta[i] : 0;
     }
   }
 };
@@ -305,6 +305,7 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
 #pragma unroll 1
       for (int group = 0; group < kGroups; ++group) {
         wait(barriers.dq_full[group], turn & 1);
+        show_to_async();  // what four warps have written, who need not wait for the fence
         start(group, shared_address(shared.dq[group]));
         commit_stores();
         wait_until_read<0>();
@@ -324,6 +325,7 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
     if constexpr (kSharePanel && kDq == Dq::store) {
       // Both halves of the rows lie in the first group's place.
       for (Barrier& full : barriers.dq_full) wait(full, turn & 1);
+      show_to_async();
       if (all_sent || (found[0] == 0 && found[kFoundStages] == 0))
         store_queries<Shape, kDq>(maps.dq, note, 0, shared_address(shared.dq[0]));
       commit_stores();

@@ -23,7 +23,7 @@ struct SplitConsumer {
 
   const Parameters& parameters;
   SplitShared<Shape>& shared;
-  int thread = threadIdx.x % kGroupThreads;
+  uint32_t thread = threadIdx.x % kGroupThreads;
   uint32_t block = 0, item = 0, turn = 0;  // how many are done; turns: of the place for results
   uint32_t nothing = 0;  // which the compiler takes for new in every block: see wait_for_note()
 
@@ -81,7 +81,9 @@ struct SplitConsumer {
     commit_products();
   }
   __device__ __forceinline__ void hand_over_dq(const float (&dq)[32]) {
-    hand_over([&](uint32_t tile) { store_dq<T, kDq>(tile, 0, dq, scale(), thread); });
+    hand_over([&](uint32_t tile) {
+      store_dq<T, kDq>(tile + place_of_dq<kDq>(thread), 0, dq, scale(), thread);
+    });
   }
   __device__ __forceinline__ void wait_for_ds(uint32_t of_block) const {
     wait(barriers().ds_full[of_block % 2], of_block / 2 % 2);
@@ -124,8 +126,7 @@ struct SplitConsumer {
     start_rows<Shape::kQk>(scores, shared.k[item % kKeyStages], shared.q[stage()]);
     wait_for_rows();
     float2 shifts[8];
-    load_of_queries<0>(shifts, shared.rows[stage()].shift, thread);
-    load_of_queries<1>(shifts, shared.rows[stage()].shift, thread);
+    load_of_queries(shifts, shared.rows[stage()].shift, thread);
     wait_for_products<0>();
     hopper::pin(scores);
     const SeenKeysOfRows& seen = shared.seen[block % Shape::kSeenStages];
@@ -151,9 +152,8 @@ struct SplitConsumer {
     wait_for_dout();
     start_rows<Shape::kV>(grads, shared.v, shared.dout[dout_stage()]);
     wait_for_rows();
-    float2 deltas[8];
-    load_of_queries<0>(deltas, shared.rows[stage()].delta, thread);
-    load_of_queries<1>(deltas, shared.rows[stage()].delta, thread);
+    float2 minus_deltas[8];
+    load_of_queries(minus_deltas, shared.rows[stage()].minus_delta, thread);
     wait_for_products<0>();
     hopper::pin(grads);
     wait(barriers().weights_full, block & 1);
@@ -165,7 +165,7 @@ struct SplitConsumer {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float& grad = grads[4 * n + i];
-        grad = weights[i] * (grad - (i % 2 == 0 ? deltas[n].x : deltas[n].y));
+        grad = weights[i] * (grad + (i % 2 == 0 ? minus_deltas[n].x : minus_deltas[n].y));
         if (!clear && __float_as_int(weights[i]) < 0) grad = 0;  // as in hide_gradients()
       }
     }
@@ -177,7 +177,7 @@ struct SplitConsumer {
   __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[4][4]) {
     forget_places();
     wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);
-    store_scores(shared_address(shared.ds[block % 2]), ds, thread);
+    store_scores(shared_address(shared.ds[block % 2]) + place_of_scores(thread), ds);
     show_to_async();
     arrive_as_warp(barriers().ds_full[block % 2]);
   }

@@ -8,19 +8,45 @@
 namespace ringside::hopper::backward_detail {
 
 // Where a thread's values of [64][8 n] lie: rows row and row + 8, columns 8 n + column and the
-// next.
+// next. Its number is unsigned: quotients of numbers whose sign is not known take steps more.
 struct Place {
   int row, column;
 
-  __device__ explicit Place(int thread)
+  __device__ explicit Place(uint32_t thread)
       : row(thread / 32 * 16 + thread % 32 / 4), column(thread % 4 * 2) {}
 };
+
+// Bytes from a tile's beginning to where a thread begins with its d(scores), and with its dq. What
+// comes next is there with bits changed that say which 16 bytes of a row these are.
+__device__ __forceinline__ uint32_t place_of_scores(uint32_t thread) {
+  const uint32_t lane = thread % 32, warp = thread / 32;
+  return (warp * 16 + lane % 16) * 128 + (lane / 16 ^ lane % 8) * 16;
+}
+template <Dq kDq>
+__device__ __forceinline__ uint32_t place_of_dq(uint32_t thread) {
+  const Place place(thread);
+  const uint32_t row = place.row, column = place.column, turn = row % 8 * 16;
+  // In float32, odd rows are two groups of columns ahead of even ones: all are in different banks.
+  if constexpr (kDq == Dq::add) return row * 128 + (column * 4 ^ turn ^ row % 2 * 64);
+  return row * 128 + (column * 2 ^ turn);
+}
 
 // d [64][64] = a . b^T, both of so many columns in panels so many bytes apart.
 template <typename T, int kColumns>
 __device__ __forceinline__ void multiply_rows(float (&d)[32], uint64_t a, int a_panel, uint64_t b,
                                               int b_panel) {
   multiply_slices<T, Deep::along_rows, Deep::along_rows, kColumns / 16>(d, a, a_panel, b, b_panel);
+}
+
+// The same, added to what d holds.
+template <typename T, int kColumns>
+__device__ __forceinline__ void add_rows(float (&d)[32], uint64_t a, int a_panel, uint64_t b,
+                                         int b_panel) {
+#pragma unroll
+  for (int k = 0; k < kColumns / 16; ++k)
+    Product<T, 64>::template multiply<Deep::along_rows, Deep::along_rows>(
+        d, moved(a, slice_offset<Deep::along_rows>(k, a_panel)),
+        moved(b, slice_offset<Deep::along_rows>(k, b_panel)), true);
 }
 
 // d [64 keys][2 R] += a . b: a from registers, b a tile of queries.
@@ -39,21 +65,28 @@ __device__ __forceinline__ void multiply_keys(float (&dq)[R], uint64_t ds, uint6
   multiply_slices<T, Deep::down_rows, Deep::down_rows, kKeys / 16>(dq, ds, 0, k_panel, 0);
 }
 
-// A number of each of a thread's queries, of the first or the second half of them. The first half
-// is asked for before a thread waits for products, the second, for want of registers, behind.
-template <int kHalf>
+// A number of each of a thread's queries.
 __device__ __forceinline__ void load_of_queries(float2 (&to)[8], const float (&from)[kQueries],
-                                                int thread) {
+                                                uint32_t thread) {
 #pragma unroll
-  for (int n = 4 * kHalf; n < 4 * kHalf + 4; ++n)
+  for (int n = 0; n < 8; ++n)
     to[n] = *reinterpret_cast<const float2*>(&from[8 * n + Place(thread).column]);
+}
+// The same for each of its pairs.
+__device__ __forceinline__ void load_of_pairs(float (&to)[32], const float (&from)[kQueries],
+                                              uint32_t thread) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+    const float2 two = *reinterpret_cast<const float2*>(&from[8 * n + Place(thread).column]);
+    to[4 * n] = to[4 * n + 2] = two.x, to[4 * n + 1] = to[4 * n + 3] = two.y;
+  }
 }
 
 // visit(16 bytes) for a thread's part of what `threads` threads share: so many bytes of a tile, of
-// which registers hold eight at a time.
+// which registers hold four at a time.
 template <int kBytes, int kSharers, typename Visit>
-__device__ __forceinline__ void for_each_chunk(uint8_t* tile, int thread, Visit visit) {
-#pragma unroll 8
+__device__ __forceinline__ void for_each_chunk(uint8_t* tile, uint32_t thread, Visit visit) {
+#pragma unroll 4
   for (int i = 0; i < kBytes / 16 / kSharers; ++i)
     visit(reinterpret_cast<uint4*>(tile)[i * kSharers + thread]);
 }
@@ -83,16 +116,10 @@ __device__ __forceinline__ void weigh(float (&scores)[32], const float2 (&shifts
   }
 }
 
-// grads, d(weights), become d(scores) up to the softmax scale: weight * (grad - delta).
-__device__ __forceinline__ void differentiate(float (&grads)[32], const float (&weights)[32],
-                                              const float2 (&deltas)[8]) {
+// grads, d(weights) less delta, become d(scores) up to the softmax scale.
+__device__ __forceinline__ void differentiate(float (&grads)[32], const float (&weights)[32]) {
 #pragma unroll
-  for (int n = 0; n < 8; ++n) {
-    const float2 delta = deltas[n];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      grads[4 * n + i] = weights[4 * n + i] * (grads[4 * n + i] - (i % 2 == 0 ? delta.x : delta.y));
-  }
+  for (int i = 0; i < 32; ++i) grads[i] *= weights[i];
 }
 
 // Those of pairs that are not seen become 0, whatever delta and dout are: nobody has said that
@@ -117,44 +144,35 @@ __device__ __forceinline__ void pin(uint32_t (&a)[4][4]) {
   for (int i = 0; i < 16; ++i) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
 }
 
-// A group's d(scores), to its rows of [keys][queries].
-__device__ __forceinline__ void store_scores(uint32_t tile, const uint32_t (&values)[4][4],
-                                             int thread) {
-  const int lane = thread % 32, warp = thread / 32;
-  const uint32_t row = tile + (warp * 16 + lane % 16) * 128;
+// A group's d(scores), to its rows of [keys][queries], from the thread's first place on.
+__device__ __forceinline__ void store_scores(uint32_t first, const uint32_t (&values)[4][4]) {
 #pragma unroll
   for (int k = 0; k < 4; ++k)
-    store_matrices<false>(row + ((2 * k + lane / 16) ^ (lane % 8)) * 16, values[k][0], values[k][1],
-                          values[k][2], values[k][3]);
+    store_matrices<false>(first ^ k * 32, values[k][0], values[k][1], values[k][2], values[k][3]);
 }
 
-// A group's dq, to where its sender finds it: float32, or final ones in T, from this column of the
-// tile on.
+// A group's dq, to where its sender finds it, from the thread's first place on: float32, or final
+// ones in T, from this column of the tile on.
 template <typename T, Dq kDq, int R>
-__device__ __forceinline__ void store_dq(uint32_t tile, int first_column, const float (&dq)[R],
-                                         float scale, int thread) {
-  const Place place(thread);
-  const bool odd = place.row % 2 == 1;
+__device__ __forceinline__ void store_dq(uint32_t first, int first_column, const float (&dq)[R],
+                                         float scale, uint32_t thread) {
+  const bool odd = thread / 4 % 2 == 1;  // the row
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const uint32_t row = tile + (place.row + 8 * half) * 128;
-    const int turn = place.row % 8 * 16;
     if constexpr (kDq == Dq::add) {
-      // Odd rows are two groups of columns ahead of even ones: all are in different banks.
 #pragma unroll
       for (int n = 0; n < R / 4; ++n) {
         const int other = n ^ 2;
         const float x = odd ? dq[4 * other + 2 * half] : dq[4 * n + 2 * half];
         const float y = odd ? dq[4 * other + 2 * half + 1] : dq[4 * n + 2 * half + 1];
-        const int column = (n % 4 * 8 ^ (odd ? 16 : 0)) + place.column;
-        const uint32_t to = row + n / 4 * kQueryPanel + (column * 4 ^ turn);
+        const uint32_t to = (first ^ n % 4 * 32) + n / 4 * kQueryPanel + half * 1024;
         asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(scale * x), "f"(scale * y)
                      : "memory");
       }
     } else {
 #pragma unroll
       for (int n = 0; n < R / 4; ++n) {
-        const uint32_t to = row + ((first_column + 8 * n + place.column) * 2 ^ turn);
+        const uint32_t to = (first ^ (first_column + 8 * n) * 2) + half * 1024;
         const uint32_t two =
             pack<T>(scale * dq[4 * n + 2 * half], scale * dq[4 * n + 2 * half + 1]);
         asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(two) : "memory");
@@ -167,17 +185,15 @@ __device__ __forceinline__ void store_dq(uint32_t tile, int first_column, const 
 // columns] each.
 template <typename T, int kPanels, int R>
 __device__ __forceinline__ void stage_keys(uint32_t tile, const float (&sum)[R], int first_panel,
-                                           float scale, int thread) {
-  const int lane = thread % 32, warp = thread / 32;
-  const uint32_t row = tile + (warp * 16 + lane % 16) * 128;
+                                           float scale, uint32_t thread) {
+  const uint32_t first = tile + place_of_scores(thread);
 #pragma unroll
   for (int k = 0; k < 4 * kPanels; ++k) {
     uint32_t of[4];
     const float* from = &sum[8 * k + 32 * first_panel];
 #pragma unroll
     for (int i = 0; i < 4; ++i) of[i] = pack<T>(scale * from[2 * i], scale * from[2 * i + 1]);
-    store_matrices<false>(row + k / 4 * kQueryPanel + ((2 * (k % 4) + lane / 16) ^ (lane % 8)) * 16,
-                          of[0], of[1], of[2], of[3]);
+    store_matrices<false>((first ^ k % 4 * 32) + k / 4 * kQueryPanel, of[0], of[1], of[2], of[3]);
   }
 }
 
@@ -189,7 +205,7 @@ struct KeyPlace {
   int columns;  // of a row, from the lane's first on
 
   __device__ __forceinline__ KeyPlace(const DeviceMatrix& to, const BlockNote& note, int first_key,
-                                      int dim, int thread)
+                                      int dim, uint32_t thread)
       : odd(thread % 2 == 1) {
     const int column = (odd ? 8 : 0) + thread % 4 / 2 * 4;
     columns = dim - column;
@@ -259,7 +275,7 @@ __device__ __forceinline__ void put_key_sums(const DeviceMatrix& to, const KeyPl
 template <typename T, int R>
 __device__ __forceinline__ void put_keys(const Parameters& parameters, const DeviceMatrix& to,
                                          const BlockNote& note, int first_key, int dim, float scale,
-                                         const float (&sum)[R], int thread) {
+                                         const float (&sum)[R], uint32_t thread) {
   const KeyPlace place(to, note, first_key, dim, thread);
   if (parameters.is_final)
     put_final_keys<T>(to, place, scale, sum);
@@ -275,7 +291,7 @@ __device__ __forceinline__ bool all_of_group(int group, bool says) {
 // their scores. No product is under way here.
 template <typename T, typename Shape>
 __device__ __forceinline__ void drop_not_finite(uint8_t* q, uint8_t* dout, int32_t* dropped,
-                                                int group, int thread) {
+                                                int group, uint32_t thread) {
   FiniteCheck<T> check;
   const auto look = [&](const uint4& chunk) { check.look_at(chunk); };
   for_each_chunk<Shape::kQueryTile, kGroupThreads>(q, thread, look);
@@ -291,6 +307,8 @@ __device__ __forceinline__ void drop_not_finite(uint8_t* q, uint8_t* dout, int32
   *dropped = 1;
 }
 
-__device__ __forceinline__ void arrive_as_warp(Barrier& barrier) { arrive_of_warp<1>(barrier); }
+__device__ __forceinline__ void arrive_as_warp(Barrier& barrier, uint32_t thread = threadIdx.x) {
+  arrive_of_warp<1>(barrier, thread);
+}
 
 }  // namespace ringside::hopper::backward_detail

@@ -10,10 +10,10 @@ namespace ringside::hopper::backward_detail {
 // lie in four lanes: each draws for a quarter of their queries, and has what is its own of the
 // others'.
 __device__ __forceinline__ uint32_t draw_kept(const ScoreNumbers& n, const ScorePlace& at,
-                                              uint32_t head, int first_key, int thread) {
+                                              uint32_t head, int first_key, uint32_t thread) {
   const Place place(thread);
   if (at.shares_counters()) {
-    const int lane = thread % 32, mine = lane / 4 % 4;
+    const uint32_t lane = thread % 32, mine = lane / 4 % 4;
     const uint32_t four_keys = (at.k + first_key + place.row - mine) / 4;
     uint32_t drawn = 0;  // a byte for each of the four
 #pragma unroll
@@ -50,7 +50,7 @@ template <bool kClear>
 __device__ __forceinline__ void differentiate(float (&scores)[32], float (&grads)[32],
                                               const QueryRows& rows, const SeenKeysOfRows& seen,
                                               const ScoreNumbers& n, const ScorePlace& at, int head,
-                                              int first_key, int thread) {
+                                              int first_key, uint32_t thread) {
   const Place place(thread);
   const uint32_t global_head = n.first_head + head;
   const uint32_t kept = n.drops ? draw_kept(n, at, global_head, first_key, thread) : ~0u;
@@ -62,7 +62,7 @@ __device__ __forceinline__ void differentiate(float (&scores)[32], float (&grads
 #pragma unroll
   for (int m = 0; m < 8; ++m) {
     const float2 shifts = *reinterpret_cast<const float2*>(&rows.shift[8 * m + place.column]);
-    const float2 deltas = *reinterpret_cast<const float2*>(&rows.delta[8 * m + place.column]);
+    const float2 minus = *reinterpret_cast<const float2*>(&rows.minus_delta[8 * m + place.column]);
     uchar4 of_two = {};
     if constexpr (!kClear)
       of_two = *reinterpret_cast<const uchar4*>(&seen.of[8 * m + place.column]);
@@ -78,7 +78,7 @@ __device__ __forceinline__ void differentiate(float (&scores)[32], float (&grads
       const float bias = fmaf(slope, fabsf(d), i % 2 == 0 ? shifts.x : shifts.y);
       const float weight = exp2_fast(fmaf(x, scale, -bias));
       const float factor = kept >> at_i & 1 ? n.kept_factor : 0;
-      const float grad = fmaf(grads[at_i], factor, i % 2 == 0 ? -deltas.x : -deltas.y);
+      const float grad = fmaf(grads[at_i], factor, i % 2 == 0 ? minus.x : minus.y);
       scores[at_i] = weight * factor;
       grads[at_i] = weight * grad * change;
       if constexpr (!kClear) {
