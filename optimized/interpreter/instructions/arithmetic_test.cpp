@@ -12,9 +12,9 @@ namespace {
 using testing::bits;
 using testing::Case;
 using testing::check;
+using testing::kAll32, testing::kAll64, testing::kLow32, testing::kLow64;
 
-constexpr uint64_t kLow32 = 0x80000000, kHigh32 = 0x7fffffff, kAll32 = 0xffffffff;
-constexpr uint64_t kLow64 = uint64_t{1} << 63, kAll64 = ~uint64_t{0};
+constexpr uint64_t kHigh32 = 0x7fffffff;
 constexpr float kInf = std::numeric_limits<float>::infinity(), kTiny = 0x1p-149f;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr uint64_t kCanonical = 0x7fffffff;

@@ -5,11 +5,9 @@ namespace ringside::ptx {
 namespace {
 
 using testing::check;
+using testing::kAll32, testing::kAll64, testing::kLow32, testing::kLow64;
 using testing::launch;
 using testing::results_of;
-
-constexpr uint64_t kAll32 = 0xffffffff, kAll64 = ~uint64_t{0}, kLow32 = 0x80000000;
-constexpr uint64_t kLow64 = uint64_t{1} << 63;
 
 TEST(PtxBits, ShiftsBeyondTheWidthAreClamped) {
   check("shl.b32 %d4, %a4, %b4;",

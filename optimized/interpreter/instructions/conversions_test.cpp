@@ -12,9 +12,7 @@ using testing::Array;
 using testing::bits;
 using testing::Case;
 using testing::check;
-
-constexpr uint64_t kAll32 = 0xffffffff, kAll64 = ~uint64_t{0}, kLow32 = 0x80000000;
-constexpr uint64_t kLow64 = uint64_t{1} << 63;
+using testing::kAll32, testing::kAll64, testing::kLow32, testing::kLow64;
 
 struct Format {
   int mantissa, most;  // bits; the largest exponent

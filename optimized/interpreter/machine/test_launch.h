@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "optimized/interpreter/machine/run.h"
 
 namespace ringside::ptx::testing {
+
+constexpr uint64_t kAll32 = 0xffffffff, kAll64 = ~uint64_t{0};
+constexpr uint64_t kLow32 = 0x80000000, kLow64 = uint64_t{1} << 63;  // the least of signed integers
 
 // Of device memory, its end at a guard page where its bytes are a multiple of 256.
 template <typename T>
