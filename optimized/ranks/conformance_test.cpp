@@ -28,13 +28,14 @@ using testing::Random;
 using testing::RanksCase;
 using testing::TypeInfo;
 
-// Of two threads in one context, that which launches a kernel for the first time would wait for the
-// other's stream, and that for this one: all kernels are loaded at the beginning.
-class LoadedKernels : public ::testing::Environment {
-  void SetUp() override { setenv("CUDA_MODULE_LOADING", "EAGER", 1); }
-};
-[[maybe_unused]] const auto* const kLoadedKernels =
-    ::testing::AddGlobalTestEnvironment(new LoadedKernels);
+// Two threads of one context are two processes here, whose streams wait for each other. So no
+// stream may share its queue of the device with another, and no kernel be loaded when it is
+// launched first, which waits for the context. The driver asks for both when it begins.
+[[maybe_unused]] const bool kAsTwoProcesses = [] {
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  return true;
+}();
 
 Hosting halves(int ranks, int processes, int mine) {
   Hosting hosting{std::vector<std::vector<int>>(processes), mine};
