@@ -5,7 +5,7 @@
 namespace ringside {
 namespace {
 
-constexpr int kThreads = 256, kBlocks = 256;
+constexpr int kWordThreads = 256, kBlocks = 256;
 
 struct AllSpoilable {
   Spoilable of[kMostSpoilable];
@@ -20,7 +20,7 @@ __global__ void compare_kernel(uint32_t* header, const ExpectedWord* expected, i
                                uint32_t* unfit) {
   volatile uint32_t* of_host = header;
   bool differs = false;
-  for (int i = threadIdx.x; i < count; i += kThreads) {
+  for (int i = threadIdx.x; i < count; i += kWordThreads) {
     volatile uint32_t* word = expected[i].word;
     differs |= *word != expected[i].token;
     *word = 0;
@@ -35,8 +35,8 @@ __global__ void compare_kernel(uint32_t* header, const ExpectedWord* expected, i
 __global__ void spoil_kernel(const uint32_t* unfit, AllSpoilable all) {
   if (*unfit == 0) return;
   for (const Spoilable& results : all.of)
-    for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < results.bytes / 2;
-         i += int64_t{gridDim.x} * kThreads)
+    for (int64_t i = int64_t{blockIdx.x} * kWordThreads + threadIdx.x; i < results.bytes / 2;
+         i += int64_t{gridDim.x} * kWordThreads)
       static_cast<uint16_t*>(results.data)[i] = 0xffff;
 }
 
@@ -49,7 +49,7 @@ void count_start(uint32_t* header, cudaStream_t stream) {
 
 void compare_words(uint32_t* header, const ExpectedWord* expected, int count, uint32_t* unfit,
                    cudaStream_t stream) {
-  compare_kernel<<<1, kThreads, 0, stream>>>(header, expected, count, unfit);
+  compare_kernel<<<1, kWordThreads, 0, stream>>>(header, expected, count, unfit);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
@@ -57,7 +57,7 @@ void spoil_if(const uint32_t* unfit, const std::vector<Spoilable>& results, cuda
   require(results.size() <= kMostSpoilable, "results in ", results.size(), " pieces of memory");
   AllSpoilable all;
   for (size_t i = 0; i < results.size(); ++i) all.of[i] = results[i];
-  spoil_kernel<<<kBlocks, kThreads, 0, stream>>>(unfit, all);
+  spoil_kernel<<<kBlocks, kWordThreads, 0, stream>>>(unfit, all);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

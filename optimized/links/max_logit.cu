@@ -4,10 +4,10 @@
 namespace ringside {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kLogitThreads = 256;
 
 __global__ void take_larger_kernel(LogitsOfProcesses others, float* max_logit) {
-  for (int head = threadIdx.x; head < others.heads; head += kThreads) {
+  for (int head = threadIdx.x; head < others.heads; head += kLogitThreads) {
     float largest = max_logit[head];
     for (int process = 0; process < others.processes; ++process) {
       if (process == others.mine) continue;
@@ -21,7 +21,7 @@ __global__ void take_larger_kernel(LogitsOfProcesses others, float* max_logit) {
 }  // namespace
 
 void take_larger_logits(const LogitsOfProcesses& others, float* max_logit, cudaStream_t stream) {
-  take_larger_kernel<<<1, kThreads, 0, stream>>>(others, max_logit);
+  take_larger_kernel<<<1, kLogitThreads, 0, stream>>>(others, max_logit);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

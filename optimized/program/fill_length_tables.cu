@@ -10,7 +10,7 @@
 namespace ringside {
 namespace {
 
-constexpr int kThreads = LengthTables::kChunk, kWarp = 32;
+constexpr int kTableThreads = LengthTables::kChunk, kWarp = 32;
 constexpr int kRowsOfThread = 4;
 constexpr int kCostOfSlot = 2;  // in rows that are mapped
 
@@ -29,7 +29,7 @@ template <typename T>
 __device__ void store_together(T* to, int place, const T& value) {
   constexpr int kWords = sizeof(T) / sizeof(int32_t);
   static_assert(kWords % 2 == 1, "no bank conflicts");
-  __shared__ int32_t staged[kThreads / kWarp][kWarp * kWords];
+  __shared__ int32_t staged[kTableThreads / kWarp][kWarp * kWords];
   int32_t* words = staged[threadIdx.x / kWarp];
   const int lane = threadIdx.x % kWarp;
   std::memcpy(words + lane * kWords, &value, sizeof(T));
@@ -48,16 +48,16 @@ struct Team {
 
   template <typename Visit>
   __device__ void for_each(int count, Visit visit) const {
-    for (int64_t i = int64_t{block} * kThreads + threadIdx.x; i < count;
-         i += int64_t{blocks} * kThreads)
+    for (int64_t i = int64_t{block} * kTableThreads + threadIdx.x; i < count;
+         i += int64_t{blocks} * kTableThreads)
       visit(static_cast<int>(i));
   }
 
   // The same with whole warps: those behind the last are told -1.
   template <typename Visit>
   __device__ void for_each_of_warps(int count, Visit visit) const {
-    for (int64_t begin = int64_t{block} * kThreads; begin < count;
-         begin += int64_t{blocks} * kThreads) {
+    for (int64_t begin = int64_t{block} * kTableThreads; begin < count;
+         begin += int64_t{blocks} * kTableThreads) {
       const int64_t i = begin + threadIdx.x;
       visit(i < count ? static_cast<int>(i) : -1);
     }
@@ -76,13 +76,13 @@ struct Team {
 // Prefix sums of a group's rows over a chunk of sequences, by one block.
 __device__ void add_up_chunk(const LengthTables& t, const LengthTables::Groups& g,
                              const DeviceLayout& given, int group, int chunk) {
-  const int s = chunk * kThreads + static_cast<int>(threadIdx.x);
+  const int s = chunk * kTableThreads + static_cast<int>(threadIdx.x);
   thd::Sums<int, 1> rows;
   if (s < t.max_batch) {
     const LengthTables::Bounds o = t.bounds(given, s);
     rows.of[0] = g.owned.rows(group, o.row_begin, o.row_end, given.padded.going_on(given.batch()));
   }
-  const auto sums = thd::block_sums<kThreads>(rows);
+  const auto sums = thd::block_sums<kTableThreads>(rows);
   if (s < t.max_batch) g.row_in_chunk[int64_t{group} * t.max_batch + s] = sums.before.of[0];
   if (threadIdx.x == 0) g.rows_of_chunk[int64_t{group} * t.num_chunks() + chunk] = sums.total.of[0];
 }
@@ -90,7 +90,7 @@ __device__ void add_up_chunk(const LengthTables& t, const LengthTables::Groups& 
 // Copies the lengths of a chunk of sequences, and looks whether they fit.
 __device__ void take_chunk(const LengthTables& t, const LengthTables::Side& x,
                            const DeviceLayout& given, int chunk) {
-  const int s = chunk * kThreads + static_cast<int>(threadIdx.x);
+  const int s = chunk * kTableThreads + static_cast<int>(threadIdx.x);
   if (s >= t.max_batch) return;
   const LengthTables::Bounds o = t.bounds(given, s);
   if (!t.fits(x, s, o)) *t.unfit = 1;
@@ -215,7 +215,7 @@ __device__ int blocks_of_lists(const LengthTables& t, int blocks) {
   return min(max(static_cast<int>(blocks * (slots / (slots + rows))), 1), blocks - 1);
 }
 
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kTableThreads, 1)
     fill_kernel(const __grid_constant__ LengthTables t, const __grid_constant__ DeviceLayout q,
                 const __grid_constant__ DeviceLayout k) {
   const auto grid = cooperative_groups::this_grid();
@@ -255,7 +255,7 @@ void fill_length_tables(const LengthTables& tables, const DeviceLayout& q, const
   cooperative.val.cooperative = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = processors;
-  config.blockDim = kThreads;
+  config.blockDim = kTableThreads;
   config.stream = stream;
   config.attrs = &cooperative;
   config.numAttrs = 1;

@@ -6,12 +6,12 @@
 namespace ringside {
 namespace {
 
-constexpr int kThreads = 256, kMostBlocks = 64;
+constexpr int kCutThreads = 256, kMostCuts = 64;
 
 __global__ void cut_kernel(const __grid_constant__ LengthTables t, const OwnRows* own) {
   const OwnRows mine = own[blockIdx.y];
   const int rows = t.side(mine.side).home.rows;
-  for (int row = blockIdx.x * kThreads + threadIdx.x; row < rows; row += gridDim.x * kThreads)
+  for (int row = blockIdx.x * kCutThreads + threadIdx.x; row < rows; row += gridDim.x * kCutThreads)
     mine.fill(t, row);
 }
 
@@ -20,8 +20,8 @@ __global__ void cut_kernel(const __grid_constant__ LengthTables t, const OwnRows
 void cut_own_rows(const LengthTables& tables, const OwnRows* own, int count, cudaStream_t stream) {
   if (count == 0) return;
   const int rows = std::max(tables.q.home.rows, tables.k.home.rows);
-  const dim3 grid(std::min((rows + kThreads - 1) / kThreads, kMostBlocks), count);
-  cut_kernel<<<grid, kThreads, 0, stream>>>(tables, own);
+  const dim3 grid(std::min((rows + kCutThreads - 1) / kCutThreads, kMostCuts), count);
+  cut_kernel<<<grid, kCutThreads, 0, stream>>>(tables, own);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
