@@ -55,7 +55,7 @@ std::vector<OperationView> schedule_of(const Plan& plan, int rank, bool backward
   return views;
 }
 
-std::string repr(const OperationView& view) {
+std::string text_of_operation(const OperationView& view) {
   const Operation& op = view.get();
   std::string text = concat("Operation(", view.index, ": ", name(op.kind), " of step ", op.step);
   for (const ScheduledMessage& m : op.sends)
@@ -95,7 +95,7 @@ Operations of one stream run in order; an operation also waits for those of the 
           "receives", [](const OperationView& o) { return messages(o, o.get().receives); },
           "What an exchange receives, likewise.")
       .def_property_readonly("buffers", &buffers_of, "What any other operation reads and writes.")
-      .def("__repr__", &repr);
+      .def("__repr__", &text_of_operation);
 }
 
 }  // namespace
