@@ -1,4 +1,5 @@
 // Loads, stores and atomics.
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -14,8 +15,22 @@ namespace {
 
 enum class Space : uint8_t { generic, shared, local };
 
+[[gnu::noinline, gnu::cold, noreturn]] void no_address(const Warp& warp, const Inst& i,
+                                                       uint64_t address, const char* what) {
+  char text[80];
+  std::snprintf(text, sizeof text, "%s %#llx", what, static_cast<unsigned long long>(address));
+  fail(warp, i, text);
+}
+
+bool within(uint64_t address, size_t bytes, const void* begin, size_t size) {
+  const uint64_t offset = address - reinterpret_cast<uint64_t>(begin);
+  return offset < size && bytes <= size - offset;
+}
+
+// Of an instruction that nothing but its lanes' addresses tells apart; its bytes are a power of 2.
 template <Space S>
-std::byte* place(const Warp& warp, const Inst& i, int lane, size_t bytes) {
+[[gnu::always_inline]] inline std::byte* place(const Warp& warp, const Inst& i, int lane,
+                                               size_t bytes) {
   const auto offset = static_cast<uint64_t>(i.imm);
   if constexpr (S == Space::shared) {
     const bool wide = i.o[5] != 0;  // of the register
@@ -26,7 +41,7 @@ std::byte* place(const Warp& warp, const Inst& i, int lane, size_t bytes) {
   const uint64_t address = warp.row<uint64_t>(i.o[1])[lane] + offset;
   if constexpr (S == Space::generic) return generic_at(warp, i, address, bytes);
   const size_t each = warp.block->function->local_bytes;
-  if (address + bytes > each) fail(warp, i, "local address " + std::to_string(address));
+  if (address + bytes > each) no_address(warp, i, address, "beyond local memory:");
   return const_cast<std::byte*>(warp.local.data()) + static_cast<size_t>(lane) * each + address;
 }
 
@@ -146,31 +161,23 @@ void decode_atomic(Builder& b, Inst& i, Statement& s) {
   });
 }
 
-void no_address(const Warp& warp, const Inst& i, uint64_t address, const char* what) {
-  char text[80];
-  std::snprintf(text, sizeof text, "%s %#llx", what, static_cast<unsigned long long>(address));
-  fail(warp, i, text);
-}
-
 }  // namespace
 
 std::byte* generic_at(const Warp& warp, const Inst& i, uint64_t address, size_t bytes) {
-  if (address % bytes != 0) no_address(warp, i, address, "misaligned address");
-  const auto within = [&](const void* begin, size_t size) {
-    const uint64_t offset = address - reinterpret_cast<uint64_t>(begin);
-    return offset < size && bytes <= size - offset;
-  };
+  if ((address & (bytes - 1)) != 0) no_address(warp, i, address, "misaligned address");
   const Block& block = *warp.block;
   const auto& parameters = block.function->parameter_bytes;
-  if (!in_device_memory(address, bytes) && !within(block.shared.get(), block.shared_bytes) &&
-      !within(parameters.data(), parameters.size()) &&
-      !within(warp.local.data(), warp.local.size()) && !is_registered(address, bytes))
+  if (!in_device_memory(address, bytes) &&
+      !within(address, bytes, block.shared.get(), block.shared_bytes) &&
+      !within(address, bytes, parameters.data(), parameters.size()) &&
+      !within(address, bytes, warp.local.data(), warp.local.size()) &&
+      !is_registered(address, bytes))
     no_address(warp, i, address, "no such memory:");
   return reinterpret_cast<std::byte*>(address);
 }
 
 std::byte* shared_at(const Warp& warp, const Inst& i, uint64_t address, size_t bytes) {
-  if (address % (bytes < 16 ? bytes : 16) != 0)
+  if ((address & (std::min<size_t>(bytes, 16) - 1)) != 0)
     no_address(warp, i, address, "misaligned shared address");
   if (address + bytes > warp.block->shared_bytes)
     no_address(warp, i, address, "beyond shared memory:");
