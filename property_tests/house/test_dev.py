@@ -69,7 +69,7 @@ def test_kernels_that_nothing_runs_are_compiled_to_be_checked_and_others_in_full
 def test_every_verb_installs_the_packages_that_it_needs(tmp_path, purpose, extras):
     script(tmp_path, "python", 'echo "$@"')
     helpers = "has_cmake() { :; }; has_ninja() { :; }; has_gpu() { :; }; package_settings() { :; }"
-    helpers += '; with_progress() { "$@"; }; rm() { :; }'
+    helpers += '; with_progress() { "$@"; }; rm() { :; }; uv_install() { echo "$@"; }'
     ended = said_by(tmp_path, "pip_install()", "setup()", f"{helpers}; pip_install {purpose}")
     assert ended.returncode == 0, ended.stderr
     build, wheel, _, package = ended.stdout.splitlines()
