@@ -101,6 +101,9 @@ struct BackwardArguments {
   // and `deterministic` need not be asked for.
   bool one_item_of_keys = false;
   void* workspace = nullptr;  // backward_workspace_bytes(), which hold anything
+  // Where items of keys may have up to backward_whole_key_rows(), each of one segment of queries:
+  // float32 [rows_q, heads, head_dim_qk], neighbours, which hold anything. Or none.
+  DeviceMatrix carried{};
 };
 
 struct KernelFamily {
@@ -124,6 +127,9 @@ struct KernelFamily {
   // null: nothing. Launches on one stream may share it.
   BytesOfShape forward_workspace_bytes = nullptr;
   BytesOfShape backward_workspace_bytes = nullptr;
+  // Key rows of a backward item of BackwardArguments::one_item_of_keys, where a family knows
+  // `carried`; null: no more than of others.
+  int (*backward_whole_key_rows)(const AttentionShape& shape) = nullptr;
 };
 
 std::span<const KernelFamily> kernel_families();  // the preferred one first

@@ -93,10 +93,11 @@ void StackParts::backward_in_place(const BackwardCall& call, const RunsOn& on) c
 
   const bool alone = keys_in_one_item;
   const bool summed = !call.deterministic && !alone;  // dq, in float32
+  const int heads = home_q.matrices[0].heads.size(), dim = shape.head_dim_qk;
+  const DeviceMatrix sums{floats(dq_in_place), int64_t{heads} * dim, dim, home_q.matrices[0].rows};
   DeviceMatrix dq = call.dq.matrix;
   if (summed) {
-    const int heads = home_q.matrices[0].heads.size(), dim = shape.head_dim_qk;
-    dq = {floats(dq_in_place), int64_t{heads} * dim, dim, home_q.matrices[0].rows};
+    dq = sums;
     const int64_t bytes = home_q.cells * dim * int64_t{sizeof(float)};
     if (bytes > 0)
       RINGSIDE_CUDA(cudaMemsetAsync(dq.data, 0, static_cast<size_t>(bytes), on.stream));
@@ -118,7 +119,8 @@ void StackParts::backward_in_place(const BackwardCall& call, const RunsOn& on) c
                                    .options = call.options,
                                    .accumulate = Accumulate::only,
                                    .one_item_of_keys = alone,
-                                   .workspace = on.workspace + backward.of_family},
+                                   .workspace = on.workspace + backward.of_family,
+                                   .carried = carries_dq ? sums : DeviceMatrix{}},
                                   on.stream));
   });
   if (summed) move::unshard(q_rows, floats(dq_in_place), call.dq, on.stream);

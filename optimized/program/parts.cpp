@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "optimized/device/processors.h"
 #include "optimized/program/choose_family.h"
 
 namespace ringside {
@@ -64,13 +65,32 @@ WorkTable ProgramParts::add(const std::vector<WorkItem>& items, TableOf<Segment>
   return {tables.add(items), partners, tables.add(std::vector<int32_t>{size})};
 }
 
-OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>& tiles) {
+HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const {
+  constexpr int64_t kItemsOfProcessor = 4;  // fewer would end too far apart
+  if (family.backward_whole_key_rows == nullptr) return {};
+  const int rows = family.backward_key_rows(shape);
+  HostWorkList list = key_items(problem, tiles, family.backward_whole_key_rows(shape));
+  const auto items = static_cast<int64_t>(list.items.size());
+  const auto is_whole = [&](const WorkItem& item) {
+    return item.end - item.begin <= rows || item.partner_end - item.partner_begin == 1;
+  };
+  if (items * problem.num_kv_heads < kItemsOfProcessor * processors_of_device() ||
+      !one_item_a_sequence(list) || !std::ranges::all_of(list.items, is_whole))
+    return {};
+  return list;
+}
+
+OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>& tiles,
+                                        const HostWorkList& whole_keys) {
   OperationTables made;
   if (pass == Pass::forward) {
     made.forward = add(items_of(pass, tiles));
   } else {
     made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape)));
-    const HostWorkList keys = items_of(pass, tiles);
+    const HostWorkList keys = whole_keys.items.empty() ? items_of(pass, tiles) : whole_keys;
+    const int rows = family.backward_key_rows(shape);
+    made.carries_dq = std::ranges::any_of(
+        keys.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });
     made.backward_keys = add(keys);
     made.keys_in_one_item = one_item_a_sequence(keys);
   }

@@ -35,6 +35,7 @@ struct OperationTables {                               // what the device reads 
   TableOf<CellBlock> blocks;      // of combine, and of copies that go by a table
   TableOf<int32_t> map;           // that these go by, where lengths say where rows lie
   bool keys_in_one_item = false;  // those that a query sees, as far as the host knows
+  bool carries_dq = false;        // such items have more keys than others may (carried)
 };
 
 // Behind the areas of a pass, or, of all ranks in one, in them: home rows in the kernels' type,
@@ -137,9 +138,14 @@ struct ProgramParts {
   }
   int64_t most_bytes_of_family(const PassParts& parts) const;  // that a launch of a pass needs
   HostWorkList items_of(Pass pass, const std::vector<RankTiles>& tiles) const;
+  // Backward, a sequence's keys in one item each, where the family takes these and they keep the
+  // device busy; else none.
+  HostWorkList whole_keys(const std::vector<RankTiles>& tiles) const;
   WorkTable add(const HostWorkList& list);
   WorkTable add(const std::vector<WorkItem>& items, TableOf<Segment> partners);
-  OperationTables add_items(Pass pass, const std::vector<RankTiles>& tiles);
+  // Backward, these items of keys, if any; else items_of().
+  OperationTables add_items(Pass pass, const std::vector<RankTiles>& tiles,
+                            const HostWorkList& whole_keys = {});
 };
 
 // The most that any of some launches needs of its own; they share it.

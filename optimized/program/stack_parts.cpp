@@ -65,7 +65,8 @@ void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
       operations.push_back(tables_of(made.schedule, op, made.operations[i]));
       operations.back().starts = made.operations[i].starts;
       if (pass == Pass::backward && op.kind == OperationKind::compute)
-        keys_in_one_item = keys_in_one_item && operations.back().keys_in_one_item;
+        keys_in_one_item = keys_in_one_item && operations.back().keys_in_one_item,
+        carries_dq = carries_dq || operations.back().carries_dq;
     }
     parts.pass = ProcessPass(std::move(made.schedule), sizes(pass));
     parts.sole_rows.emplace_back();
@@ -80,7 +81,8 @@ void StackParts::place(PassParts& parts) {
   if (in_place && is_backward) {
     const int64_t f32 = sizeof(float);
     places.lse = arena.take(home_q.cells * f32), places.delta = arena.take(home_q.cells * f32);
-    if (!keys_in_one_item) dq_in_place = arena.take(home_q.cells * shape.head_dim_qk * f32);
+    if (!keys_in_one_item || carries_dq)
+      dq_in_place = arena.take(home_q.cells * shape.head_dim_qk * f32);
   } else if (!in_place) {
     static_cast<void>(arena.take(parts.pass.bytes()));
     const Schedule& schedule = parts.pass.hosted()[0];
@@ -115,18 +117,20 @@ StackParts::StackParts(const Plan& plan, const ProgramOptions& o)
   cu_seqlens_k = tables.add(problem.layout_k.cu_seqlens());
   cu_seqlens_q_padded = tables.add(problem.layout_q.cu_seqlens_padded());
   cu_seqlens_k_padded = tables.add(problem.layout_k.cu_seqlens_padded());
-  make_passes(stacks,
-              [&](const Schedule& schedule, const Operation& op, const StackedOperation& stacked) {
-                if (op.kind != OperationKind::compute) {
-                  OperationTables made;
-                  made.blocks = tables.add(stacked.blocks);
-                  return made;
-                }
-                std::vector<RankTiles> tiles;
-                for (const auto& [rank, q_row, k_row] : stacked.ranks)
-                  tiles.push_back({&plan.tiles(plan.steps_of_rank[rank][op.step]), q_row, k_row});
-                return add_items(schedule.pass, tiles);
-              });
+  make_passes(
+      stacks, [&](const Schedule& schedule, const Operation& op, const StackedOperation& stacked) {
+        if (op.kind != OperationKind::compute) {
+          OperationTables made;
+          made.blocks = tables.add(stacked.blocks);
+          return made;
+        }
+        std::vector<RankTiles> tiles;
+        for (const auto& [rank, q_row, k_row] : stacked.ranks)
+          tiles.push_back({&plan.tiles(plan.steps_of_rank[rank][op.step]), q_row, k_row});
+        return add_items(
+            schedule.pass, tiles,
+            in_place && schedule.pass == Pass::backward ? whole_keys(tiles) : HostWorkList{});
+      });
   tables.upload();
 }
 

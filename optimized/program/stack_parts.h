@@ -12,7 +12,8 @@ struct StackParts : ProgramParts {
   bool every_row_is_seen = false;  // as far as the host knows
   // Whether each query meets one item of keys, so that nothing is summed up in dq.
   bool keys_in_one_item = false;
-  int64_t dq_in_place = 0;  // sums, where these are needed
+  bool carries_dq = false;  // in float32, through items of several blocks of keys
+  int64_t dq_in_place = 0;  // sums, where these are needed, or what is carried
 
   StackParts(const Plan& plan, const ProgramOptions& o);
   StackParts(const Capacity& capacity, const ProgramOptions& o)

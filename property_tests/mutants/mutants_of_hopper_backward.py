@@ -7,6 +7,7 @@ PRODUCE = "optimized/attention/hopper/backward/backward_produce.cuh"
 LINE = "optimized/attention/hopper/seen_line.h"
 CONSUME = "optimized/attention/hopper/backward/backward_consume.cuh"
 TILES = "optimized/attention/hopper/backward/backward_tiles.cuh"
+WALK = "optimized/attention/hopper/backward/query_walk.cuh"
 SPLIT = "optimized/attention/hopper/backward/backward_split.cuh"
 SPLIT_PRODUCE = "optimized/attention/hopper/backward/split_produce.cuh"
 
@@ -190,5 +191,59 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         SPLIT,
         "if ((flags & kClear) == 0)",
         "if (false)",
+    ),
+    Mutant(
+        "hopper: dq of a block of keys do not go on to the next one",
+        PRODUCE,
+        "parts_met >> part > 1 ? kCarried : 0",
+        "parts_met >> part > 2 ? kCarried : 0",
+    ),
+    Mutant(
+        "hopper: dq are final while a block of keys is still to come",
+        PRODUCE,
+        "(parts_met & ((1u << part) - 1)) != 0 ? kCarriedOn : 0",
+        "(parts_met & (1u << part)) == 0 ? kCarriedOn : 0",
+    ),
+    Mutant(
+        "hopper: dq on their way are asked for before they are in memory",
+        PRODUCE,
+        "  wait_until_stored<0>();  // what is asked for\n",
+        "",
+    ),
+    Mutant(
+        "hopper: dq on their way are brought to the first group's columns",
+        PRODUCE,
+        "ragged_box(group * Shape::kDqColumns + panel * 32, next->head, next->row,",
+        "ragged_box(panel * 32, next->head, next->row,",
+    ),
+    Mutant(
+        "hopper: an item's blocks of keys cut queries where each begins",
+        WALK,
+        "        seeing_.begin -= seeing_.begin % kQueries;\n",
+        "",
+    ),
+    Mutant(
+        "hopper: of a block of queries, the rows that see these keys alone are carried on",
+        WALK,
+        "seeing_.end = min((seeing_.end + kQueries - 1) / kQueries * kQueries, tokens);",
+        "seeing_.end = min(seeing_.end, tokens);",
+    ),
+    Mutant(
+        "hopper: what is carried is scaled twice",
+        CONSUME,
+        "      by = 1;\n",
+        "",
+    ),
+    Mutant(
+        "hopper: of what is carried, odd rows get their neighbours' columns",
+        TILES,
+        ': "r"(odd ? from_odd : from_even)',
+        ': "r"(from_even)',
+    ),
+    Mutant(
+        "hopper: what rows see is counted from an item's first block of keys",
+        PRODUCE,
+        "return note.key_row - item.own.row;",
+        "return item.begin;",
     ),
 ]

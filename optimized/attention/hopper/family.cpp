@@ -31,7 +31,7 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (!hopper::takes(arguments))
-    return arguments.options.empty() ? mma_family().backward(arguments, stream)
+    return arguments.options.empty() && arguments.carried.data == nullptr ? mma_family().backward(arguments, stream)
                                      : cudaErrorInvalidValue;
   return hopper::backward(arguments, stream);
 }
@@ -44,6 +44,7 @@ KernelFamily hopper_family() {
   family.supports = hopper::supports;
   family.forward_rows = hopper::forward_rows;
   family.backward_key_rows = hopper::backward_key_rows;
+  family.backward_whole_key_rows = hopper::backward_whole_key_rows;
   family.score_options = family.final_sinks = hopper::knows_options;
   family.forward = forward;
   family.backward = backward;

@@ -30,6 +30,8 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);
 
 // Of items of keys: no more than the mma family's, which may be given them as well.
 int backward_key_rows(const AttentionShape& shape);
+// Of those that are all that their queries meet: as many blocks of keys, one after the other.
+int backward_whole_key_rows(const AttentionShape& shape);
 int64_t backward_workspace_bytes(const AttentionShape& shape);
 // Likewise; dq of the deterministic mode is always the mma family's.
 bool takes(const BackwardArguments& arguments);

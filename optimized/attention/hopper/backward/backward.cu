@@ -32,6 +32,10 @@ MapShape shape_of_dq(const BackwardArguments& a) {
   return {dq_of(a) == Dq::store ? s.type : ElementType::float32, s.head_dim_qk, s.num_heads};
 }
 
+MapShape shape_of_carried(const AttentionShape& s) {
+  return {ElementType::float32, s.head_dim_qk, s.num_heads};
+}
+
 bool make_maps(Maps& maps, const BackwardArguments& a) {
   const AttentionShape& s = a.shape;
   return make_map(maps.q, a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
@@ -39,6 +43,7 @@ bool make_maps(Maps& maps, const BackwardArguments& a) {
          make_map(maps.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
          make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
          (dq_of(a) == Dq::none || make_map(maps.dq, a.dq, shape_of_dq(a))) &&
+         (a.carried.data == nullptr || make_map(maps.carried, a.carried, shape_of_carried(s))) &&
          (a.accumulate != Accumulate::only ||
           (make_map(maps.dk, a.dk, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
            make_map(maps.dv, a.dv, {s.type, s.head_dim_v, s.num_kv_heads})));
@@ -94,6 +99,11 @@ cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) 
 int backward_key_rows(const AttentionShape& shape) {
   return with_head_dims(
       shape, [](auto dims) -> int { return backward_detail::Tuning<decltype(dims)>::kKeys; });
+}
+int backward_whole_key_rows(const AttentionShape& shape) {
+  return with_head_dims(shape, [](auto dims) -> int {
+    return backward_detail::BackwardShape<decltype(dims)>::kWholeKeys;
+  });
 }
 int64_t backward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(unsigned); }
 

@@ -24,8 +24,13 @@ inline constexpr int kNotes = 16, kNotesAhead = 8;  // of the block that is bein
 enum class Dq : uint8_t {
   none,   // another kernel's
   add,    // in float32
-  store,  // final: the item is the only one that its queries meet
+  store,  // final: the item is the only one that its queries meet, if one block of keys after the
+          // other, the last one first (kCarries)
 };
+
+// Whether dq may be carried through an item's blocks of keys.
+template <typename Shape, Dq kDq>
+inline constexpr bool kMayCarry = kDq == Dq::store&& Shape::kCarries;
 
 // How many threads of a warp arrive for it. One, behind __syncwarp(); where there is no dq all do,
 // which costs little there: racecheck takes what the others have read or written for unordered.
@@ -40,7 +45,8 @@ __device__ __forceinline__ void arrive_of_warp(Barrier& barrier, uint32_t thread
 
 struct Maps {
   CUtensorMap q, k, v, dout, dq;
-  CUtensorMap dk, dv;  // of final ones
+  CUtensorMap dk, dv;   // of final ones
+  CUtensorMap carried;  // dq in float32 on their way through the blocks of an item
 };
 
 struct Parameters {
@@ -82,6 +88,8 @@ struct BlockNote {
 inline constexpr int kFirst = 1, kLast = 2;  // of the item's
 inline constexpr int kClear = 4;             // every row sees all keys of the item
 inline constexpr int kStop = 8;              // no block: nothing comes any more
+// Of dq of its queries: a block of keys before it has left some; another one will go on.
+inline constexpr int kCarried = 16, kCarriedOn = 32;
 
 // Named barriers: one a group, and one of both.
 inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;

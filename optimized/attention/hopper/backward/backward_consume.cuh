@@ -97,6 +97,21 @@ struct Consumer {
         tile_descriptor(shared_address(shared.k[item % kKeyStages]) + group * kBytesOfColumns));
     commit_products();
   }
+  // dq of an item of which there may be more: where some were brought, with these.
+  __device__ __forceinline__ void put_carried_dq(uint32_t tile, float (&dq)[kDqSums],
+                                                 int flags) const {
+    const uint32_t sums = tile + place_of_dq<Dq::add>(thread);
+    float by = scale();
+    if (flags & kCarried) {
+      add_carried(sums, dq, by, thread);
+      by = 1;
+      __syncwarp();  // its lanes write over what others have read
+    }
+    if (flags & kCarriedOn)
+      store_dq<T, Dq::add>(sums, 0, dq, by, thread);
+    else
+      store_dq<T, Dq::store>(tile + dq_place, 0, dq, by, thread);
+  }
   // Puts something where the sender finds it, once that has sent what was there: dq of a block, or
   // an item's final dk and dv, which are two, so that `turn` may leave out those of items before.
   template <typename Put>
@@ -107,11 +122,13 @@ struct Consumer {
     arrive_as_warp(barriers().dq_full[group], thread);
   }
   // dq of a block, when the products have come.
-  __device__ __forceinline__ void hand_over_dq(const float (&dq)[kDqSums], uint32_t of_block,
+  __device__ __forceinline__ void hand_over_dq(float (&dq)[kDqSums], uint32_t of_block,
                                                uint32_t turn) {
     arrive_as_warp(barriers().ds_empty[of_block % 2], thread);
     hand_over(turn, [&](uint32_t tile) {
-      if constexpr (kSharesDq)
+      if constexpr (kMayCarry<Shape, kDq>)
+        put_carried_dq(tile, dq, __reduce_or_sync(~0u, shared.notes[of_block % kNotes].flags));
+      else if constexpr (kSharesDq)
         store_dq<T, kDq>(shared_address(shared.dq[0]) + dq_place, group * Shape::kDqColumns, dq,
                          scale(), thread);
       else

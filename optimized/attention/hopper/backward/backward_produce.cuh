@@ -35,11 +35,16 @@ class Queue {
   unsigned index_, next_ = 0;  // next_: the first lane's
 };
 
+// A note's place, once nobody reads what is there; by the first lane it is written, and then shown.
 template <typename Shape>
-__device__ inline void publish(PlainShared<Shape>& shared, uint32_t block, const BlockNote& note) {
+__device__ inline BlockNote& begin_note(PlainShared<Shape>& shared, uint32_t block) {
   wait(shared.barriers.note_empty[block % kNotesAhead], block / kNotesAhead % 2 ^ 1);
+  return shared.notes[block % kNotes];
+}
+template <typename Shape>
+__device__ inline void publish(PlainShared<Shape>& shared, uint32_t block, int flags) {
   if (threadIdx.x % 32 != 0) return;
-  shared.notes[block % kNotes] = note;
+  shared.notes[block % kNotes].flags = flags;
   arrive(shared.barriers.note_full[block % kNotes]);
 }
 template <typename Shape>
@@ -48,33 +53,77 @@ __device__ inline const BlockNote& wait_for_note(PlainShared<Shape>& shared, uin
   return shared.notes[block % kNotes];
 }
 
-// Of one item's blocks, behind so many of others. Returns how many there are now.
-template <typename Shape>
-__device__ inline uint32_t note_item(const Parameters& p, PlainShared<Shape>& shared,
-                                     const QueueEntry& entry, uint32_t block) {
-  const WorkItem& item = p.work.items[entry.item];
-  if (item.begin >= item.end) return block;
-  QueryWalk<Shape::kKeys> at(p.work, item, query_heads_of(p.shape, entry.head));
-  const int keys = item.end - item.begin;
+// Of one block of an item's keys, behind so many blocks of others. Returns how many there are now.
+// flags_of(row): what else there is to say of the block that begins at this row of its partner.
+template <typename Shape, bool kAligned, typename FlagsOf>
+__device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& shared,
+                                     const WorkItem& item, Interval keys, const QueueEntry& entry,
+                                     uint32_t block, FlagsOf flags_of) {
+  QueryWalk<Shape::kKeys, kAligned> at(p.work, item, keys, query_heads_of(p.shape, entry.head));
   for (int first = kFirst; at.valid(); first = 0, ++block) {
-    BlockNote note{0, 0, 0, 0, item.own.row + item.begin, keys, entry.head, entry.item, 0, 0};
-    note.partner = at.partner(), note.begin = at.begin();
-    note.row = at.row(), note.rows = at.rows(), note.head = at.head();
-    note.flags = first | (keys == Shape::kKeys && at.is_clear() ? kClear : 0);
+    BlockNote& note = begin_note(shared, block);
+    if (threadIdx.x % 32 == 0) {
+      note.row = at.row(), note.rows = at.rows(), note.head = at.head();
+      note.key_row = item.own.row + keys.begin, note.keys = keys.size();
+      note.kv_head = entry.head, note.item = entry.item;
+      note.partner = at.partner(), note.begin = at.begin();
+    }
+    const bool is_clear = keys.size() == Shape::kKeys && at.is_clear();
+    const int flags = first | (is_clear ? kClear : 0) | flags_of(at.begin());
     at.advance();
-    if (!at.valid()) note.flags |= kLast;
-    publish(shared, block, note);
+    publish(shared, block, flags | (at.valid() ? 0 : kLast));
   }
   return block;
 }
 
-// By all lanes of a warp.
+// Of an item of one block of keys, or of several and one segment of queries, from the last to the
+// first. Each lane knows which queries see one of them.
 template <typename Shape>
+__device__ inline uint32_t note_whole_item(const Parameters& p, PlainShared<Shape>& shared,
+                                           const WorkItem& item, const QueueEntry& entry,
+                                           uint32_t block) {
+  const auto keys_of = [&](int part) -> Interval {
+    const int begin = item.begin + part * Shape::kKeys;
+    return {begin, min(begin + Shape::kKeys, item.end)};
+  };
+  const int parts = (item.end - item.begin + Shape::kKeys - 1) / Shape::kKeys;
+  unsigned first_block = 0, blocks = 0;  // of queries that see a lane's keys
+  if (const int lane = threadIdx.x % 32; lane < parts) {
+    const Interval seeing =
+        SeeingQueries(sequence_mask(p.work, item), p.work.partners[item.partner_begin], item.own,
+                      keys_of(lane).begin, keys_of(lane).end)
+            .some;
+    first_block = seeing.begin / kQueries;
+    if (seeing.size() > 0) blocks = (seeing.end + kQueries - 1) / kQueries - first_block;
+  }
+  for (int part = parts - 1; part >= 0; --part) {
+    block = note_keys<Shape, true>(p, shared, item, keys_of(part), entry, block, [&](int row) {
+      const unsigned parts_met = __ballot_sync(kEveryLane, row / kQueries - first_block < blocks);
+      return (parts_met >> part > 1 ? kCarried : 0) |
+             ((parts_met & ((1u << part) - 1)) != 0 ? kCarriedOn : 0);
+    });
+  }
+  return block;
+}
+
+template <typename Shape, bool kWhole>
+__device__ inline uint32_t note_item(const Parameters& p, PlainShared<Shape>& shared,
+                                     const QueueEntry& entry, uint32_t block) {
+  const WorkItem& item = p.work.items[entry.item];
+  if (item.begin >= item.end) return block;
+  if constexpr (kWhole) return note_whole_item(p, shared, item, entry, block);
+  return note_keys<Shape, false>(p, shared, item, {item.begin, item.end}, entry, block,
+                                 [](int) { return 0; });
+}
+
+// By all lanes of a warp.
+template <typename Shape, bool kWhole>
 __device__ inline void write_notes(const Parameters& parameters, PlainShared<Shape>& shared) {
   uint32_t block = 0;
   for (Queue queue(parameters); queue.valid(); queue.advance())
-    block = note_item(parameters, shared, queue.entry(), block);
-  publish(shared, block, BlockNote{0, 0, 0, kStop, 0, 0, 0, 0, 0, 0});
+    block = note_item<Shape, kWhole>(parameters, shared, queue.entry(), block);
+  begin_note(shared, block);
+  publish(shared, block, kStop);
 }
 
 // So many panels of an item's rows of K or V.
@@ -137,15 +186,21 @@ __device__ inline uchar2 packed(Interval seen) {
   return {static_cast<uint8_t>(seen.begin), static_cast<uint8_t>(seen.size())};
 }
 
+// The block's first key, counted from that of the item's segment.
+__device__ inline int first_key_of(const BlockNote& note, const WorkItem& item) {
+  return note.key_row - item.own.row;
+}
+
 // Which of the item's keys a row of a block sees, where it must be asked.
 __device__ inline uchar2 keys_of_row(const Parameters& parameters, const BlockNote& note, int i) {
   if (i >= note.rows) return {0, 0};
   const WorkItem& item = parameters.work.items[note.item];
   const int query = parameters.work.partners[note.partner].position(note.begin + i);
   const Interval seen = sequence_mask(parameters.work, item).visible_rows(item.own, query);
-  const int first = max(seen.begin, item.begin), last = min(seen.end, item.end);
+  const int first_key = first_key_of(note, item);
+  const int first = max(seen.begin - first_key, 0), last = min(seen.end - first_key, note.keys);
   if (first >= last) return {0, 0};
-  return packed({first - item.begin, last - item.begin});
+  return packed({first, last});
 }
 
 // Bits of the groups whose keys all of a lane's rows see, or of which it has none.
@@ -214,7 +269,7 @@ __device__ inline void write_seen(const Parameters& parameters, const BlockNote&
     const WorkItem& item = parameters.work.items[note.item];
     const SequenceMask mask = sequence_mask(parameters.work, item);
     const Segment q = parameters.work.partners[note.partner];
-    SeenLine line(mask, item.own, q, note.begin, item.begin);
+    SeenLine line(mask, item.own, q, note.begin, first_key_of(note, item));
     if (line.holds) {
       line.keys = note.keys;
       write([&](int row) { return row < note.rows ? packed(line.seen_by(row)) : uchar2{0, 0}; });
@@ -233,7 +288,7 @@ __device__ inline ScorePlace place_of(const Parameters& parameters, const ScoreN
           parameters.work.partners[note.partner],
           note.begin,
           item.own,
-          item.begin};
+          first_key_of(note, item)};
 }
 
 // All that is known of the rows of block after block. By all lanes of a warp, of two rows each;
@@ -273,17 +328,46 @@ __device__ inline void store_keys(const CUtensorMap& map, const BlockNote& note,
               tile + panel * kQueryPanel);
 }
 
+// visit(box, place in the tile) for the panels of a block's dq in float32 that are a group's.
+template <typename Shape, typename Visit>
+__device__ inline void for_each_panel_of_sums(const BlockNote& note, int first_column,
+                                              uint32_t tile, Visit visit) {
+#pragma unroll
+  for (int panel = 0; panel < Shape::kDqColumns / 32; ++panel)
+    visit(ragged_box(first_column + panel * 32, note.head, note.row, note.rows),
+          tile + panel * kQueryPanel);
+}
+
 // Of a block's dq, a group's columns.
 template <typename Shape, Dq kDq>
-__device__ inline void store_queries(const CUtensorMap& map, const BlockNote& note,
-                                     int first_column, uint32_t tile) {
+__device__ inline void store_queries(const Maps& maps, const BlockNote& note, int first_column,
+                                     uint32_t tile) {
   if constexpr (kDq == Dq::add) {
-    for (int panel = 0; panel < Shape::kDqColumns / 32; ++panel)
-      add_box(map, ragged_box(first_column + panel * 32, note.head, note.row, note.rows),
-              tile + panel * kQueryPanel);
-  } else {
-    store_box(map, ragged_box(first_column, note.head, note.row, note.rows), tile);
+    for_each_panel_of_sums<Shape>(
+        note, first_column, tile,
+        [&](const BoxCoordinates& box, uint32_t from) { add_box(maps.dq, box, from); });
+    return;
   }
+  if constexpr (kMayCarry<Shape, kDq>)
+    if (note.flags & kCarriedOn)
+      return for_each_panel_of_sums<Shape>(
+          note, first_column, tile,
+          [&](const BoxCoordinates& box, uint32_t from) { store_box(maps.carried, box, from); });
+  store_box(maps.dq, ragged_box(first_column, note.head, note.row, note.rows), tile);
+}
+
+// Lets a group leave something in its place: behind dq that are carried to this block, if it is
+// given and there are some, to which the group adds its own.
+template <typename Shape>
+__device__ inline void free_place(const Maps& maps, PlainShared<Shape>& shared, int group,
+                                  const BlockNote* next) {
+  Barrier& empty = shared.barriers.dq_empty[group];
+  if (next == nullptr || (next->flags & kCarried) == 0) return arrive(empty);
+  wait_until_stored<0>();  // what is asked for
+  arrive_and_expect(empty, Shape::kDqTile);
+  for_each_panel_of_sums<Shape>(
+      *next, group * Shape::kDqColumns, shared_address(shared.dq[group]),
+      [&](const BoxCoordinates& box, uint32_t to) { load_box(to, maps.carried, box, empty); });
 }
 
 // Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
@@ -298,10 +382,20 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
     const BlockNote& note = shared.notes[block % kNotes];
     if (note.flags & kStop) return;
     if (note.flags & kFirst) ++items;
-    // Of keys that are not finite, another launch adds dq: seen_pairs.cuh.
-    const bool all_sent = (note.flags & kClear) != 0;
+    // A panel of K that the groups share is finite where both halves are.
+    constexpr bool kSharePanel = Shape::kQkPanels == 1;
+    const bool with_keys = parameters.is_final && (note.flags & kLast);
+    const BlockNote* next = nullptr;  // the next block, if its dq is the next thing to come
+    bool all_sent = (note.flags & kClear) != 0;
+    if constexpr (kMayCarry<Shape, kDq>) {
+      const BlockNote& behind = wait_for_note(shared, block + 1);
+      if ((behind.flags & (kStop | kLast)) == 0) next = &behind;
+      all_sent |= (note.flags & (kCarried | kCarriedOn)) != 0;
+    }
+    // Of keys that are not finite, another launch adds dq: seen_pairs.cuh. Or writes it, where it
+    // is carried, over all of what is sent.
     const int* found = &shared.keys_found[0][(items - 1) % kFoundStages];
-    const auto send = [&](auto start) {
+    const auto send = [&](const BlockNote* then, auto start) {
 #pragma unroll 1
       for (int group = 0; group < kGroups; ++group) {
         wait(barriers.dq_full[group], turn & 1);
@@ -309,37 +403,34 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
         start(group, shared_address(shared.dq[group]));
         commit_stores();
         wait_until_read<0>();
-        arrive(barriers.dq_empty[group]);
+        free_place<Shape>(maps, shared, group, then);
       }
       ++turn;
     };
-    const auto send_keys = [&](const CUtensorMap& map) {
-      send([&](int group, uint32_t tile) {
+    const auto send_keys = [&](const CUtensorMap& map, const BlockNote* then) {
+      send(then, [&](int group, uint32_t tile) {
         store_keys(map, note, group * kGroupKeys, 0, Shape::kQkPanels, tile);
       });
     };
-    // A panel of K that the groups share is finite where both halves are.
-    constexpr bool kSharePanel = Shape::kQkPanels == 1;
-    const bool with_keys = parameters.is_final && (note.flags & kLast);
-    if (with_keys) send_keys(maps.dv);
+    if (with_keys) send_keys(maps.dv, kMayCarry<Shape, kDq> ? &note : nullptr);
     if constexpr (kSharePanel && kDq == Dq::store) {
       // Both halves of the rows lie in the first group's place.
       for (Barrier& full : barriers.dq_full) wait(full, turn & 1);
       show_to_async();
       if (all_sent || (found[0] == 0 && found[kFoundStages] == 0))
-        store_queries<Shape, kDq>(maps.dq, note, 0, shared_address(shared.dq[0]));
+        store_queries<Shape, kDq>(maps, note, 0, shared_address(shared.dq[0]));
       commit_stores();
       wait_until_read<0>();
       arrive(barriers.dq_empty[0]), arrive(barriers.dq_empty[1]);
       ++turn;
     } else {
-      send([&](int group, uint32_t tile) {
+      send(with_keys ? nullptr : next, [&](int group, uint32_t tile) {
         const int* of_group = kSharePanel ? found : &found[group * kFoundStages];
         if (all_sent || (of_group[0] == 0 && (!kSharePanel || found[kFoundStages] == 0)))
-          store_queries<Shape, kDq>(maps.dq, note, group * Shape::kDqColumns, tile);
+          store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile);
       });
     }
-    if (with_keys) send_keys(maps.dk);
+    if (with_keys) send_keys(maps.dk, next);
   }
 }
 

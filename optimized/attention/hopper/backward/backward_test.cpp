@@ -218,7 +218,11 @@ void check(const Pack& p, ElementType type) {
   const OnDevice dq(empty_dq, p.one_item_of_keys ? type : ElementType::float32);
   const AttentionShape shape{p.heads, p.kv_heads,      0,   0, p.heads / p.kv_heads, p.dim_qk,
                              p.dim_v, float(in.scale), type};
-  const KeyItems list(in, backward_key_rows(shape));
+  // Longer items carry dq in float32, in memory that begins as NaN.
+  const KeyItems list(
+      in, p.one_item_of_keys ? backward_whole_key_rows(shape) : backward_key_rows(shape));
+  const Rows nothing(p.heads, p.dim_qk, in.rows_q);
+  const OnDevice carried(nothing, ElementType::float32);
   const DeviceMemory items = on_device(list.items), partners = on_device(list.partners);
   const DeviceMemory count = on_device(std::vector<int32_t>{int32_t(list.items.size())});
   const DeviceMemory workspace = on_device(std::vector<int32_t>{-1, -1});
@@ -236,6 +240,7 @@ void check(const Pack& p, ElementType type) {
             true};
   a.accumulate = p.accumulate, a.one_item_of_keys = p.one_item_of_keys;
   a.workspace = workspace.data();
+  if (p.one_item_of_keys) a.carried = carried.matrix();
   ASSERT_TRUE(takes(a));
   RINGSIDE_CUDA(backward(a, nullptr));
   RINGSIDE_CUDA(cudaDeviceSynchronize());
@@ -250,7 +255,8 @@ void check(const Pack& p, ElementType type) {
 // Of an instance: the head dimensions that it is compiled for, and shorter rows that are its own.
 struct Instance {
   int qk, v, shorter_qk, shorter_v;
-  int keys;  // of an item
+  int keys;   // of an item
+  int whole;  // of one that is all that its queries meet
 };
 
 std::vector<Pack> packs(const Instance& of) {
@@ -259,21 +265,31 @@ std::vector<Pack> packs(const Instance& of) {
   const std::vector<Lengths> apart{{100, 300}, {300, 100}, {1, 200}, {200, 1}, {0, 50}, {130, 129}};
   const std::vector<Lengths> alone{
       {1, 1}, {63, 63}, {of.keys - 28, of.keys - 28}, {of.keys, of.keys}};
-  const Mask causal = Mask::causal();
+  std::vector<Lengths> carried{{1, 1}, {of.whole, of.whole}, {of.whole, 1}, {1, of.whole}};
+  for (const Lengths& d : {Lengths{129, 129}, {130, 256}, {257, 200}, {450, 140}})
+    carried.push_back({d.q, std::min(d.k, of.whole)});
+  const Mask causal = Mask::causal(), full = Mask::full();
+  const Mask last = Mask::causal(Align::bottom_right);
+  const Mask window = Mask::sliding_window(33, 17, Align::bottom_right);
   const int qk = of.qk, v = of.v, one_piece = 1 << 20;
   const Accumulate only = Accumulate::only;
   return {
       {"causal", same, causal, qk, v},
-      {"full, a head of its own each", same, Mask::full(), qk, v, 2, 2},
-      {"causal from the last", apart, Mask::causal(Align::bottom_right), qk, v},
+      {"full, a head of its own each", same, full, qk, v, 2, 2},
+      {"causal from the last", apart, last, qk, v},
       {"causal of other lengths", apart, causal, qk, v},
-      {"a window", apart, Mask::sliding_window(33, 17, Align::bottom_right), qk, v},
+      {"a window", apart, window, qk, v},
       {"chunks", same, Mask::chunked(100), qk, v},
       {"queries in pieces", same, causal, qk, v, 2, 1, only, 50},
       {"columns that are not there", same, causal, of.shorter_qk, of.shorter_v, 3, 3},
       {"added to what is there", same, causal, qk, v, 2, 1, Accumulate::merge},
       {"the first step", same, causal, qk, v, 2, 1, Accumulate::start},
       {"dq final at once", alone, causal, qk, v, 4, 2, only, one_piece, true},
+      {"dq carried, causal", carried, causal, qk, v, 4, 2, only, one_piece, true},
+      {"dq carried, causal from the last", carried, last, qk, v, 2, 2, only, one_piece, true},
+      {"dq carried, full", carried, full, of.shorter_qk, v, 2, 1, only, one_piece, true},
+      {"dq carried, a window", carried, window, qk, v, 2, 2, only, one_piece, true},
+      {"dq carried, chunks", carried, Mask::chunked(70), qk, v, 3, 1, only, one_piece, true},
       {"more items than processors", std::vector<Lengths>(24, {70, 70}), causal, qk, v, 8, 8},
   };
 }
@@ -303,10 +319,10 @@ std::string name_of(const ::testing::TestParamInfo<std::tuple<Instance, ElementT
 }
 
 INSTANTIATE_TEST_SUITE_P(Instances, HopperBackward,
-                         ::testing::Combine(::testing::Values(Instance{64, 64, 40, 24, 128},
-                                                              Instance{128, 128, 96, 72, 128},
-                                                              Instance{192, 128, 136, 72, 64},
-                                                              Instance{256, 256, 200, 216, 64}),
+                         ::testing::Combine(::testing::Values(Instance{64, 64, 40, 24, 128, 128},
+                                                              Instance{128, 128, 96, 72, 128, 384},
+                                                              Instance{192, 128, 136, 72, 64, 64},
+                                                              Instance{256, 256, 200, 216, 64, 64}),
                                             ::testing::Values(ElementType::bfloat16,
                                                               ElementType::float16)),
                          name_of);

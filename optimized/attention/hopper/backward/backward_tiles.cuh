@@ -181,6 +181,28 @@ __device__ __forceinline__ void store_dq(uint32_t first, int first_column, const
   }
 }
 
+// Adds what an item's blocks of keys have left of dq before, in float32, to dq, not yet scaled.
+template <int R>
+__device__ __forceinline__ void add_carried(uint32_t first, float (&dq)[R], float scale,
+                                            uint32_t thread) {
+  const bool odd = thread / 4 % 2 == 1;  // the row
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll
+    for (int n = 0; n < R / 4; ++n) {
+      const int own = n, other = n ^ 2;
+      const uint32_t from_even = (first ^ own % 4 * 32) + own / 4 * kQueryPanel + half * 1024;
+      const uint32_t from_odd = (first ^ other % 4 * 32) + other / 4 * kQueryPanel + half * 1024;
+      float x, y;
+      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                   : "=f"(x), "=f"(y)
+                   : "r"(odd ? from_odd : from_even)
+                   : "memory");
+      dq[4 * n + 2 * half] = fmaf(scale, dq[4 * n + 2 * half], x);
+      dq[4 * n + 2 * half + 1] = fmaf(scale, dq[4 * n + 2 * half + 1], y);
+    }
+}
+
 // A group's final dk or dv, or so many panels of it, to where its sender finds it: [keys][64
 // columns] each.
 template <typename T, int kPanels, int R>

@@ -34,6 +34,9 @@ struct BackwardShape : Dims, Tuning<Dims> {
   using Dims::kQk, Dims::kV, Tuning<Dims>::kKeys, Tuning<Dims>::kStages;
   static constexpr int kKeyGroups = kKeys / kGroupKeys;
   static constexpr bool kSplit = kKeyGroups == 1;
+  // Whether an item may have several blocks of keys, through which its queries' dq are carried.
+  static constexpr bool kCarries = !kSplit && kQk > 64;
+  static constexpr int kWholeKeys = kCarries ? 384 : kKeys;  // of such an item, at most
   static constexpr int kQkPanels = kQk / kPanelColumns, kVPanels = kV / kPanelColumns;
   static constexpr int kSeenStages = kStages + 2;  // written while two blocks may still be in use
 

@@ -11,14 +11,18 @@
 
 namespace ringside::hopper::backward_detail {
 
-template <int kKeys>  // of a whole item
+// kAligned: blocks are those of the segment's rows, all of their tokens: several items walk over
+// the same.
+template <int kKeys, bool kAligned = false>  // kKeys: of a whole item
 class QueryWalk {
  public:
-  __device__ QueryWalk(const WorkList& work, const WorkItem& item, Interval heads)
+  // Of so many of an item's keys.
+  __device__ QueryWalk(const WorkList& work, const WorkItem& item, Interval keys, Interval heads)
       : work_(work),
         item_(item),
+        keys_(keys),
         heads_(heads),
-        first_turn_(heads.size() > 0 ? item.begin / kKeys % heads.size() : 0),
+        first_turn_(heads.size() > 0 ? keys.begin / kKeys % heads.size() : 0),
         partner_(heads.size() > 0 ? item.partner_begin - 1 : item.partner_end) {
     if (valid()) find();
   }
@@ -47,9 +51,14 @@ class QueryWalk {
   __device__ void find() {  // the next partner's first block
     while (++partner_ < item_.partner_end) {
       const Segment q = work_.partners[partner_];
-      const SeeingQueries seeing(sequence_mask(work_, item_), q, item_.own, item_.begin, item_.end);
+      const SeeingQueries seeing(sequence_mask(work_, item_), q, item_.own, keys_.begin, keys_.end);
       row_ = q.row, seeing_ = seeing.some, clear_ = seeing.all;
       if (seeing_.size() <= 0) continue;
+      if constexpr (kAligned) {
+        const int tokens = q.rows_within({0, item_.len_q}).end;
+        seeing_.begin -= seeing_.begin % kQueries;
+        seeing_.end = min((seeing_.end + kQueries - 1) / kQueries * kQueries, tokens);
+      }
       begin_ = seeing_.begin + (is_alone() ? 0 : (seeing_.size() - 1) / kQueries * kQueries);
       return;
     }
@@ -57,7 +66,7 @@ class QueryWalk {
 
   const WorkList& work_;
   const WorkItem& item_;
-  const Interval heads_;
+  const Interval keys_, heads_;
   const int first_turn_;
   int partner_, turn_ = 0;
   int row_ = 0, begin_ = 0;

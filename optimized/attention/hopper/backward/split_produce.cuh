@@ -66,7 +66,7 @@ __device__ void send_results(const Parameters& parameters, SplitShared<Shape>& s
         if (panel >= Shape::end_panel(group)) continue;
         send(group, [&](uint32_t tile) {
           if (all_sent || found[panel * kFoundStages] == 0)
-            store_queries<Shape, kDq>(maps.dq, note, panel * kPanelColumns, tile);
+            store_queries<Shape, kDq>(maps, note, panel * kPanelColumns, tile);
         });
       }
     if (!parameters.is_final || (note.flags & kLast) == 0) continue;

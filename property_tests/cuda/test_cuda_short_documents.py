@@ -1,0 +1,107 @@
+"""Packs of so many short documents that kernels may take all keys of one in one go.
+
+Then dq goes from block to block of these keys, and is final behind the last; the C++ tests have
+every mask and length, these what a program makes of it.
+"""
+
+import numpy as np
+import pytest
+import ringside as rs
+from cuda_cases import DTYPES, OnGpu, check, needs_gpu, rounded
+from mask_of_each_kind import MASKS
+from not_finite import classes
+from ringside.testing import Arrays, Case
+
+pytestmark = needs_gpu
+
+HEADS = 4
+LENGTHS = [129, 384, 257, 1, 200, 128, 383]
+
+
+def documents(shortest):
+    """As many as it takes to keep a device busy, most of them of the last length."""
+    import torch
+
+    processors = torch.cuda.get_device_properties(0).multi_processor_count
+    many = 4 * processors // HEADS + 1
+    return rs.PackedLayout.from_lengths(
+        [*LENGTHS, *[shortest] * (many - len(LENGTHS))], pad_to_multiple_of=8
+    )
+
+
+@pytest.mark.parametrize("dims", [(128, 128), (72, 96)])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_they_agree_with_the_cpu(dtype, mask, dims):
+    for seed in range(2):  # an even one is deterministic
+        check(
+            Case(
+                documents(5), mask=mask, num_heads=2 * HEADS, num_kv_heads=HEADS,
+                head_dim=dims[0], head_dim_v=dims[1], seed=seed,
+            ),
+            dtype,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_options_agree_with_those_of_few_documents(dtype):
+    """The same documents by themselves go another way; dropout knows where a document begins."""
+    import torch
+
+    layout, options = documents(7), {"softcap": 2.0, "alibi_slopes": 0.125}
+    generator = torch.Generator("cuda").manual_seed(3)
+    q, k, v, dout = (
+        torch.randn(
+            int(layout.cu_seqlens_padded[-1]), HEADS, 128, device="cuda", generator=generator
+        ).to(getattr(torch, dtype))
+        for _ in range(4)
+    )
+    plan = rs.plan(layout, cp_size=1, num_heads=HEADS, num_kv_heads=HEADS)
+    out, lse = plan.attention(q, k, v, backend="cuda", **options)
+    grads = plan.attention_backward(dout, q, k, v, out, lse, backend="cuda", **options)
+    few = rs.PackedLayout.from_lengths(LENGTHS, pad_to_multiple_of=8)
+    rows = int(few.cu_seqlens_padded[-1])
+    short = rs.plan(few, cp_size=1, num_heads=HEADS, num_kv_heads=HEADS)
+    some = [x[:rows].contiguous() for x in (dout, q, k, v, out)]
+    wanted = short.attention_backward(*some, lse[:, :rows].contiguous(), backend="cuda", **options)
+    unit = torch.finfo(getattr(torch, dtype)).eps
+    for name, got, want in zip(("dq", "dk", "dv"), grads, wanted, strict=False):
+        got, want = got[:rows].float(), want.float()
+        # Sums of up to 384 terms, rounded to dtype in another order.
+        assert (got - want).abs().max() <= 4 * unit * want.abs().max(), name
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_what_is_not_finite_reaches_those_who_see_it(dtype, value):
+    layout = documents(3)
+    case = Case(layout, num_heads=HEADS, num_kv_heads=HEADS, head_dim=128, head_dim_v=128)
+    case = case.replace(softmax_scale=0.3 / np.sqrt(case.head_dim))
+    arrays = Arrays(*(x.copy() for x in case.arrays()))
+    first = np.asarray(layout.cu_seqlens_padded)
+    arrays.k[first[1] + 300, 2, 70] = value  # a panel of columns, late in the second document
+    arrays.k[first[2] + 3, 1] = value  # all, early in the third
+    arrays.q[first[6] + 140, 3, 3] = value
+    run = OnGpu(dtype, rs.Options(softmax_scale=case.scale))
+    q, k, v, dout = rounded(arrays, dtype)
+    out, lse = run.forward(case.plan(), q, k, v)
+    got = run.backward(case.plan(), dout, q, k, v, out, lse)
+    saved = (q, k, v, out, lse)
+    wanted = rs.attention_backward(dout, *saved, layout, layout, softmax_scale=case.scale)
+    for name, a, b in zip(("dq", "dk", "dv"), got, wanted, strict=False):
+        np.testing.assert_array_equal(classes(a), classes(b), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_they_are_the_same_bits_from_run_to_run(dtype):
+    import torch
+
+    layout = documents(90)
+    x = torch.randn(4, int(layout.cu_seqlens_padded[-1]), HEADS, 128, device="cuda")
+    q, k, v, dout = x.to(getattr(torch, dtype))
+    plan = rs.plan(layout, cp_size=1, num_heads=HEADS, num_kv_heads=HEADS)
+    out, lse = plan.attention(q, k, v, backend="cuda")
+    grads = plan.attention_backward(dout, q, k, v, out, lse, backend="cuda")[:3]
+    for _ in range(20):
+        again = plan.attention_backward(dout, q, k, v, out, lse, backend="cuda")[:3]
+        assert all(map(torch.equal, again, grads))
