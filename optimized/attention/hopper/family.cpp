@@ -31,8 +31,9 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (!hopper::takes(arguments))
-    return arguments.options.empty() && arguments.carried.data == nullptr ? mma_family().backward(arguments, stream)
-                                     : cudaErrorInvalidValue;
+    return arguments.options.empty() && arguments.carried.data == nullptr
+               ? mma_family().backward(arguments, stream)
+               : cudaErrorInvalidValue;
   return hopper::backward(arguments, stream);
 }
 

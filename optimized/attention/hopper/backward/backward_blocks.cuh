@@ -104,9 +104,11 @@ struct Barriers {
   Barrier k_full[kKeyStages], k_empty[kKeyStages], v_full, v_empty;
   Barrier ds_full[2], ds_empty[2];
   Barrier dq_full[kGroups], dq_empty[kGroups];
+  Barrier k_read, dk_full[kGroups];  // of final dk, unless split
 
   // By one thread. of_rows: how many threads of a warp say that they wrote or have read rows.
-  __device__ void init_all(int of_rows) {
+  // sent: dk leave from where K was, and who sends them off says that it is empty.
+  __device__ void init_all(int of_rows, bool sent) {
     constexpr int kWarps = 4 * kGroups;
     constexpr int kWarpsOfValues = 4 * Shape::kKeyGroups;  // which read V and write d(scores)
     for (Barrier& barrier : note_full) init(barrier, 1);
@@ -117,8 +119,10 @@ struct Barriers {
       init(empty[stage], kWarps * of_rows);
     }
     for (Barrier& barrier : k_full) init(barrier, 1);
-    for (Barrier& barrier : k_empty) init(barrier, kWarps);
+    for (Barrier& barrier : k_empty) init(barrier, sent ? 1 : kWarps);
     init(v_full, 1), init(v_empty, kWarpsOfValues);
+    init(k_read, kWarps);
+    for (int group = 0; group < kGroups; ++group) init(dk_full[group], 4);
     for (Barrier& barrier : ds_full) init(barrier, kWarpsOfValues);
     for (Barrier& barrier : ds_empty) init(barrier, kWarps);
     for (int group = 0; group < kGroups; ++group) init(dq_full[group], 4), init(dq_empty[group], 1);
@@ -131,7 +135,7 @@ struct SplitBarriers : Barriers<Shape> {
   Barrier weights_full, weights_empty;
 
   __device__ void init_all(int of_rows) {
-    Barriers<Shape>::init_all(of_rows);
+    Barriers<Shape>::init_all(of_rows, false);
     for (Barrier& barrier : this->dout_full) init(barrier, 1);
     for (Barrier& barrier : rows_full) init(barrier, of_rows);
     for (Barrier& barrier : dout_empty) init(barrier, 4 * kGroups);

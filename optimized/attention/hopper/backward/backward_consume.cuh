@@ -32,6 +32,10 @@ struct Consumer {
   __device__ __forceinline__ auto& barriers() const { return shared.barriers; }
   __device__ __forceinline__ int stage() const { return block % kStages; }
   __device__ __forceinline__ uint32_t parity() const { return block / kStages % 2; }
+  // How many things the group has handed over before dq of the block before this.
+  __device__ __forceinline__ uint32_t turn() const {
+    return block - 1 + (parameters.is_final ? item : 0);
+  }
   __device__ __forceinline__ float scale() const { return parameters.shape.softmax_scale; }
 
   __device__ __forceinline__ void wait_for_queries() {
@@ -113,7 +117,7 @@ struct Consumer {
       store_dq<T, Dq::store>(tile + dq_place, 0, dq, by, thread);
   }
   // Puts something where the sender finds it, once that has sent what was there: dq of a block, or
-  // an item's final dk and dv, which are two, so that `turn` may leave out those of items before.
+  // an item's final dv.
   template <typename Put>
   __device__ __forceinline__ void hand_over(uint32_t turn, Put put) {
     forget_places();
@@ -134,10 +138,6 @@ struct Consumer {
       else
         store_dq<T, kDq>(tile + dq_place, 0, dq, scale(), thread);
     });
-  }
-  template <int R>
-  __device__ __forceinline__ void hand_over_keys(const float (&sum)[R], float by, uint32_t turn) {
-    hand_over(turn, [&](uint32_t tile) { stage_keys<T, R / 32>(tile, sum, 0, by, thread); });
   }
   __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[4][4]) {
     if constexpr (!kHasDq) return;
@@ -216,9 +216,13 @@ struct Consumer {
     start_grads(grads, dout);
     if constexpr (kLate) flags = read_note();
     uint32_t p[4][4], ds[4][4];
+    const auto release_values = [&] {
+      if ((flags & kLast) != 0) arrive_as_warp(barriers().v_empty, thread);
+    };
     if constexpr (kOptions) {
       wait_for_products<0>();
       hopper::pin(scores), hopper::pin(grads);
+      release_values();
       differentiate_with_options(scores, grads);
     } else {
       float2 shifts[8];
@@ -228,6 +232,7 @@ struct Consumer {
       const bool clear = weigh_scores(flags, scores, shifts);
       wait_for_products<0>();
       hopper::pin(grads);
+      release_values();
       differentiate(grads, scores);
       if (!clear) hide_gradients(grads, scores);
     }
@@ -240,14 +245,14 @@ struct Consumer {
     float dq[kDqSums];
     if constexpr (kLate && kHasDq) start_dq(dq, block - 1);
     begin_products();
-    multiply_queries<T>(dv, p, dout);
-    multiply_queries<T>(dk, ds, q);
+    multiply_queries<T, kLate>(dv, p, dout);
+    multiply_queries<T, kLate>(dk, ds, q);
     commit_products();
     hand_over_ds(ds);
     if constexpr (kLate && kHasDq) {
       wait_for_products<1>();
       hopper::pin(dq);
-      hand_over_dq(dq, block - 1, block - 1);
+      hand_over_dq(dq, block - 1, turn());
     }
     wait_for_products<0>();
     hopper::pin(dk), hopper::pin(dv);
@@ -260,9 +265,6 @@ struct Consumer {
   __device__ __forceinline__ void take_item(int flags) {
     static_assert(kDkSums == kDvSums);
     float dk[kDkSums], dv[kDvSums];
-#pragma unroll
-    for (int i = 0; i < kDkSums; ++i) dk[i] = dv[i] = 0;
-    hopper::pin(dk), hopper::pin(dv);
     wait(barriers().k_full[item % kKeyStages], item / kKeyStages & 1);
     look_at_keys();
     take_block<false>(flags, dk, dv);
@@ -270,25 +272,30 @@ struct Consumer {
       wait_for_queries();
       take_block<true>(flags, dk, dv);
     }
-    arrive_as_warp(barriers().v_empty, thread);
     if (kHasDq && parameters.is_final)
       hand_over_results(dk, dv);
     else
       put_results(dk, dv);
   }
 
-  // What is left of an item: dq of its last block, dk and dv. Final ones are sent off like dq.
+  // What is left of an item: dq of its last block, dk and dv. Final dv are sent off like dq, dk
+  // from where K was, of which nobody reads any more behind dq.
   __device__ __forceinline__ void hand_over_results(const float (&dk)[kDkSums],
                                                     const float (&dv)[kDvSums]) {
-    const uint32_t turn = block - 1;
     float dq[kDqSums];
     start_dq(dq, block - 1);
-    hand_over_keys(dv, 1, turn);
+    hand_over(turn(), [&](uint32_t tile) {
+      stage_keys<T, Shape::kVPanels, kQueryPanel>(tile, dv, 0, 1, thread);
+    });
     wait_for_products<0>();
     hopper::pin(dq);
-    hand_over_dq(dq, block - 1, turn + 1);
-    arrive_as_warp(barriers().k_empty[item % kKeyStages], thread);
-    hand_over_keys(dk, scale(), turn + 2);
+    arrive_as_warp(barriers().k_read, thread);
+    hand_over_dq(dq, block - 1, turn() + 1);
+    wait(barriers().k_read, item & 1);
+    stage_keys<T, Shape::kQkPanels, kKeyPanel>(
+        shared_address(shared.k[item % kKeyStages]) + group * kGroupKeys * 128, dk, 0, scale(),
+        thread);
+    arrive_as_warp(barriers().dk_full[group], thread);
   }
   __device__ __forceinline__ void put_results(const float (&dk)[kDkSums],
                                               const float (&dv)[kDvSums]) {
@@ -298,7 +305,7 @@ struct Consumer {
       start_dq(dq, block - 1);
       wait_for_products<0>();
       hopper::pin(dq);
-      hand_over_dq(dq, block - 1, block - 1);
+      hand_over_dq(dq, block - 1, turn());
     }
     arrive_as_warp(barriers().k_empty[item % kKeyStages], thread);
     const AttentionShape& shape = parameters.shape;
@@ -317,7 +324,8 @@ struct Consumer {
     if constexpr (!kHasDq) return;
     // The sender finds the note to stop. Not before all warps have left their part of the last dq:
     // a faster one would count in a slower one's place.
-    wait(barriers().dq_empty[group], (block & 1) ^ 1);
+    ++block;  // as if one more had been
+    wait(barriers().dq_empty[group], (turn() & 1) ^ 1);
     arrive_as_warp(barriers().dq_full[group], thread);
   }
 };

@@ -315,7 +315,8 @@ __device__ void load_rows(const ParametersOf<kOptions>& parameters,
   }
 }
 
-// Panels of final dk or dv, of 64 keys of an item from `first_key` on.
+// Panels of final dk or dv, of 64 keys of an item from `first_key` on, so many bytes apart.
+template <int kBytes>
 __device__ inline void store_keys(const CUtensorMap& map, const BlockNote& note, int first_key,
                                   int first_panel, int panels, uint32_t tile) {
   const int keys = note.keys - first_key;
@@ -325,7 +326,7 @@ __device__ inline void store_keys(const CUtensorMap& map, const BlockNote& note,
     store_box(map,
               ragged_box((first_panel + panel) * kPanelColumns, note.kv_head,
                          note.key_row + first_key, keys),
-              tile + panel * kQueryPanel);
+              tile + panel * kBytes);
 }
 
 // visit(box, place in the tile) for the panels of a block's dq in float32 that are a group's.
@@ -370,8 +371,25 @@ __device__ inline void free_place(const Maps& maps, PlainShared<Shape>& shared, 
       [&](const BoxCoordinates& box, uint32_t to) { load_box(to, maps.carried, box, empty); });
 }
 
+// An item's final dk, which the groups leave where K was.
+template <typename Shape>
+__device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>& shared,
+                               const BlockNote& note, uint32_t item) {
+  const uint32_t stage = item % Shape::kKeyStages;
+#pragma unroll 1
+  for (int group = 0; group < kGroups; ++group) {
+    wait(shared.barriers.dk_full[group], item & 1);
+    show_to_async();
+    store_keys<Shape::kKeyPanel>(parameters.maps.dk, note, group * kGroupKeys, 0, Shape::kQkPanels,
+                                 shared_address(shared.k[stage]) + group * kGroupKeys * 128);
+  }
+  commit_stores();
+  wait_until_read<0>();
+  arrive(shared.barriers.k_empty[stage]);
+}
+
 // Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
-// nothing more; by one thread. A group's last dq comes between dv and dk.
+// nothing more; by one thread. A group's last dq comes behind dv.
 template <Dq kDq, typename Shape>
 __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& shared) {
   auto& barriers = shared.barriers;
@@ -407,12 +425,10 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
       }
       ++turn;
     };
-    const auto send_keys = [&](const CUtensorMap& map, const BlockNote* then) {
-      send(then, [&](int group, uint32_t tile) {
-        store_keys(map, note, group * kGroupKeys, 0, Shape::kQkPanels, tile);
+    if (with_keys)
+      send(kMayCarry<Shape, kDq> ? &note : nullptr, [&](int group, uint32_t tile) {
+        store_keys<kQueryPanel>(maps.dv, note, group * kGroupKeys, 0, Shape::kVPanels, tile);
       });
-    };
-    if (with_keys) send_keys(maps.dv, kMayCarry<Shape, kDq> ? &note : nullptr);
     if constexpr (kSharePanel && kDq == Dq::store) {
       // Both halves of the rows lie in the first group's place.
       for (Barrier& full : barriers.dq_full) wait(full, turn & 1);
@@ -424,13 +440,13 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
       arrive(barriers.dq_empty[0]), arrive(barriers.dq_empty[1]);
       ++turn;
     } else {
-      send(with_keys ? nullptr : next, [&](int group, uint32_t tile) {
+      send(next, [&](int group, uint32_t tile) {
         const int* of_group = kSharePanel ? found : &found[group * kFoundStages];
         if (all_sent || (of_group[0] == 0 && (!kSharePanel || found[kFoundStages] == 0)))
           store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile);
       });
     }
-    if (with_keys) send_keys(maps.dk, next);
+    if (with_keys) send_dk(parameters, shared, note, items - 1);
   }
 }
 

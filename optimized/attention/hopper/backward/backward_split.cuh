@@ -251,9 +251,9 @@ struct SplitConsumer {
     for (int panel = 0; panel < kPanels; panel += 2)
       hand_over([&](uint32_t tile) {
         if (panel + 1 < kPanels)
-          stage_keys<T, 2>(tile, sum, panel, kOwnsDk ? scale() : 1, thread);
+          stage_keys<T, 2, kQueryPanel>(tile, sum, panel, kOwnsDk ? scale() : 1, thread);
         else
-          stage_keys<T, 1>(tile, sum, panel, kOwnsDk ? scale() : 1, thread);
+          stage_keys<T, 1, kQueryPanel>(tile, sum, panel, kOwnsDk ? scale() : 1, thread);
       });
   }
   __device__ __forceinline__ void put_results(const float (&sum)[kSums]) {

@@ -49,14 +49,14 @@ __device__ __forceinline__ void add_rows(float (&d)[32], uint64_t a, int a_panel
         moved(b, slice_offset<Deep::along_rows>(k, b_panel)), true);
 }
 
-// d [64 keys][2 R] += a . b: a from registers, b a tile of queries.
-template <typename T, int R>
+// d [64 keys][2 R] += a . b, or = where there is nothing yet: a from registers, b a tile of queries.
+template <typename T, bool kAdd = true, int R>
 __device__ __forceinline__ void multiply_queries(float (&d)[R], const uint32_t (&a)[4][4],
                                                  uint64_t b) {
 #pragma unroll
   for (int k = 0; k < kQueries / 16; ++k)
     Product<T, 2 * R>::template multiply<Deep::down_rows>(
-        d, a[k], moved(b, slice_offset<Deep::down_rows>(k, 0)), true);
+        d, a[k], moved(b, slice_offset<Deep::down_rows>(k, 0)), kAdd || k > 0);
 }
 
 // dq [64 queries][2 R columns] = ds^T . k, over an item's keys.
@@ -204,8 +204,8 @@ __device__ __forceinline__ void add_carried(uint32_t first, float (&dq)[R], floa
 }
 
 // A group's final dk or dv, or so many panels of it, to where its sender finds it: [keys][64
-// columns] each.
-template <typename T, int kPanels, int R>
+// columns] each, so many bytes apart.
+template <typename T, int kPanels, int kBytes, int R>
 __device__ __forceinline__ void stage_keys(uint32_t tile, const float (&sum)[R], int first_panel,
                                            float scale, uint32_t thread) {
   const uint32_t first = tile + place_of_scores(thread);
@@ -215,7 +215,7 @@ __device__ __forceinline__ void stage_keys(uint32_t tile, const float (&sum)[R],
     const float* from = &sum[8 * k + 32 * first_panel];
 #pragma unroll
     for (int i = 0; i < 4; ++i) of[i] = pack<T>(scale * from[2 * i], scale * from[2 * i + 1]);
-    store_matrices<false>((first ^ k % 4 * 32) + k / 4 * kQueryPanel, of[0], of[1], of[2], of[3]);
+    store_matrices<false>((first ^ k % 4 * 32) + k / 4 * kBytes, of[0], of[1], of[2], of[3]);
   }
 }
 

@@ -19,7 +19,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(1024) uint8_t any_shared[];
   static_assert(sizeof(SharedOf<Shape, kOptions>) <= 227 << 10);
   SharedOf<Shape, kOptions>& shared = *reinterpret_cast<SharedOf<Shape, kOptions>*>(any_shared);
-  if (threadIdx.x == 0) shared.barriers.init_all(kArriving<kDq>);
+  if (threadIdx.x == 0) {
+    if constexpr (Shape::kSplit)
+      shared.barriers.init_all(kArriving<kDq>);
+    else
+      shared.barriers.init_all(kArriving<kDq>, kDq != Dq::none && parameters.is_final);
+  }
   __syncthreads();
   const int role = threadIdx.x / kGroupThreads;
   if (role == 0) {

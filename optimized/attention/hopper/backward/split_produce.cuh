@@ -72,7 +72,7 @@ __device__ void send_results(const Parameters& parameters, SplitShared<Shape>& s
     if (!parameters.is_final || (note.flags & kLast) == 0) continue;
     const auto send_keys = [&](int group, const CUtensorMap& map, int panel, int panels) {
       send(group, [&](uint32_t tile) {
-        store_keys(map, note, 0, panel, panels - panel < 2 ? 1 : 2, tile);
+        store_keys<kQueryPanel>(map, note, 0, panel, panels - panel < 2 ? 1 : 2, tile);
       });
     };
 #pragma unroll
