@@ -104,6 +104,9 @@ struct BackwardArguments {
   // Where items of keys may have up to backward_whole_key_rows(), each of one segment of queries:
   // float32 [rows_q, heads, head_dim_qk], neighbours, which hold anything. Or none.
   DeviceMatrix carried{};
+  // In so many parts a launch may take the query heads that share a key head, each adding to dk and
+  // dv: `accumulate` is merge. At most backward_head_parts().
+  int head_parts = 1;
 };
 
 struct KernelFamily {
@@ -130,6 +133,8 @@ struct KernelFamily {
   // Key rows of a backward item of BackwardArguments::one_item_of_keys, where a family knows
   // `carried`; null: no more than of others.
   int (*backward_whole_key_rows)(const AttentionShape& shape) = nullptr;
+  // BackwardArguments::head_parts that make launches of long walks quicker, sums included; null: 1.
+  int (*backward_head_parts)(const AttentionShape& shape) = nullptr;
 };
 
 std::span<const KernelFamily> kernel_families();  // the preferred one first

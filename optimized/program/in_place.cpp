@@ -1,6 +1,7 @@
 // One rank that owns every row in order: kernels work on the caller's arrays, and rows that they do
 // not write are cleared apart. Only what backward kernels read of the softmax, and, where several
-// items of keys add to dq, its sums pass through the workspace.
+// items of keys add to dq, its sums pass through the workspace; those of dk and dv, where several
+// parts of the query heads do.
 #include "optimized/program/stack_parts.h"
 
 namespace ringside {
@@ -13,16 +14,15 @@ void check_aligned(const move::GlobalArray& x, const char* name) {
           name, " has rows or heads that do not begin at multiples of 16 bytes. Copy it");
 }
 
-// Rows of dk, dv and, if given, dq.
-void clear_unseen(const StackParts& parts, const BackwardCall& call, const move::GlobalArray* dq,
+// Rows of dk and dv, and of dq, unless sums have been copied to them.
+void clear_unseen(const StackParts& parts, const BackwardCall& call, bool keys, bool queries,
                   cudaStream_t stream) {
   if (parts.every_row_is_seen) return;
   const UnseenRows unseen = parts.unseen_rows();
   const int rows_k = parts.members[0].kv.home_of_global.size;
-  move::clear_unseen_keys(unseen, call.dk, call.dv, rows_k, stream);
-  if (dq == nullptr) return;
+  if (keys) move::clear_unseen_keys(unseen, call.dk, call.dv, rows_k, stream);
   const int rows_q = parts.members[0].q.home_of_global.size;
-  move::clear_unseen_queries(unseen, *dq, rows_q, stream);
+  if (queries) move::clear_unseen_queries(unseen, call.dq, rows_q, stream);
 }
 
 LseCells lse_cells(const DeviceMatrix& lse) {
@@ -39,6 +39,21 @@ void for_each_launch(const StackParts& program, const PassParts& parts, Visit vi
   for (size_t i = 0; i < operations.size(); ++i)
     if (operations[i].kind == OperationKind::compute) visit(operations[i], parts.operations[0][i]);
 }
+
+// Sums in float32 of rows of a stack, in a workspace.
+struct Sums {
+  DeviceMatrix matrix;
+  size_t bytes;
+
+  Sums(const RankStack& rows, int dim, std::byte* at)
+      : matrix{at, int64_t{rows.matrices[0].heads.size()} * dim, dim, rows.matrices[0].rows},
+        bytes(static_cast<size_t>(rows.cells) * dim * sizeof(float)) {}
+  const float* floats() const { return static_cast<const float*>(matrix.data); }
+  DeviceMatrix from_zero(cudaStream_t stream) const {
+    if (bytes > 0) RINGSIDE_CUDA(cudaMemsetAsync(matrix.data, 0, bytes, stream));
+    return matrix;
+  }
+};
 
 void poison(const StackParts& parts, const RunsOn& on, int64_t bytes) {
   if (parts.options.poison == Poison::on && bytes > 0)
@@ -93,15 +108,13 @@ void StackParts::backward_in_place(const BackwardCall& call, const RunsOn& on) c
 
   const bool alone = keys_in_one_item;
   const bool summed = !call.deterministic && !alone;  // dq, in float32
-  const int heads = home_q.matrices[0].heads.size(), dim = shape.head_dim_qk;
-  const DeviceMatrix sums{floats(dq_in_place), int64_t{heads} * dim, dim, home_q.matrices[0].rows};
-  DeviceMatrix dq = call.dq.matrix;
-  if (summed) {
-    dq = sums;
-    const int64_t bytes = home_q.cells * dim * int64_t{sizeof(float)};
-    if (bytes > 0)
-      RINGSIDE_CUDA(cudaMemsetAsync(dq.data, 0, static_cast<size_t>(bytes), on.stream));
-  }
+  const int parts = summed ? head_parts : 1;
+  const Sums sums_q(home_q, shape.head_dim_qk, on.workspace + dq_in_place);
+  const Sums sums_k(home_k, shape.head_dim_qk, on.workspace + dk_in_place);
+  const Sums sums_v(home_k, shape.head_dim_v, on.workspace + dv_in_place);
+  const DeviceMatrix dq = summed ? sums_q.from_zero(on.stream) : call.dq.matrix;
+  const DeviceMatrix dk = parts > 1 ? sums_k.from_zero(on.stream) : call.dk.matrix;
+  const DeviceMatrix dv = parts > 1 ? sums_v.from_zero(on.stream) : call.dv.matrix;
   for_each_launch(*this, backward, [&](const Operation& op, const OperationTables& tables_of) {
     RINGSIDE_CUDA(family.backward({.shape = shape_of(backward.pass.hosted()[0], op),
                                    .q = call.q.matrix,
@@ -111,20 +124,26 @@ void StackParts::backward_in_place(const BackwardCall& call, const RunsOn& on) c
                                    .lse = lse,
                                    .delta = delta,
                                    .dq = dq,
-                                   .dk = call.dk.matrix,
-                                   .dv = call.dv.matrix,
+                                   .dk = dk,
+                                   .dv = dv,
                                    .queries = work_list(tables_of.backward_queries),
                                    .keys = work_list(tables_of.backward_keys),
                                    .deterministic = call.deterministic && !alone,
                                    .options = call.options,
-                                   .accumulate = Accumulate::only,
+                                   .accumulate = parts > 1 ? Accumulate::merge : Accumulate::only,
                                    .one_item_of_keys = alone,
                                    .workspace = on.workspace + backward.of_family,
-                                   .carried = carries_dq ? sums : DeviceMatrix{}},
+                                   .carried = carries_dq ? sums_q.matrix : DeviceMatrix{},
+                                   .head_parts = parts},
                                   on.stream));
   });
-  if (summed) move::unshard(q_rows, floats(dq_in_place), call.dq, on.stream);
-  clear_unseen(*this, call, summed ? nullptr : &call.dq, on.stream);
+  if (summed) move::unshard(q_rows, sums_q.floats(), call.dq, on.stream);
+  if (parts > 1) {
+    const move::RowMap k_rows = row_map(members[0].kv);
+    move::unshard(k_rows, sums_k.floats(), call.dk, on.stream);
+    move::unshard(k_rows, sums_v.floats(), call.dv, on.stream);
+  }
+  clear_unseen(*this, call, parts == 1, !summed, on.stream);
 }
 
 }  // namespace ringside

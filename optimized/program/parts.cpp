@@ -52,6 +52,9 @@ int64_t ProgramParts::most_bytes_of_family(const PassParts& parts) const {
       shapes);
 }
 
+// Rows of queries that items of keys meet, from which on their query heads may go in parts.
+constexpr int64_t kLongWalk = 2560;
+
 HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles) const {
   return pass == Pass::forward ? query_items(problem, tiles, family.forward_rows(shape))
                                : key_items(problem, tiles, family.backward_key_rows(shape));
@@ -68,8 +71,10 @@ WorkTable ProgramParts::add(const std::vector<WorkItem>& items, TableOf<Segment>
 HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const {
   constexpr int64_t kItemsOfProcessor = 4;  // fewer would end too far apart
   if (family.backward_whole_key_rows == nullptr) return {};
-  const int rows = family.backward_key_rows(shape);
-  HostWorkList list = key_items(problem, tiles, family.backward_whole_key_rows(shape));
+  const int rows = family.backward_key_rows(shape), most = family.backward_whole_key_rows(shape);
+  for (int seq = 0; seq < problem.layout_k.batch(); ++seq)
+    if (problem.layout_k.len(seq) > most) return {};
+  HostWorkList list = key_items(problem, tiles, most);
   const auto items = static_cast<int64_t>(list.items.size());
   const auto is_whole = [&](const WorkItem& item) {
     return item.end - item.begin <= rows || item.partner_end - item.partner_begin == 1;
@@ -92,6 +97,7 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
     made.carries_dq = std::ranges::any_of(
         keys.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });
     made.backward_keys = add(keys);
+    made.walks_are_long = keys.rows_met >= kLongWalk;
     made.keys_in_one_item = one_item_a_sequence(keys);
   }
   return made;

@@ -36,6 +36,7 @@ struct OperationTables {                               // what the device reads 
   TableOf<int32_t> map;           // that these go by, where lengths say where rows lie
   bool keys_in_one_item = false;  // those that a query sees, as far as the host knows
   bool carries_dq = false;        // such items have more keys than others may (carried)
+  bool walks_are_long = false;    // items of keys meet many queries each, as far as the host knows
 };
 
 // Behind the areas of a pass, or, of all ranks in one, in them: home rows in the kernels' type,

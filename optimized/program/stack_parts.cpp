@@ -49,7 +49,7 @@ bool StackParts::can_be_in_place(const Stacks& stacks) const {
 
 template <typename TablesOf>
 void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
-  home_q = stacks.home(Operand::q);
+  home_q = stacks.home(Operand::q), home_k = stacks.home(Operand::kv);
   home_in_workspace = !in_place;
   // Moves of results from rank to rank know rows only.
   if (family.tiled_results && !in_place && stacks.of(Operand::q).size() == 1 &&
@@ -67,6 +67,8 @@ void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
       if (pass == Pass::backward && op.kind == OperationKind::compute)
         keys_in_one_item = keys_in_one_item && operations.back().keys_in_one_item,
         carries_dq = carries_dq || operations.back().carries_dq;
+      if (operations.back().walks_are_long && family.backward_head_parts != nullptr)
+        head_parts = family.backward_head_parts(shape);
     }
     parts.pass = ProcessPass(std::move(made.schedule), sizes(pass));
     parts.sole_rows.emplace_back();
@@ -83,6 +85,10 @@ void StackParts::place(PassParts& parts) {
     places.lse = arena.take(home_q.cells * f32), places.delta = arena.take(home_q.cells * f32);
     if (!keys_in_one_item || carries_dq)
       dq_in_place = arena.take(home_q.cells * shape.head_dim_qk * f32);
+    if (head_parts > 1) {
+      dk_in_place = arena.take(home_k.cells * shape.head_dim_qk * f32);
+      dv_in_place = arena.take(home_k.cells * shape.head_dim_v * f32);
+    }
   } else if (!in_place) {
     static_cast<void>(arena.take(parts.pass.bytes()));
     const Schedule& schedule = parts.pass.hosted()[0];

@@ -7,13 +7,17 @@
 namespace ringside {
 
 struct StackParts : ProgramParts {
-  RankStack home_q;
+  RankStack home_q, home_k;
   bool in_place = false;           // kernels work on the caller's arrays
   bool every_row_is_seen = false;  // as far as the host knows
   // Whether each query meets one item of keys, so that nothing is summed up in dq.
   bool keys_in_one_item = false;
   bool carries_dq = false;  // in float32, through items of several blocks of keys
   int64_t dq_in_place = 0;  // sums, where these are needed, or what is carried
+  // In how many parts backward kernels in place take the query heads of a key head; then dk and dv
+  // are summed up, too.
+  int head_parts = 1;
+  int64_t dk_in_place = 0, dv_in_place = 0;
 
   StackParts(const Plan& plan, const ProgramOptions& o);
   StackParts(const Capacity& capacity, const ProgramOptions& o)

@@ -99,7 +99,13 @@ HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, 
     for (const Piece& piece : pieces_of(rank, side))
       add_items(problem, side, piece, rows_of_item, list, items);
   std::ranges::stable_sort(items, std::greater{}, &WeighedItem::weight);
-  for (const WeighedItem& weighed : items) list.items.push_back(weighed.item);
+  int64_t work = 0, before = 0;
+  for (const WeighedItem& weighed : items) work += weighed.weight;
+  for (const auto& [weight, item] : items) {
+    list.items.push_back(item);
+    if (2 * before < work) list.rows_met = weight / (item.end - item.begin);
+    before += weight;
+  }
   return list;
 }
 

@@ -24,6 +24,8 @@ struct RankTiles {  // what one rank computes, and where its buffers begin in th
 struct HostWorkList {
   std::vector<WorkItem> items;
   std::vector<Segment> partners;
+  // How many rows of partners the item meets that is in the middle of all work.
+  int64_t rows_met = 0;
 };
 
 // Items are blocks of query rows, partners key segments.

@@ -43,6 +43,21 @@ TEST(WorkList, KnowsWhetherEachQueryMeetsOneItemOfKeys) {
   }
 }
 
+TEST(WorkList, KnowsHowManyRowsTheItemInTheMiddleOfAllWorkMeets) {
+  const PackedLayout layout(std::vector<int32_t>{0, 48, 1008});
+  const Problem problem{layout, layout, Mask::causal()};
+  const Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});
+  const std::vector<RankTiles> tiles{{&plan.tiles(plan.steps_of_rank[0][0]), 0, 0}};
+  const HostWorkList list = key_items(problem, tiles, 64);
+  int64_t work = 0, before = 0, met = 0;
+  for (int begin = 0; begin < 960; begin += 64) work += 64 * (960 - begin);
+  work += 48 * 48;
+  for (int begin = 0; begin < 960 && 2 * before < work; begin += 64)
+    met = 960 - begin, before += 64 * met;
+  EXPECT_EQ(list.rows_met, met);
+  EXPECT_EQ(key_items(problem, {}, 64).rows_met, 0);
+}
+
 using Pairs = std::multiset<std::pair<int, int>>;  // (query row, key row) of the buffers
 
 void add_pairs(const Problem& problem, const Segment& q, Interval q_rows, const Segment& k,

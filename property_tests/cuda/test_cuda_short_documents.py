@@ -29,11 +29,10 @@ def documents(shortest):
     )
 
 
-@pytest.mark.parametrize("dims", [(128, 128), (72, 96)])
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_they_agree_with_the_cpu(dtype, mask, dims):
-    for seed in range(2):  # an even one is deterministic
+def test_they_agree_with_the_cpu(dtype, mask):
+    for seed, dims in enumerate([(128, 128), (72, 96)]):  # an even seed is deterministic
         check(
             Case(
                 documents(5), mask=mask, num_heads=2 * HEADS, num_kv_heads=HEADS,

@@ -91,16 +91,58 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "note.key_row + first_key, kGroupKeys),",
     ),
     Mutant(
-        "hopper: both groups store their final dk and dv at the first one's keys",
+        "hopper: both groups store their final dv at the first one's keys",
         PRODUCE,
-        "store_keys(map, note, group * kGroupKeys, 0, Shape::kQkPanels, tile);",
-        "store_keys(map, note, 0, 0, Shape::kQkPanels, tile);",
+        "store_keys<kQueryPanel>(maps.dv, note, group * kGroupKeys, 0,",
+        "store_keys<kQueryPanel>(maps.dv, note, 0, 0,",
+    ),
+    Mutant(
+        "hopper: both groups store the first one's final dk",
+        PRODUCE,
+        "shared_address(shared.k[stage]) + group * kGroupKeys * 128);",
+        "shared_address(shared.k[stage]));",
+    ),
+    Mutant(
+        "hopper: final dk are written over keys that the other group still multiplies",
+        CONSUME,
+        "    wait(barriers().k_read, item & 1);\n",
+        "",
+    ),
+    Mutant(
+        "hopper: keys are loaded over final dk that have not left",
+        PRODUCE,
+        "  commit_stores();\n  wait_until_read<0>();\n  arrive(shared.barriers.k_empty[stage]);",
+        "  arrive(shared.barriers.k_empty[stage]);\n  commit_stores();\n  wait_until_read<0>();",
+    ),
+    Mutant(
+        "hopper: values are loaded over those of which gradients are still to come",
+        CONSUME,
+        "if ((flags & kLast) != 0) arrive_as_warp(barriers().v_empty, thread);",
+        "if ((flags & kFirst) != 0) arrive_as_warp(barriers().v_empty, thread);",
+    ),
+    Mutant(
+        "hopper: an item's first block adds to the dk and dv of the one before",
+        CONSUME,
+        "multiply_queries<T, kLate>(dk, ds, q);",
+        "multiply_queries<T>(dk, ds, q);",
+    ),
+    Mutant(
+        "hopper: the parts of a key head's query heads overlap",
+        PRODUCE,
+        "return {all.begin + all.size() * part / p.head_parts,",
+        "return {all.begin + all.size() * part / (p.head_parts + 1),",
+    ),
+    Mutant(
+        "hopper: each part of a key head's query heads is a key head's",
+        PRODUCE,
+        "const int kv_head = entry.head / p.head_parts;",
+        "const int kv_head = entry.head;",
     ),
     Mutant(
         "hopper: final dk goes without the scale",
         CONSUME,
-        "hand_over_keys(dk, scale(), turn + 2);",
-        "hand_over_keys(dk, 1, turn + 2);",
+        "+ group * kGroupKeys * 128, dk, 0, scale(),",
+        "+ group * kGroupKeys * 128, dk, 0, 1,",
     ),
     Mutant(
         "hopper: final dk and dv are staged without their swizzle",
@@ -141,8 +183,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, split: panels of dq go to the columns of the first",
         SPLIT_PRODUCE,
-        "store_queries<Shape, kDq>(maps.dq, note, panel * kPanelColumns, tile);",
-        "store_queries<Shape, kDq>(maps.dq, note, round * kPanelColumns, tile);",
+        "store_queries<Shape, kDq>(maps, note, panel * kPanelColumns, tile);",
+        "store_queries<Shape, kDq>(maps, note, round * kPanelColumns, tile);",
     ),
     Mutant(
         "hopper, split: weights are written over those that the other group has not read",
@@ -171,14 +213,14 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, split: the second half of final dk or dv is the first",
         SPLIT,
-        "stage_keys<T, 2>(tile, sum, panel,",
-        "stage_keys<T, 2>(tile, sum, 0,",
+        "stage_keys<T, 2, kQueryPanel>(tile, sum, panel,",
+        "stage_keys<T, 2, kQueryPanel>(tile, sum, 0,",
     ),
     Mutant(
         "hopper, split: final dk goes without the scale",
         SPLIT,
-        "stage_keys<T, 2>(tile, sum, panel, kOwnsDk ? scale() : 1, thread);",
-        "stage_keys<T, 2>(tile, sum, panel, 1, thread);",
+        "stage_keys<T, 2, kQueryPanel>(tile, sum, panel, kOwnsDk ? scale() : 1, thread);",
+        "stage_keys<T, 2, kQueryPanel>(tile, sum, panel, 1, thread);",
     ),
     Mutant(
         "hopper, split: keys that are not finite reach queries that do not see them",
@@ -213,8 +255,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: dq on their way are brought to the first group's columns",
         PRODUCE,
-        "ragged_box(group * Shape::kDqColumns + panel * 32, next->head, next->row,",
-        "ragged_box(panel * 32, next->head, next->row,",
+        "*next, group * Shape::kDqColumns, shared_address(shared.dq[group]),",
+        "*next, 0, shared_address(shared.dq[group]),",
     ),
     Mutant(
         "hopper: an item's blocks of keys cut queries where each begins",

@@ -366,10 +366,10 @@ MUTANTS_OF_KERNELS = [
         "rows.q.home_of_global.size < 0",
     ),
     Mutant(
-        "in place: dq is not emptied before it is summed",
+        "in place: half of what is summed is not emptied before",
         IN_PLACE,
-        "cudaMemsetAsync(dq.data, 0, static_cast<size_t>(bytes),",
-        "cudaMemsetAsync(dq.data, 0, 0 * static_cast<size_t>(bytes),",
+        "cudaMemsetAsync(matrix.data, 0, bytes, stream)",
+        "cudaMemsetAsync(matrix.data, 0, bytes / 2, stream)",
     ),
     Mutant(
         "lengths on the device: buckets begin where the one before begins",

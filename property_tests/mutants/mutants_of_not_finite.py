@@ -145,8 +145,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: keys that are not finite reach queries that do not see them",
         HOPPER_SENDERS,
-        "const bool all_sent = (note.flags & kClear) != 0;",
-        "const bool all_sent = true;",
+        "bool all_sent = (note.flags & kClear) != 0;",
+        "bool all_sent = true;",
     ),
     Mutant(
         "dsink takes part in rows that see nothing",

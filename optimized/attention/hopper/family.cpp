@@ -46,6 +46,7 @@ KernelFamily hopper_family() {
   family.forward_rows = hopper::forward_rows;
   family.backward_key_rows = hopper::backward_key_rows;
   family.backward_whole_key_rows = hopper::backward_whole_key_rows;
+  family.backward_head_parts = hopper::backward_head_parts;
   family.score_options = family.final_sinks = hopper::knows_options;
   family.forward = forward;
   family.backward = backward;

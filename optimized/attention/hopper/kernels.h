@@ -32,6 +32,7 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);
 int backward_key_rows(const AttentionShape& shape);
 // Of those that are all that their queries meet: as many blocks of keys, one after the other.
 int backward_whole_key_rows(const AttentionShape& shape);
+int backward_head_parts(const AttentionShape& shape);
 int64_t backward_workspace_bytes(const AttentionShape& shape);
 // Likewise; dq of the deterministic mode is always the mma family's.
 bool takes(const BackwardArguments& arguments);

@@ -6,9 +6,11 @@
 // query blocks that see the item, across segments and the query heads of the group, and leaves
 // notes of them, by which others have the copy engine bring them. Two groups of four warps consume,
 // 64 keys each: dk and dv stay in their registers, and leave by the copy engine where they are
-// final. With head dimensions above 128, key blocks have 64 rows, and each group owns one of dk and
-// dv. dq = dS K is added up in global memory by the copy engine, in float32; where the item is
-// all that its queries meet, it is final at once.
+// final, dk from where the item's keys were. With head dimensions above 128, key blocks have 64
+// rows, and each group owns one of dk and dv. dq = dS K is added up in global memory by the copy
+// engine, in float32; where the item is all that its queries meet, it is final at once. Such an
+// item may have several key blocks, one after the other, through which dq is carried in float32.
+// Where dk and dv are added to, too, an item may have a part of the query heads of its key head.
 #include <algorithm>
 
 #include "optimized/attention/dropped.h"
@@ -53,13 +55,14 @@ bool make_maps(Maps& maps, const BackwardArguments& a) {
 constexpr int kHeadsOfSection = 2;
 
 Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
-  const int heads = a.shape.num_kv_heads;
+  const int heads = a.shape.num_kv_heads * a.head_parts;
   return {.maps = maps,
           .shape = a.shape,
           .lse = a.lse,
           .delta = a.delta,
           .work = a.keys,
           .order = {heads, std::min(kHeadsOfSection, heads)},
+          .head_parts = a.head_parts,
           .taken = static_cast<unsigned*>(a.workspace),
           .dropped = static_cast<int32_t*>(a.workspace) + 1,
           .dk = a.dk,
@@ -69,7 +72,7 @@ Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
 }
 
 cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) {
-  const int64_t items = int64_t{a.keys.max_items} * a.shape.num_kv_heads;
+  const int64_t items = int64_t{a.keys.max_items} * a.shape.num_kv_heads * a.head_parts;
   if (items == 0) return cudaSuccess;
   Maps maps{};
   if (!make_maps(maps, a)) return cudaErrorInvalidValue;
@@ -105,6 +108,10 @@ int backward_whole_key_rows(const AttentionShape& shape) {
     return backward_detail::BackwardShape<decltype(dims)>::kWholeKeys;
   });
 }
+int backward_head_parts(const AttentionShape& shape) {
+  const int larger = std::max(shape.head_dim_qk, shape.head_dim_v);
+  return larger > 64 && larger <= 128 && shape.group_size >= 8 ? 4 : 1;
+}
 int64_t backward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(unsigned); }
 
 bool takes(const BackwardArguments& a) {
@@ -128,6 +135,8 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (arguments.one_item_of_keys &&
       (arguments.accumulate != Accumulate::only || !arguments.keys.is_full))
     return cudaErrorInvalidValue;  // of other lists the host cannot know it
+  if (arguments.head_parts != 1 && arguments.accumulate != Accumulate::merge)
+    return cudaErrorInvalidValue;
   const cudaError_t error = backward_detail::differentiate_keys(arguments, stream);
   if (error != cudaSuccess || !arguments.deterministic) return error;
   return arguments.options.empty() ? mma::backward_queries(arguments, stream)

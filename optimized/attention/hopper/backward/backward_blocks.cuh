@@ -54,7 +54,8 @@ struct Parameters {
   AttentionShape shape;
   const float *lse, *delta;
   WorkList work;
-  QueueOrder order;
+  QueueOrder order;  // of key heads, each as many times as its query heads have parts
+  int head_parts;
   unsigned* taken;   // from the queue; 0 at the start
   int32_t* dropped;  // becomes 1 where numbers were dropped (seen_pairs.cuh); 0 at the start
   DeviceMatrix dk, dv;

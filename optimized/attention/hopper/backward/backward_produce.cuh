@@ -53,19 +53,28 @@ __device__ inline const BlockNote& wait_for_note(PlainShared<Shape>& shared, uin
   return shared.notes[block % kNotes];
 }
 
+// The query heads of an entry of the queue: all that share a key head, or a part of them.
+__device__ inline Interval query_heads_of(const Parameters& p, const QueueEntry& entry) {
+  const int kv_head = entry.head / p.head_parts, part = entry.head - kv_head * p.head_parts;
+  const Interval all = ringside::query_heads_of(p.shape, kv_head);
+  return {all.begin + all.size() * part / p.head_parts,
+          all.begin + all.size() * (part + 1) / p.head_parts};
+}
+
 // Of one block of an item's keys, behind so many blocks of others. Returns how many there are now.
 // flags_of(row): what else there is to say of the block that begins at this row of its partner.
 template <typename Shape, bool kAligned, typename FlagsOf>
 __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& shared,
                                      const WorkItem& item, Interval keys, const QueueEntry& entry,
                                      uint32_t block, FlagsOf flags_of) {
-  QueryWalk<Shape::kKeys, kAligned> at(p.work, item, keys, query_heads_of(p.shape, entry.head));
+  QueryWalk<Shape::kKeys, kAligned> at(p.work, item, keys, query_heads_of(p, entry));
+  const int kv_head = entry.head / p.head_parts;
   for (int first = kFirst; at.valid(); first = 0, ++block) {
     BlockNote& note = begin_note(shared, block);
     if (threadIdx.x % 32 == 0) {
       note.row = at.row(), note.rows = at.rows(), note.head = at.head();
       note.key_row = item.own.row + keys.begin, note.keys = keys.size();
-      note.kv_head = entry.head, note.item = entry.item;
+      note.kv_head = kv_head, note.item = entry.item;
       note.partner = at.partner(), note.begin = at.begin();
     }
     const bool is_clear = keys.size() == Shape::kKeys && at.is_clear();

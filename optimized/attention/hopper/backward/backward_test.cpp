@@ -39,6 +39,7 @@ struct Pack {
   Accumulate accumulate = Accumulate::only;
   int piece = 1 << 20;  // longest query segment
   bool one_item_of_keys = false;
+  int head_parts = 1;
 };
 
 struct Rows {  // of one side
@@ -238,6 +239,7 @@ void check(const Pack& p, ElementType type) {
             int(list.items.size()),
             p.mask,
             true};
+  a.head_parts = p.head_parts;
   a.accumulate = p.accumulate, a.one_item_of_keys = p.one_item_of_keys;
   a.workspace = workspace.data();
   if (p.one_item_of_keys) a.carried = carried.matrix();
@@ -283,6 +285,8 @@ std::vector<Pack> packs(const Instance& of) {
       {"queries in pieces", same, causal, qk, v, 2, 1, only, 50},
       {"columns that are not there", same, causal, of.shorter_qk, of.shorter_v, 3, 3},
       {"added to what is there", same, causal, qk, v, 2, 1, Accumulate::merge},
+      {"heads in parts", apart, last, qk, v, 5, 1, Accumulate::merge, one_piece, false, 4},
+      {"more parts than heads", same, causal, qk, v, 4, 2, Accumulate::merge, 50, false, 3},
       {"the first step", same, causal, qk, v, 2, 1, Accumulate::start},
       {"dq final at once", alone, causal, qk, v, 4, 2, only, one_piece, true},
       {"dq carried, causal", carried, causal, qk, v, 4, 2, only, one_piece, true},

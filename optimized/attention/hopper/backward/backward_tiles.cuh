@@ -49,7 +49,8 @@ __device__ __forceinline__ void add_rows(float (&d)[32], uint64_t a, int a_panel
         moved(b, slice_offset<Deep::along_rows>(k, b_panel)), true);
 }
 
-// d [64 keys][2 R] += a . b, or = where there is nothing yet: a from registers, b a tile of queries.
+// d [64 keys][2 R] += a . b, or = where there is nothing yet: a from registers, b a tile of
+// queries.
 template <typename T, bool kAdd = true, int R>
 __device__ __forceinline__ void multiply_queries(float (&d)[R], const uint32_t (&a)[4][4],
                                                  uint64_t b) {
