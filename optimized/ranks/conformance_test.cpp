@@ -256,7 +256,13 @@ void PrintTo(const Seed& s, std::ostream* out) {
   *out << s.type.name << ", seed " << s.seed << ", " << s.processes << " processes";
 }
 
-class Ranks : public ::testing::TestWithParam<Seed> {};
+class Ranks : public ::testing::TestWithParam<Seed> {
+ protected:
+  // Queues are dealt out anew: streams of the tests before have had theirs.
+  static void SetUpTestSuite() {
+    if (has_device()) RINGSIDE_CUDA(cudaDeviceReset());
+  }
+};
 
 void expect_nothing(RanksRun& run) {
   run.expect_forward(Found::nothing);
