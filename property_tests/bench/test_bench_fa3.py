@@ -29,6 +29,8 @@ def test_packs_are_to_be_faster_and_long_sequences_as_fast(case, least):
     assert forward.numbers["gpu_over_fa3"] == 1.0 and forward.numbers["wall_over_fa3"] == 0.8
     assert backward.numbers["gpu_over_fa3"] == 1.2 and backward.numbers["wall_over_fa3"] == 1.25
     assert bool(forward.missed) == (least > 1) and not backward.missed
+    on_gpu = fa3.line_of(case, "backward" + fa3.ON_GPU, "f", ours, theirs)
+    assert on_gpu.numbers == backward.numbers and on_gpu.goals == backward.goals
     assert forward.numbers["gpu_tflops"] == pytest.approx(cases.pairs(case) * 512 / 2e9)
 
 

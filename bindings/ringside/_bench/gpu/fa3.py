@@ -1,9 +1,10 @@
 """`ringside bench gpu --peer fa3`: attention on Hopper beside FlashAttention 3, in one process.
 
 FlashAttention 3 comes as the package flash-attn3-jax and runs through JAX, on the same memory as
-torch's tensors. What is compared is the GPU time of all kernels that a call launches, helpers
-included, and the wall clock of calls queued one behind the other. Its backward pass is one call of
-JAX with the forward pass, whose kernel is left out of the time.
+torch's tensors. Ours goes by a plan that knows the lengths, and by a DevicePlan, which reads them
+on the GPU, as FlashAttention 3 does. What is compared is the GPU time of all kernels that a call
+launches, helpers included, and the wall clock of calls queued one behind the other. Its backward
+pass is one call of JAX with the forward pass, whose kernel is left out of the time.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ SECTION = "fa3"
 NEEDED = ("flash_attn3_jax", "einops", "jax")
 CALLS, QUEUED, REPEATS = 6, 12, 5
 FORWARD_KERNEL = "FlashAttnFwd"
+ON_GPU = ", lengths on the GPU"  # of what a DevicePlan did
 LONG = ("16k x2", "32k x1")  # sequences, not packs: as fast; packs: faster by a twentieth
 
 
@@ -93,7 +95,7 @@ class Passes(NamedTuple):
 
 def line_of(case: Workload, work: str, family: str, ours: Timed, theirs: Timed) -> Line:
     """GPU time and wall clock of a pass beside FlashAttention 3's; wall of backward: of a step."""
-    backward = work == "backward"
+    backward = work.startswith("backward")
     flops = case.flops(backward) / 1e9
     gpu, peer = (x.backward if backward else x.forward for x in (ours, theirs))
     wall, peer_wall = (x.step_wall if backward else x.forward_wall for x in (ours, theirs))
@@ -113,24 +115,27 @@ def line_of(case: Workload, work: str, family: str, ours: Timed, theirs: Timed) 
 
 
 def run(case: Workload) -> Iterator[Line | str]:
-    """Lines of a case, both implementations checked against float64 first."""
+    """Lines of a case, all implementations checked against float64 first."""
     runners = importlib.import_module("ringside._bench.gpu.runners")
     problem = importlib.import_module("ringside._bench.gpu.problem").SampledOperands(case)
-    ours = runners.Ours(problem, len(case.lengths))
+    plans = {"": case.plan(), ON_GPU: len(case.lengths)}
+    ours = {name: runners.Ours(problem, plan) for name, plan in plans.items()}
     peer = FlashAttention3(problem)
-    try:
-        ours.check()
-    except cases.WrongResult as error:
-        yield Line(SECTION, str(case), family=ours.family, fault=str(error))
-        return
+    for name, runner in ours.items():
+        try:
+            runner.check()
+        except cases.WrongResult as error:
+            yield Line(SECTION, str(case) + name, family=runner.family, fault=str(error))
+            return
     try:
         problem.check(peer.results())
     except cases.WrongResult as error:
         yield f"{case}: no FlashAttention 3, its {error}"
         return
-    mine, theirs = timed([passes_of(ours), peer.passes()])
-    for work in ("forward", "backward"):
-        yield line_of(case, work, ours.family, mine, theirs)
+    *mine, theirs = timed([*map(passes_of, ours.values()), peer.passes()])
+    for (name, runner), spent in zip(ours.items(), mine, strict=True):
+        for work in ("forward", "backward"):
+            yield line_of(case, work + name, runner.family, spent, theirs)
 
 
 def line_alone(case: Workload, work: str, family: str, milliseconds: float) -> Line:
