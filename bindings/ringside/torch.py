@@ -23,6 +23,11 @@ from ringside._group.group import Group
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
 
+try:  # torch.compiler.disable, but for that it imports torch._dynamo, 2 s, only when it is called
+    from torch._compile import _disable_dynamo as _untraced
+except ImportError:
+    _untraced = torch.compiler.disable
+
 __all__ = ["varlen_attention"]
 
 
@@ -112,7 +117,7 @@ class _OfRank:
     keep_kv: bool
 
 
-@torch.compiler.disable
+@_untraced
 def _of_rank(q: Any, k: Any, v: Any, plan: Any, group: Group, asked: _OfRank) -> Any:
     if not isinstance(plan, Plan | DevicePlan):
         raise TypeError(
