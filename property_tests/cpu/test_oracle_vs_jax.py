@@ -40,7 +40,7 @@ def softmax_attention(q, k, v, mask, scale):
     return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnums=0)
 def values_and_gradients(attention, scale, q, k, v, mask, dout):
     out, vjp = jax.vjp(lambda q, k, v: attention(q, k, v, mask, scale), q, k, v)
     lse = jax.scipy.special.logsumexp(scores_of(q, k, scale), axis=-1, b=mask)
