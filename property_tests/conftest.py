@@ -3,6 +3,7 @@
 All but `mutants` draw anew in every run and say by which seed; see draw_anew.
 """
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -17,6 +18,9 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 # Each shape is compiled, and most of them run once: half of the time, where no GPU is to be had.
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+# What tests import stays: nobody looks for garbage in it until all are collected.
+gc.disable()
 
 # Workers share the processor: threads of torch that wait for each other would spin.
 if os.environ.get("PYTEST_XDIST_WORKER"):
@@ -81,6 +85,11 @@ def pytest_collection_modifyitems(items):
         for marker, places in (("alone", ALONE), ("by_file", BY_FILE)):
             if is_at(item.path, places):
                 item.add_marker(marker)
+
+
+def pytest_collection_finish(session):
+    """Looks for garbage from now on, in what tests leave; see gc.disable above."""
+    gc.enable()
 
 
 def pytest_report_header(config):
