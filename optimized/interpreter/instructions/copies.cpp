@@ -1,6 +1,7 @@
 // Copies that go on beside the threads: boxes of tensor maps, and cp.async.
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "optimized/interpreter/instructions/atomics.h"
 #include "optimized/interpreter/instructions/operations.h"
@@ -132,7 +133,18 @@ After store_box(Warp& warp, const Inst& i) {
     };
     std::unique_ptr<BulkGroups>& groups = warp.bulk[static_cast<size_t>(lane)];
     if (!groups) groups = std::make_unique<BulkGroups>();
-    groups->open.push_back({{}, digest, digest()});
+    // What is written later, of what was read.
+    const auto read = [&warp, &i, box]() -> std::function<void()> {
+      std::vector<std::pair<std::byte*, uint32_t>> elements;
+      each_element(warp, i, box, [&](std::byte* to, const std::byte* from) {
+        std::memcpy(&elements.emplace_back(to, 0).second, from, box.map.element_bytes);
+      });
+      return [&warp, &i, elements, bytes = box.map.element_bytes] {
+        for (const auto& [to, element] : elements)
+          store_element<Adds>(warp, i, bytes, to, reinterpret_cast<const std::byte*>(&element));
+      };
+    };
+    groups->open.push_back({{}, read, digest, digest()});
     if (random()() % 2 == 0)
       act();
     else
@@ -151,12 +163,37 @@ After commit_stores(Warp& warp, const Inst&) {
   return After::next;
 }
 
+void require_unchanged(const Warp& warp, const Inst& i, const BulkStore& store) {
+  if (store.digest && store.digest() != store.digest_at_issue)
+    fail(warp, i, "shared memory changed under a store of a box not waited for");
+}
+
 void finish(const Warp& warp, const Inst& i, const std::vector<BulkStore>& stores) {
   for (const BulkStore& store : stores) {
-    if (store.digest() != store.digest_at_issue)
-      fail(warp, i, "shared memory changed under a store of a box not waited for");
+    require_unchanged(warp, i, store);
     if (store.act) store.act();
   }
+}
+
+// Shared memory is free; some of what was there is written later.
+After wait_for_reads(Warp& warp, const Inst& i) {
+  constexpr std::ptrdiff_t kMostOnTheirWay = 4;
+  each_lane(warp, [&](int lane) {
+    const std::unique_ptr<BulkGroups>& groups = warp.bulk[static_cast<size_t>(lane)];
+    if (!groups) return;
+    auto waited_for = std::ssize(groups->committed) - i.imm;
+    for (std::ptrdiff_t group = 0; group < waited_for; ++group)
+      for (BulkStore& store : groups->committed[static_cast<size_t>(group)]) {
+        require_unchanged(warp, i, store);
+        if (store.digest && store.act) store.act = store.read();
+        store.digest = {};
+      }
+    for (; waited_for > 0 && (waited_for > kMostOnTheirWay || random()() % 2 == 0); --waited_for) {
+      finish(warp, i, groups->committed.front());
+      groups->committed.pop_front();
+    }
+  });
+  return After::next;
 }
 
 After wait_for_stores(Warp& warp, const Inst& i) {
@@ -225,7 +262,7 @@ void decode_cp(Builder& b, Inst& i, Statement& s) {
   if (s.has("tensor")) return decode_box(b, i, s);
   if (s.has("wait_group") && s.has("bulk")) {
     i.imm = static_cast<int64_t>(s.operands.at(0).number);
-    i.run = wait_for_stores;
+    i.run = s.has("read") ? wait_for_reads : wait_for_stores;
   } else if (s.opcode == "cp.async.bulk.commit_group") {
     i.run = commit_stores;
   } else if (s.opcode == "cp.async.wait_all") {

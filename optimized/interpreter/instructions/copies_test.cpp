@@ -34,6 +34,14 @@ TEST(PtxCopies, BoxesStoreNothingOutside) {
   }
 }
 
+TEST(PtxCopies, BoxesThatWereReadAreStoredAsTheyWere) {
+  const std::string changed = "@%p0 cp.async.bulk.wait_group.read 0;\nst.shared.b32 [%r1], 0;\n";
+  for (int k = 0; k < 8; ++k) {
+    EXPECT_EQ(stored("async.bulk.tensor.2d", changed, 0, 0), std::vector<float>(32, 1));
+    EXPECT_EQ(stored("reduce.async.bulk.tensor.2d", changed, 0, 0), std::vector<float>(32, 6));
+  }
+}
+
 TEST(PtxCopiesDeathTest, MemoryThatChangesUnderAStore) {
   EXPECT_DEATH(stored("async.bulk.tensor.2d", "st.shared.b32 [%r1], 0;\n", 0, 0),
                "shared memory changed under a store of a box not waited for");

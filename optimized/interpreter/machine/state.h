@@ -49,9 +49,10 @@ struct Block {
   bool moved = false;
 };
 
-struct BulkStore {            // reads shared memory until it is waited for
-  std::function<void()> act;  // empty: done
-  std::function<uint64_t()> digest;
+struct BulkStore {                              // reads shared memory until it is waited for
+  std::function<void()> act;                    // empty: done
+  std::function<std::function<void()>()> read;  // what is left to do with what is there
+  std::function<uint64_t()> digest;             // empty: read
   uint64_t digest_at_issue;
 };
 
