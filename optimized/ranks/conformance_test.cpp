@@ -256,22 +256,15 @@ void PrintTo(const Seed& s, std::ostream* out) {
   *out << s.type.name << ", seed " << s.seed << ", " << s.processes << " processes";
 }
 
-class Ranks : public ::testing::TestWithParam<Seed> {
- protected:
-  // Queues are dealt out anew: streams of the tests before have had theirs.
-  static void SetUpTestSuite() {
-    if (has_device()) RINGSIDE_CUDA(cudaDeviceReset());
-  }
-};
+class Ranks : public ::testing::TestWithParam<Seed> {};
 
 void expect_nothing(RanksRun& run) {
   run.expect_forward(Found::nothing);
   run.expect_backward(Found::nothing);
 }
 
-TEST_P(Ranks, AgreeWithTheCpu) {
-  if (!has_device()) GTEST_SKIP() << "no CUDA device";
-  const auto& [type, seed, processes] = GetParam();
+void expect_agreement(const Seed& of) {
+  const auto& [type, seed, processes] = of;
   Random random(500 + 10 * processes + seed);
   const int cases = std::getenv("RINGSIDE_FEW_CASES") != nullptr ? 3 : 8;  // under sanitizers
   for (int i = 0; i < cases; ++i) {
@@ -297,8 +290,20 @@ TEST_P(Ranks, AgreeWithTheCpu) {
     run.expect_forward(Found::results);
     run.expect_backward(Found::results);
     if (ranks_case.capacity) run.expect_fitted(true);
-    if (HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
+}
+
+TEST_P(Ranks, AgreeWithTheCpu) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  if (GetParam().processes == 1) return expect_agreement(GetParam());
+  // In a process of its own, where no other test's streams have had the device's queues.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    expect_agreement(GetParam());
+    std::exit(HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
 }
 
 std::vector<Seed> seeds() {

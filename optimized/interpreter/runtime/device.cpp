@@ -167,7 +167,6 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status)
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
-cudaError_t cudaDeviceReset() { return cudaSuccess; }
 cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
   function(data);
   return cudaSuccess;
