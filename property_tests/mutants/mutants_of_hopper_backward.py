@@ -238,7 +238,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "hopper: dq of a block of keys do not go on to the next one",
         PRODUCE,
         "parts_met >> part > 1 ? kCarried : 0",
-        "parts_met >> part > 2 ? kCarried : 0",
+        "parts_met >> part > 3 ? kCarried : 0",
     ),
     Mutant(
         "hopper: dq are final while a block of keys is still to come",

@@ -285,7 +285,7 @@ std::vector<Pack> packs(const Instance& of) {
       {"queries in pieces", same, causal, qk, v, 2, 1, only, 50},
       {"columns that are not there", same, causal, of.shorter_qk, of.shorter_v, 3, 3},
       {"added to what is there", same, causal, qk, v, 2, 1, Accumulate::merge},
-      {"heads in parts", apart, last, qk, v, 5, 1, Accumulate::merge, one_piece, false, 4},
+      {"heads in parts", apart, last, qk, v, 7, 1, Accumulate::merge, one_piece, false, 4},
       {"more parts than heads", same, causal, qk, v, 4, 2, Accumulate::merge, 50, false, 3},
       {"the first step", same, causal, qk, v, 2, 1, Accumulate::start},
       {"dq final at once", alone, causal, qk, v, 4, 2, only, one_piece, true},
