@@ -138,15 +138,19 @@ def test_who_noticed_a_fault_is_asked_first_and_else_who_noticed_its_neighbours(
     assert again.likely(SEEN[1]) == []
     again.tell(SEEN[2], "")
     assert again.likely(SEEN[2]) == ["reference: Masks.Left/0", "plans/test_masks.py::test_left"]
-    assert Noticed(SEEN[:1], path).tests == {"seen 0": "reference: Masks.Left/0"}
+    others = Noticed([Mutant("of others", "file.py", "a", "b")], path)
+    others.tell(SEEN[1], "racecheck")
+    assert Noticed(SEEN, path).likely(SEEN[0]) == ["reference: Masks.Left/0"]
 
 
 def test_what_tests_noticed_is_of_faults_and_tests_that_there_are():
-    tests = Noticed(mutants.everything()).tests
-    assert tests == json.loads(noticed.FILE.read_text(encoding="utf-8"))
+    tests = json.loads(noticed.FILE.read_text(encoding="utf-8"))
+    faults = mutants.everything() + gpu_mutants.everything()
+    assert not tests.keys() - {fault.name for fault in faults}
+    rooms = {*mutants.CPP_TESTS, gpu_mutants.ROOM, gpu_mutants.RACECHECK}
     for test in tests.values():
         file = test.partition("::")[0]
-        assert file.partition(": ")[0] in mutants.CPP_TESTS or (HERE / file).is_file(), test
+        assert file.partition(": ")[0] in rooms or (HERE / file).is_file(), test
 
 
 class Room:
@@ -231,7 +235,7 @@ def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minut
         def link(self, objects):
             pass
 
-        def red(self, gpu):
+        def red(self, gpu, noticed):
             return f"a red test on GPU {gpu}"
 
     monkeypatch.setattr(gpu_mutants, "Copy", Copy)

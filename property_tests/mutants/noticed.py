@@ -1,4 +1,4 @@
-"""Which test noticed a fault last: noticed.json. Most likely it will again, so it is asked first."""
+"""Which test noticed a fault last, in noticed.json: it is asked first next time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ OF_OTHERS = 3  # tests that noticed other faults of the same file, for one that 
 class Noticed:
     """Names of tests by names of faults; several threads may ask and tell.
 
-    A C++ test is "room: Suite.Test", a property "folder/test_file.py::test_name".
+    A C++ test is "room: Suite.Test", of GPUs "kernels: Suite.Test" or "racecheck"; a property
+    "folder/test_file.py::test_name". Faults that others know keep their lines.
     """
 
     def __init__(self, everything: Iterable[Mutant], path: Path = FILE):
         self.path = path
         self.files = {mutant.name: mutant.file for mutant in everything}
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        self.tests: dict[str, str] = {name: known[name] for name in known if name in self.files}
+        self.tests: dict[str, str] = (
+            json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        )
         self.lock = threading.Lock()
 
     def likely(self, mutant: Mutant) -> list[str]:
@@ -33,7 +35,7 @@ class Noticed:
             if mutant.name in self.tests:
                 return [self.tests[mutant.name]]
             others = Counter(
-                test for name, test in self.tests.items() if self.files[name] == mutant.file
+                test for name, test in self.tests.items() if self.files.get(name) == mutant.file
             )
         return [test for test, _ in others.most_common(OF_OTHERS)]
 
