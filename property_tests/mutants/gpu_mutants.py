@@ -29,8 +29,7 @@ from mutants_list import Mutant
 from mutants_of_hopper import MUTANTS_OF_HOPPER
 from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from mutants_of_kernels import MUTANTS_OF_KERNELS
-from mutants_of_lengths import MUTANTS_OF_LENGTHS
-from mutants_of_links import MUTANTS_OF_LINKS
+from mutants_of_links import MUTANTS_OF_LENGTHS, MUTANTS_OF_LINKS
 from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
 from noticed import Noticed
 

@@ -28,14 +28,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mutants_list import MUTANTS, Mutant
-from mutants_of_counts import MUTANTS_OF_COUNTS
+from mutants_of_counts import MUTANTS_OF_COUNTS, MUTANTS_OF_PACKS
 from mutants_of_exchange import MUTANTS_OF_EXCHANGE
 from mutants_of_explorer import MUTANTS_OF_EXPLORER
 from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_landings import MUTANTS_OF_LANDINGS
 from mutants_of_notebooks import MUTANTS_OF_LEARNING, MUTANTS_OF_NOTEBOOKS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
-from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_pictures import MUTANTS_OF_PICTURES
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
