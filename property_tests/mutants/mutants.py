@@ -82,6 +82,7 @@ OF_USERS = (
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 NO_SUCH_TEST = 4  # pytest's exit code
 TIMEOUT = 600  # seconds for one suite; a fault may hang
+CPU_TIME = 240  # seconds of a processor for one process, whatever else the machine does
 MEMORY = 8 << 30  # bytes of address space for one suite; a fault may allocate without end
 
 
@@ -96,19 +97,20 @@ class Failure(Exception):
     """Something is wrong with the mutants or the machine, not with the tests."""
 
 
-def limit_memory() -> None:
-    """An allocation beyond the limit fails in the test instead of starving the machine.
+def limit() -> None:
+    """An allocation beyond the limit fails in the test instead of starving the machine; a loop ends.
 
-    A soft limit: the browser in which tests open pages reserves more addresses than it uses.
+    Soft limits: the browser in which tests open pages reserves more addresses than it uses.
     """
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    for of, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, CPU_TIME)):
+        resource.setrlimit(of, (most, resource.getrlimit(of)[1]))
 
 
 def run(
     command: list[str],
     cwd: Path,
     timeout: int | None = None,
-    limit: Callable[[], None] = limit_memory,
+    limits: Callable[[], None] = limit,
     **env: str,
 ) -> tuple[int, str]:
     """Exit code and output; a command that takes too long is killed with its children."""
@@ -121,7 +123,7 @@ def run(
         text=True,
         errors="replace",
         start_new_session=True,
-        preexec_fn=limit if timeout else None,
+        preexec_fn=limits if timeout else None,
     )
     try:
         output, _ = process.communicate(timeout=timeout)
@@ -283,7 +285,7 @@ def run_pytest(scratch: Scratch, tests: Sequence[Path | str]) -> str:
 
 
 def ending(code: int) -> str:
-    return "takes too long" if code == 124 else f"crash, exit code {code}"
+    return "takes too long" if code in (124, -signal.SIGXCPU) else f"crash, exit code {code}"
 
 
 SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
