@@ -98,7 +98,7 @@ class Failure(Exception):
 
 
 def limit() -> None:
-    """An allocation beyond the limit fails in the test instead of starving the machine; a loop ends.
+    """Too much memory fails in the test instead of starving the machine, and a loop ends.
 
     Soft limits: the browser in which tests open pages reserves more addresses than it uses.
     """
