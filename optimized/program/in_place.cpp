@@ -49,9 +49,8 @@ struct Sums {
       : matrix{at, int64_t{rows.matrices[0].heads.size()} * dim, dim, rows.matrices[0].rows},
         bytes(static_cast<size_t>(rows.cells) * dim * sizeof(float)) {}
   const float* floats() const { return static_cast<const float*>(matrix.data); }
-  DeviceMatrix from_zero(cudaStream_t stream) const {
+  void clear(cudaStream_t stream) const {
     if (bytes > 0) RINGSIDE_CUDA(cudaMemsetAsync(matrix.data, 0, bytes, stream));
-    return matrix;
   }
 };
 
@@ -107,43 +106,58 @@ void StackParts::backward_in_place(const BackwardCall& call, const RunsOn& on) c
                          call.dsink, on.stream);
 
   const bool alone = keys_in_one_item;
-  const bool summed = !call.deterministic && !alone;  // dq, in float32
-  const int parts = summed ? head_parts : 1;
   const Sums sums_q(home_q, shape.head_dim_qk, on.workspace + dq_in_place);
   const Sums sums_k(home_k, shape.head_dim_qk, on.workspace + dk_in_place);
   const Sums sums_v(home_k, shape.head_dim_v, on.workspace + dv_in_place);
-  const DeviceMatrix dq = summed ? sums_q.from_zero(on.stream) : call.dq.matrix;
-  const DeviceMatrix dk = parts > 1 ? sums_k.from_zero(on.stream) : call.dk.matrix;
-  const DeviceMatrix dv = parts > 1 ? sums_v.from_zero(on.stream) : call.dv.matrix;
+  const auto arguments_of = [&](const Operation& op, const OperationTables& tables_of,
+                                bool in_turn) {
+    const bool summed = !alone && (!call.deterministic || in_turn);
+    const bool in_parts = summed && !call.deterministic && head_parts > 1;
+    return BackwardArguments{
+        .shape = shape_of(backward.pass.hosted()[0], op),
+        .q = call.q.matrix,
+        .k = call.k.matrix,
+        .v = call.v.matrix,
+        .dout = call.dout.matrix,
+        .lse = lse,
+        .delta = delta,
+        .dq = summed ? sums_q.matrix : call.dq.matrix,
+        .dk = in_parts ? sums_k.matrix : call.dk.matrix,
+        .dv = in_parts ? sums_v.matrix : call.dv.matrix,
+        .queries = work_list(tables_of.backward_queries),
+        .keys = work_list(in_turn ? tables_of.keys_in_turn : tables_of.backward_keys),
+        .deterministic = call.deterministic && !alone,
+        .options = call.options,
+        .accumulate = in_parts ? Accumulate::merge : Accumulate::only,
+        .one_item_of_keys = alone,
+        .workspace = on.workspace + backward.of_family,
+        .carried = carries_dq ? sums_q.matrix : DeviceMatrix{},
+        .turns = in_turn ? reinterpret_cast<unsigned*>(on.workspace + turns_in_place) : nullptr,
+        .head_parts = in_parts ? head_parts : 1};
+  };
+  bool in_turn = takes_turns && call.deterministic && !alone;
+  if (in_turn)
+    for_each_launch(*this, backward, [&](const Operation& op, const OperationTables& tables_of) {
+      in_turn = in_turn && tables_of.keys_in_turn.items.size == tables_of.backward_keys.items.size &&
+                family.backward_in_turn(arguments_of(op, tables_of, true));
+    });
+  const bool summed = !alone && (!call.deterministic || in_turn);
+  const bool in_parts = summed && !call.deterministic && head_parts > 1;
+  if (summed) sums_q.clear(on.stream);
+  if (in_turn)
+    RINGSIDE_CUDA(cudaMemsetAsync(on.workspace + turns_in_place, 0,
+                                  home_q.cells * sizeof(unsigned), on.stream));
+  if (in_parts) sums_k.clear(on.stream), sums_v.clear(on.stream);
   for_each_launch(*this, backward, [&](const Operation& op, const OperationTables& tables_of) {
-    RINGSIDE_CUDA(family.backward({.shape = shape_of(backward.pass.hosted()[0], op),
-                                   .q = call.q.matrix,
-                                   .k = call.k.matrix,
-                                   .v = call.v.matrix,
-                                   .dout = call.dout.matrix,
-                                   .lse = lse,
-                                   .delta = delta,
-                                   .dq = dq,
-                                   .dk = dk,
-                                   .dv = dv,
-                                   .queries = work_list(tables_of.backward_queries),
-                                   .keys = work_list(tables_of.backward_keys),
-                                   .deterministic = call.deterministic && !alone,
-                                   .options = call.options,
-                                   .accumulate = parts > 1 ? Accumulate::merge : Accumulate::only,
-                                   .one_item_of_keys = alone,
-                                   .workspace = on.workspace + backward.of_family,
-                                   .carried = carries_dq ? sums_q.matrix : DeviceMatrix{},
-                                   .head_parts = parts},
-                                  on.stream));
+    RINGSIDE_CUDA(family.backward(arguments_of(op, tables_of, in_turn), on.stream));
   });
   if (summed) move::unshard(q_rows, sums_q.floats(), call.dq, on.stream);
-  if (parts > 1) {
+  if (in_parts) {
     const move::RowMap k_rows = row_map(members[0].kv);
     move::unshard(k_rows, sums_k.floats(), call.dk, on.stream);
     move::unshard(k_rows, sums_v.floats(), call.dv, on.stream);
   }
-  clear_unseen(*this, call, parts == 1, !summed, on.stream);
+  clear_unseen(*this, call, !in_parts, !summed, on.stream);
 }
 
 }  // namespace ringside

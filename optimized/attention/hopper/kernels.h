@@ -34,7 +34,9 @@ int backward_key_rows(const AttentionShape& shape);
 int backward_whole_key_rows(const AttentionShape& shape);
 int backward_head_parts(const AttentionShape& shape);
 int64_t backward_workspace_bytes(const AttentionShape& shape);
-// Likewise; dq of the deterministic mode is always the mma family's.
+// Whether items may add to dq in turn (BackwardArguments::turns).
+bool takes_turns(const AttentionShape& shape);
+// Likewise; dq of the deterministic mode without turns is always the mma family's.
 bool takes(const BackwardArguments& arguments);
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream);
 

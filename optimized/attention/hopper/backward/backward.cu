@@ -12,6 +12,7 @@
 // item may have several key blocks, one after the other, through which dq is carried in float32.
 // Where dk and dv are added to, too, an item may have a part of the query heads of its key head.
 #include <algorithm>
+#include <cstdlib>
 
 #include "optimized/attention/dropped.h"
 #include "optimized/attention/hopper/backward/launch.h"
@@ -25,7 +26,7 @@ namespace backward_detail {
 namespace {
 
 Dq dq_of(const BackwardArguments& a) {
-  if (a.deterministic) return Dq::none;
+  if (a.deterministic && a.turns == nullptr) return Dq::none;
   return a.one_item_of_keys ? Dq::store : Dq::add;
 }
 
@@ -54,6 +55,11 @@ bool make_maps(Maps& maps, const BackwardArguments& a) {
 // Two heads at a time at least: with one, processors idle at the end of each.
 constexpr int kHeadsOfSection = 2;
 
+int trial() {
+  const char* text = std::getenv("RINGSIDE_TRIAL");
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
 Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
   const int heads = a.shape.num_kv_heads * a.head_parts;
   return {.maps = maps,
@@ -65,6 +71,8 @@ Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
           .head_parts = a.head_parts,
           .taken = static_cast<unsigned*>(a.workspace),
           .dropped = static_cast<int32_t*>(a.workspace) + 1,
+          .turns = a.turns,
+          .trial = trial(),
           .dk = a.dk,
           .dv = a.dv,
           .is_first = a.accumulate == Accumulate::start,
@@ -128,7 +136,15 @@ bool takes(const BackwardArguments& a) {
          fits_a_map(a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
          fits_a_map(a.dk, {result, s.head_dim_qk, s.num_kv_heads}) &&
          fits_a_map(a.dv, {result, s.head_dim_v, s.num_kv_heads}) &&
-         (a.deterministic || fits_a_map(a.dq, backward_detail::shape_of_dq(a)));
+         (backward_detail::dq_of(a) == backward_detail::Dq::none ||
+          fits_a_map(a.dq, backward_detail::shape_of_dq(a)));
+}
+
+bool takes_turns(const AttentionShape& shape) {
+  return with_head_dims(shape, [](auto dims) {
+    using Shape = backward_detail::BackwardShape<decltype(dims)>;
+    return backward_detail::kTakesTurns<Shape, backward_detail::Dq::add>;
+  });
 }
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
@@ -137,8 +153,10 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
     return cudaErrorInvalidValue;  // of other lists the host cannot know it
   if (arguments.head_parts != 1 && arguments.accumulate != Accumulate::merge)
     return cudaErrorInvalidValue;
+  if (arguments.turns != nullptr && (!arguments.deterministic || !takes_turns(arguments.shape)))
+    return cudaErrorInvalidValue;
   const cudaError_t error = backward_detail::differentiate_keys(arguments, stream);
-  if (error != cudaSuccess || !arguments.deterministic) return error;
+  if (error != cudaSuccess || !arguments.deterministic || arguments.turns != nullptr) return error;
   return arguments.options.empty() ? mma::backward_queries(arguments, stream)
                                    : backward_queries_with_options(arguments, stream);
 }

@@ -5,24 +5,34 @@
 #pragma once
 
 #include "optimized/attention/hopper/backward/query_walk.cuh"
+#include "optimized/attention/hopper/machine/turn.h"
 #include "optimized/attention/hopper/seen_line.h"
+#include "optimized/tables/item_turns.h"
 
 namespace ringside::hopper::backward_detail {
 
 inline constexpr unsigned kEveryLane = ~0u;
 
-// The queue; the number of the next item is asked for ahead. By all lanes of a warp.
+// The queue; the number of the next item is asked for ahead. By all lanes of a warp. kInTurn: items
+// begin in the order of their numbers, or nearly, since others wait for them: no number is asked
+// for before its item is next, nor belongs to a block of threads that may not have begun.
+template <bool kInTurn>
 class Queue {
  public:
   __device__ explicit Queue(const Parameters& parameters)
       : p_(parameters), items_(min(*p_.work.num_items, p_.work.max_items)), index_(blockIdx.x) {
-    ask();
+    if (in_turn())
+      advance();
+    else
+      ask();
   }
+  __device__ bool in_turn() const { return kInTurn && p_.turns != nullptr; }
   __device__ bool valid() const { return index_ < p_.order.size(max(items_, 0)); }
   __device__ QueueEntry entry() const { return p_.order.in_sections(index_, items_); }
   __device__ void advance() {
+    if (in_turn()) next_ = threadIdx.x % 32 == 0 ? atomicAdd(p_.taken, 1u) : 0;
     index_ = __shfl_sync(kEveryLane, next_, 0);
-    ask();
+    if (!in_turn()) ask();
   }
 
  private:
@@ -63,11 +73,11 @@ __device__ inline Interval query_heads_of(const Parameters& p, const QueueEntry&
 
 // Of one block of an item's keys, behind so many blocks of others. Returns how many there are now.
 // flags_of(row): what else there is to say of the block that begins at this row of its partner.
-template <typename Shape, bool kAligned, typename FlagsOf>
+template <typename Shape, typename FlagsOf>
 __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& shared,
                                      const WorkItem& item, Interval keys, const QueueEntry& entry,
-                                     uint32_t block, FlagsOf flags_of) {
-  QueryWalk<Shape::kKeys, kAligned> at(p.work, item, keys, query_heads_of(p, entry));
+                                     Blocks blocks, uint32_t block, FlagsOf flags_of) {
+  QueryWalk<Shape::kKeys> at(p.work, item, keys, query_heads_of(p, entry), blocks);
   const int kv_head = entry.head / p.head_parts;
   for (int first = kFirst; at.valid(); first = 0, ++block) {
     BlockNote& note = begin_note(shared, block);
@@ -76,6 +86,9 @@ __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& sh
       note.key_row = item.own.row + keys.begin, note.keys = keys.size();
       note.kv_head = kv_head, note.item = entry.item;
       note.partner = at.partner(), note.begin = at.begin();
+      if (blocks == Blocks::in_turn)
+        note.turn = turn_of_item(sequence_mask(p.work, item), item.own, item.begin, Shape::kKeys,
+                                 p.work.partners[at.partner()], at.begin());
     }
     const bool is_clear = keys.size() == Shape::kKeys && at.is_clear();
     const int flags = first | (is_clear ? kClear : 0) | flags_of(at.begin());
@@ -106,31 +119,35 @@ __device__ inline uint32_t note_whole_item(const Parameters& p, PlainShared<Shap
     if (seeing.size() > 0) blocks = (seeing.end + kQueries - 1) / kQueries - first_block;
   }
   for (int part = parts - 1; part >= 0; --part) {
-    block = note_keys<Shape, true>(p, shared, item, keys_of(part), entry, block, [&](int row) {
+    const auto flags_of = [&](int row) {
       const unsigned parts_met = __ballot_sync(kEveryLane, row / kQueries - first_block < blocks);
       return (parts_met >> part > 1 ? kCarried : 0) |
              ((parts_met & ((1u << part) - 1)) != 0 ? kCarriedOn : 0);
-    });
+    };
+    block = note_keys<Shape>(p, shared, item, keys_of(part), entry, Blocks::of_segment, block,
+                             flags_of);
   }
   return block;
 }
 
-template <typename Shape, bool kWhole>
+template <typename Shape, Dq kDq>
 __device__ inline uint32_t note_item(const Parameters& p, PlainShared<Shape>& shared,
                                      const QueueEntry& entry, uint32_t block) {
   const WorkItem& item = p.work.items[entry.item];
   if (item.begin >= item.end) return block;
-  if constexpr (kWhole) return note_whole_item(p, shared, item, entry, block);
-  return note_keys<Shape, false>(p, shared, item, {item.begin, item.end}, entry, block,
-                                 [](int) { return 0; });
+  if constexpr (kMayCarry<Shape, kDq>) return note_whole_item(p, shared, item, entry, block);
+  const Blocks blocks =
+      kTakesTurns<Shape, kDq> && p.turns != nullptr ? Blocks::in_turn : Blocks::of_item;
+  return note_keys<Shape>(p, shared, item, {item.begin, item.end}, entry, blocks, block,
+                          [](int) { return 0; });
 }
 
 // By all lanes of a warp.
-template <typename Shape, bool kWhole>
+template <typename Shape, Dq kDq>
 __device__ inline void write_notes(const Parameters& parameters, PlainShared<Shape>& shared) {
   uint32_t block = 0;
-  for (Queue queue(parameters); queue.valid(); queue.advance())
-    block = note_item<Shape, kWhole>(parameters, shared, queue.entry(), block);
+  for (Queue<kTakesTurns<Shape, kDq>> queue(parameters); queue.valid(); queue.advance())
+    block = note_item<Shape, kDq>(parameters, shared, queue.entry(), block);
   begin_note(shared, block);
   publish(shared, block, kStop);
 }
@@ -398,14 +415,19 @@ __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>&
 }
 
 // Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
-// nothing more; by one thread. A group's last dq comes behind dv.
+// nothing more; by one thread. A group's last dq comes behind dv. Where items take turns, those
+// behind this one are let pass when all of it is in memory, for which no group waits.
 template <Dq kDq, typename Shape>
 __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& shared) {
   auto& barriers = shared.barriers;
   const Maps& maps = parameters.maps;
+  const bool in_turn = kTakesTurns<Shape, kDq> && parameters.turns != nullptr;
   uint32_t items = 0, turn = 0;  // items that have begun; what was sent before, of each group
   for (uint32_t block = 0;; ++block) {
-    wait(barriers.dq_full[0], turn & 1);
+    if (in_turn)
+      wait_for_note(shared, block);
+    else
+      wait(barriers.dq_full[0], turn & 1);
     const BlockNote& note = shared.notes[block % kNotes];
     if (note.flags & kStop) return;
     if (note.flags & kFirst) ++items;
@@ -449,11 +471,23 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
       arrive(barriers.dq_empty[0]), arrive(barriers.dq_empty[1]);
       ++turn;
     } else {
+      unsigned* passed = nullptr;
+      if (in_turn) {  // asked before there is dq
+        passed = parameters.turns + int64_t{note.row} * parameters.shape.num_heads + note.head;
+        if ((parameters.trial & 4) == 0) wait_for_turn(passed, note.turn);
+      }
       send(next, [&](int group, uint32_t tile) {
         const int* of_group = kSharePanel ? found : &found[group * kFoundStages];
         if (all_sent || (of_group[0] == 0 && (!kSharePanel || found[kFoundStages] == 0)))
           store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile);
       });
+      if (in_turn) {
+        if ((parameters.trial & 2) == 0) wait_until_stored<0>();
+        if (parameters.trial & 1)
+          atomicAdd(passed, 1u);
+        else
+          let_next_pass(passed);
+      }
     }
     if (with_keys) send_dk(parameters, shared, note, items - 1);
   }
