@@ -245,15 +245,14 @@ void check(const Pack& p, ElementType type) {
   a.workspace = workspace.data();
   if (p.one_item_of_keys) a.carried = carried.matrix();
   const std::vector<uint32_t> no_turns(size_t(in.rows_q) * p.heads);
-  DeviceMemory turns = on_device(no_turns);
+  const DeviceMemory turns = on_device(no_turns), other_turns = on_device(no_turns);
   if (p.in_turn) a.deterministic = true, a.turns = reinterpret_cast<unsigned*>(turns.data());
   ASSERT_TRUE(takes(a));
   RINGSIDE_CUDA(backward(a, nullptr));
   RINGSIDE_CUDA(cudaDeviceSynchronize());
   if (p.in_turn) {
     const OnDevice again(empty_dq, ElementType::float32);
-    turns = on_device(no_turns);
-    a.dq = again.matrix();
+    a.dq = again.matrix(), a.turns = reinterpret_cast<unsigned*>(other_turns.data());
     RINGSIDE_CUDA(backward(a, nullptr));
     RINGSIDE_CUDA(cudaDeviceSynchronize());
     EXPECT_EQ(again.read(), dq.read());
