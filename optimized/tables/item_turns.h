@@ -13,11 +13,23 @@ namespace ringside {
 
 struct HostWorkList;
 
+// Where visible() begins, where it is not empty; in fewer registers.
+RINGSIDE_HD inline int first_visible(const SequenceMask& s, int q) {
+  const Mask& mask = s.mask;
+  const int p = static_cast<int>(mask.aligned(q, s.len_q, s.len_k));  // |p| is below a length
+  int first = 0;
+  if (mask.left != kUnbounded && p > mask.left) first = p - mask.left;
+  if (mask.chunk > 0 && p > 0 && p / mask.chunk * mask.chunk > first)
+    first = p / mask.chunk * mask.chunk;
+  return first;
+}
+
 // How many items come before the one that begins at `begin` of its key segment, each of `rows`
 // keys, at the block of queries that begins at row `row` of its only partner and that it meets.
 RINGSIDE_HD inline int turn_of_item(const SequenceMask& mask, const Segment& keys, int begin,
                                     int rows, const Segment& queries, int row) {
-  return (begin - mask.visible_rows(keys, queries.position(row)).begin / rows * rows) / rows;
+  const int first = first_visible(mask, queries.pos + row) - keys.pos;  // strides are 1
+  return begin / rows - (first > 0 ? first / rows : 0);
 }
 
 // The items of a list of items of keys in such an order, longest first as far as that allows. None
