@@ -324,8 +324,10 @@ TEST(CudaProgram, GivesTheSameGradientsAgainWhereDocumentsAreLong) {
   const PackedLayout layout(begins, padded), shorter({0, 300, 450, 450, 820});
   const Mask causal = Mask::causal(), last = Mask::causal(Align::bottom_right);
   const Mask window = Mask::sliding_window(150, 40);
-  const Problem problems[] = {{layout, layout, causal, 4, 2}, {layout, layout, Mask::full(), 2, 2},
-                              {layout, shorter, last, 2, 1},  {shorter, layout, last, 2, 1},
+  const Problem problems[] = {{layout, layout, causal, 4, 2},
+                              {layout, layout, Mask::full(), 2, 2},
+                              {layout, shorter, last, 2, 1},
+                              {shorter, layout, last, 2, 1},
                               {layout, layout, window, 3, 1}};
   int turn = 0;
   for (const Problem& problem : problems) {

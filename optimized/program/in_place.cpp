@@ -138,15 +138,16 @@ void StackParts::backward_in_place(const BackwardCall& call, const RunsOn& on) c
   bool in_turn = takes_turns && call.deterministic && !alone;
   if (in_turn)
     for_each_launch(*this, backward, [&](const Operation& op, const OperationTables& tables_of) {
-      in_turn = in_turn && tables_of.keys_in_turn.items.size == tables_of.backward_keys.items.size &&
+      in_turn = in_turn &&
+                tables_of.keys_in_turn.items.size == tables_of.backward_keys.items.size &&
                 family.backward_in_turn(arguments_of(op, tables_of, true));
     });
   const bool summed = !alone && (!call.deterministic || in_turn);
   const bool in_parts = summed && !call.deterministic && head_parts > 1;
   if (summed) sums_q.clear(on.stream);
   if (in_turn)
-    RINGSIDE_CUDA(cudaMemsetAsync(on.workspace + turns_in_place, 0,
-                                  home_q.cells * sizeof(unsigned), on.stream));
+    RINGSIDE_CUDA(cudaMemsetAsync(on.workspace + turns_in_place, 0, home_q.cells * sizeof(unsigned),
+                                  on.stream));
   if (in_parts) sums_k.clear(on.stream), sums_v.clear(on.stream);
   for_each_launch(*this, backward, [&](const Operation& op, const OperationTables& tables_of) {
     RINGSIDE_CUDA(family.backward(arguments_of(op, tables_of, in_turn), on.stream));

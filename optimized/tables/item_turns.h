@@ -1,7 +1,7 @@
 // In which order items of keys add to dq, where one launch adds all of it and sums must come out
-// the same from run to run: at each block of queries from a document's first keys to its last. Items
-// of a list are taken in its order, so that who waits for its turn waits for those that were taken
-// before it, and nobody for ever.
+// the same from run to run: at each block of queries from a document's first keys to its last.
+// Items of a list are taken in its order, so that who waits for its turn waits for those that were
+// taken before it, and nobody for ever.
 #pragma once
 
 #include <vector>

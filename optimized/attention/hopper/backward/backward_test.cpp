@@ -294,8 +294,8 @@ std::vector<Pack> packs(const Instance& of) {
                                        {last, 1},
                                        {Mask::sliding_window(150, 70, Align::bottom_right), 2},
                                        {Mask::chunked(200), 1}})
-    in_turn.push_back({"in turn", long_ones, mask, qk, v, 2, kv_heads, only, one_piece, false, 1,
-                       has_turns});
+    in_turn.push_back(
+        {"in turn", long_ones, mask, qk, v, 2, kv_heads, only, one_piece, false, 1, has_turns});
   std::vector<Pack> all = {
       {"causal", same, causal, qk, v},
       {"full, a head of its own each", same, full, qk, v, 2, 2},

@@ -30,9 +30,8 @@ class QueryWalk {
         keys_(keys),
         heads_(heads),
         blocks_(blocks),
-        first_turn_(heads.size() > 0 && blocks != Blocks::in_turn
-                        ? keys.begin / kKeys % heads.size()
-                        : 0),
+        first_turn_(
+            heads.size() > 0 && blocks != Blocks::in_turn ? keys.begin / kKeys % heads.size() : 0),
         partner_(heads.size() > 0 ? item.partner_begin - 1 : item.partner_end) {
     if (valid()) find();
   }
