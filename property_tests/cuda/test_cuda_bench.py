@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ from ringside._bench.gpu.cases import Workload, WrongResult
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ  # then kernels of others are timed, too
 NAMES = ("out", "dq", "dk", "dv")
 CASES = [("causal", "bfloat16"), ("window", "float16"), ("chunks", "float32"), ("full", "bfloat16")]
 
@@ -76,7 +78,7 @@ def test_a_short_pass_finds_nothing_wrong(section):
     assert lines and not any(line.fault for line in lines), lines
     for line in lines:
         assert all(math.isfinite(x) and x > 0 for x in line.numbers.values()), line
-        if line.numbers:  # a call is longer than its own kernels
+        if line.numbers and not SIDE_BY_SIDE:  # a call is longer than its own kernels
             assert line.numbers["call_ms"] > 0.9 * line.numbers["kernels_ms"], line
 
 

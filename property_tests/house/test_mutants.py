@@ -1,6 +1,8 @@
 """The planted faults still have their places; whether tests notice them, ./dev mutants says."""
 
+import contextlib
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import gpu_mutants
 import mutants
+import noticed
 import pytest
 import ringside as rs
 from mutants import OF_USERS, PROPERTIES, Failure, Scratch, Verdict, check_list, main
@@ -29,6 +32,9 @@ from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
 from mutants_of_times import MUTANTS_OF_TIMES
 from mutants_of_users import MUTANTS_OF_USERS
+from noticed import Noticed
+
+HERE = Path(__file__).parents[1]
 
 
 def test_every_fault_has_exactly_one_place_and_its_own_name():
@@ -88,7 +94,7 @@ def played_trials(monkeypatch):
 
         configure = refresh
 
-    def verdict_on(mutant, scratch, suite):
+    def verdict_on(mutant, scratch, *_):
         tried.append((mutant.name, scratch.folder))
         return Verdict("a test" if "seen" in mutant.name else "", 0.0)
 
@@ -99,9 +105,9 @@ def played_trials(monkeypatch):
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_copies_share_the_faults_and_name_each_survivor(monkeypatch, played_trials, jobs):
-    monkeypatch.setattr(mutants, "prove_healthy", lambda *_: None)
+    monkeypatch.setattr(mutants, "prove_likely", lambda *_: None)
     faults = [Mutant(f"{'seen' if i % 4 else 'missed'} {i}", "dev", "a", "b") for i in range(20)]
-    survivors = mutants.try_all(faults, "cpp", jobs)
+    survivors = mutants.try_all(faults, "cpp", jobs, None)
     assert sorted(survivors) == sorted(f.name for f in faults if "missed" in f.name)
     assert sorted(name for name, _ in played_trials) == sorted(f.name for f in faults)
     assert 1 <= len({folder for _, folder in played_trials}) <= jobs
@@ -111,9 +117,91 @@ def test_copies_count_for_nothing_where_one_is_red_without_a_fault(monkeypatch, 
     def red(*_):
         raise Failure("red without any fault")
 
-    monkeypatch.setattr(mutants, "prove_healthy", red)
+    monkeypatch.setattr(mutants, "prove_likely", red)
     with pytest.raises(Failure, match="without any fault"):
-        mutants.try_all([Mutant("seen", "dev", "a", "b")], "cpp", 3)
+        mutants.try_all([Mutant("seen", "dev", "a", "b")], "cpp", 3, None)
+
+
+SEEN = [Mutant(f"seen {i}", f"room/file_{i % 2}.cpp", "a", "b") for i in range(6)]
+
+
+def test_who_noticed_a_fault_is_asked_first_and_else_who_noticed_its_neighbours(tmp_path):
+    path = tmp_path / "noticed.json"
+    noticed = Noticed(SEEN, path)
+    assert noticed.likely(SEEN[0]) == []
+    noticed.tell(SEEN[0], "reference: Masks.Left/0")
+    noticed.tell(SEEN[2], "plans/test_masks.py::test_left (takes too long)")
+    noticed.tell(SEEN[4], "plans/test_masks.py::test_left")
+    again = Noticed(SEEN, path)
+    assert again.likely(SEEN[0]) == ["reference: Masks.Left/0"]
+    assert again.likely(SEEN[2]) == ["plans/test_masks.py::test_left"]
+    assert again.likely(SEEN[1]) == []
+    again.tell(SEEN[2], "")
+    assert again.likely(SEEN[2]) == ["reference: Masks.Left/0", "plans/test_masks.py::test_left"]
+    others = Noticed([Mutant("of others", "file.py", "a", "b")], path)
+    others.tell(SEEN[1], "racecheck")
+    assert Noticed(SEEN, path).likely(SEEN[0]) == ["reference: Masks.Left/0"]
+
+
+def test_what_tests_noticed_is_of_faults_and_tests_that_there_are():
+    tests = json.loads(noticed.FILE.read_text(encoding="utf-8"))
+    faults = mutants.everything() + gpu_mutants.everything()
+    assert not tests.keys() - {fault.name for fault in faults}
+    rooms = {*mutants.CPP_TESTS, gpu_mutants.ROOM, gpu_mutants.RACECHECK}
+    for test in tests.values():
+        file = test.partition("::")[0]
+        assert file.partition(": ")[0] in rooms or (HERE / file).is_file(), test
+
+
+class Room:
+    """A copy in which nothing is planted or built."""
+
+    planted = contextlib.nullcontext
+
+
+@pytest.mark.parametrize(
+    ("likely", "again", "asked"),
+    [
+        ("", "", ["proof", "all"]),
+        ("plans/test_x.py::test_y", "plans/test_x.py::test_y", ["likely"]),
+        ("plans/test_x.py::test_y", "", ["likely", "proof", "all"]),
+    ],
+)
+def test_all_are_asked_where_the_likely_ones_notice_nothing(
+    monkeypatch, tmp_path, likely, again, asked
+):
+    told, fault = [], Mutant("seen", "file.cpp", "a", "b")
+
+    def suite(scratch):
+        told.append("proof" if "proof" not in told and "all" not in told else "all")
+        return "" if told[-1] == "proof" else "plans/test_other.py::test_z"
+
+    def run_again(scratch, tests):
+        told.append("likely")
+        assert tests == [likely]
+        return again
+
+    monkeypatch.setattr(mutants, "tests_of_its_kind", lambda *_: (suite,))
+    monkeypatch.setattr(mutants, "run_again", run_again)
+    memory = Noticed([fault], tmp_path / "noticed.json")
+    if likely:
+        memory.tell(fault, likely)
+    verdict = mutants.verdict_on(fault, Room(), "all", mutants.Proofs(), memory)
+    assert told == asked and memory.likely(fault) == [verdict.killed_by]
+
+
+def test_a_suite_that_is_red_without_a_fault_clears_nobody():
+    proofs = mutants.Proofs()
+    with pytest.raises(Failure, match="is red without any fault"):
+        proofs.of([lambda scratch: "plans/test_x.py::test_y"], Room())
+
+
+@pytest.mark.parametrize(
+    ("file", "cpp"), [("bindings/ringside/x.py", False), ("reference/rows/mask.h", True)]
+)
+def test_no_cpp_test_is_asked_about_a_file_of_python(file, cpp):
+    suites = mutants.tests_of(Mutant("seen", file, "a", "b"), "all")
+    assert (mutants.run_cpp_tests in suites) == cpp and len(suites) == 1 + cpp
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "many"])
@@ -147,7 +235,7 @@ def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minut
         def link(self, objects):
             pass
 
-        def red(self, gpu):
+        def red(self, gpu, noticed):
             return f"a red test on GPU {gpu}"
 
     monkeypatch.setattr(gpu_mutants, "Copy", Copy)

@@ -2,9 +2,10 @@
 
 The faults are data (mutants_of_kernels.py). Each gets a copy of the sources; only the objects that
 its file goes into are compiled again, by the commands of the healthy build, and linked in front of
-the others. All are compiled at once and tested one by one on each GPU, until the first red: the C++
-conformance test, then some property tests, then compute-sanitizer's racecheck, as a race need not
-show in results. A fault that no test notices has survived: exit 1.
+the others. All are compiled at once, then tested one by one on each GPU until the first red: the
+test that noticed it last time (noticed.json), the C++ conformance test, some property tests, then
+compute-sanitizer's racecheck, as a race need not show in results. A fault that no test notices has
+survived: exit 1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from mutants import ROOT, Failure, at_least_1, ending, run
+from mutants import NO_SUCH_TEST, ROOT, Failure, at_least_1, ending, run
 from mutants import check_list as check
 from mutants_list import Mutant
 from mutants_of_hopper import MUTANTS_OF_HOPPER
@@ -31,6 +32,7 @@ from mutants_of_kernels import MUTANTS_OF_KERNELS
 from mutants_of_lengths import MUTANTS_OF_LENGTHS
 from mutants_of_links import MUTANTS_OF_LINKS
 from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
+from noticed import Noticed
 
 KERNELS = [
     *(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD),
@@ -65,6 +67,7 @@ PROPERTIES_OF_LINKS = (
     "test_group_cuda_failures.py",
     "test_group_cuda_lengths_set.py",
 )
+ROOM, RACECHECK = "kernels", "racecheck"  # names of tests in noticed.json
 TIMEOUT = 300  # seconds for one suite; a kernel may hang
 
 
@@ -153,11 +156,18 @@ class Copy:
             command = self.healthy.command(target)
             self._shell(command.replace(f"-o {target}", f"-o {made} {named}"))
 
-    def red(self, gpu: str) -> str:
-        """The first test that notices the fault, or nothing."""
-        if self.mutant in MUTANTS_OF_LINKS:
-            return red_group(self.package, gpu)
-        return red_test(self.test, self.package, gpu)
+    def red(self, gpu: str, noticed: Noticed) -> str:
+        """The first test that notices the fault, or nothing; those that noticed it last first."""
+        again = (
+            red_again(self.test, self.package, test, gpu) for test in noticed.likely(self.mutant)
+        )
+        killed_by = next(filter(None, again), "")
+        if not killed_by and self.mutant in MUTANTS_OF_LINKS:
+            killed_by = red_group(self.package, gpu)
+        elif not killed_by:
+            killed_by = red_test(self.test, self.package, gpu)
+        noticed.tell(self.mutant, killed_by)
+        return killed_by
 
     def _shell(self, command: str) -> None:
         code, output = run(["/bin/sh", "-c", command], self.healthy.build)
@@ -185,16 +195,30 @@ def red_group(package: Path, gpu: str) -> str:
     return red_property(package, tests, gpu)
 
 
-def red_conformance(test: Path, gpu: str) -> str:
-    command = [str(test), "--gtest_fail_fast"]
+def red_again(test: Path, package: Path, name: str, gpu: str) -> str:
+    """What a test that noticed a fault before says; empty if it is green, or no more."""
+    if name == RACECHECK:
+        return red_race(test, gpu)
+    if name.startswith(f"{ROOM}: "):
+        return red_conformance(test, gpu, name.removeprefix(f"{ROOM}: "))
+    if not (ROOT / "property_tests" / name.partition("::")[0]).is_file():
+        return ""
+    return red_property(package, [f"property_tests/{name}"], gpu)
+
+
+def red_conformance(test: Path, gpu: str, names: str = "*") -> str:
+    command = [str(test), "--gtest_fail_fast", f"--gtest_filter={names}"]
     code, output = run(command, ROOT, TIMEOUT, lambda: None, CUDA_VISIBLE_DEVICES=gpu)
-    if not code and "[  SKIPPED ]" in output:  # after a red test the others are skipped, too
+    if (
+        not code and names == "*" and "[  SKIPPED ]" in output
+    ):  # after a red test the others are skipped, too
         raise Failure(f"the conformance test was skipped, nothing was tested\n{output[:600]}")
     if not code:
         return ""
     failed = re.search(r"\[  FAILED  \] ([\w/.]+)", output)
     started = re.findall(r"\[ RUN      \] (\S+)", output)
-    return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+    name = failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+    return f"{ROOM}: {name}"
 
 
 def red_property(package: Path, tests: list[str], gpu: str) -> str:
@@ -209,6 +233,8 @@ def red_property(package: Path, tests: list[str], gpu: str) -> str:
         PYTHONDONTWRITEBYTECODE="1",
         RINGSIDE_GPU_RESULTS="",
     )
+    if code == NO_SUCH_TEST and "not found: " in output:
+        return ""
     if not re.search(r"\d+ (passed|failed|error)", output) and code != 124 and code >= 0:
         raise Failure(f"no property test ran\n{output[-600:]}")
     if not code:
@@ -234,14 +260,14 @@ def red_race(test: Path, gpu: str) -> str:
     )
     if "RACECHECK SUMMARY" not in output:
         raise Failure(f"racecheck did not end\n{output[-600:]}")
-    return "racecheck" if code else ""
+    return RACECHECK if code else ""
 
 
 class Trial:
     """Builds and tests mutants: compiling waits for a core, testing for a place on the GPU."""
 
-    def __init__(self, healthy: Healthy, folder: Path, jobs: int, until: float):
-        self.healthy, self.folder = healthy, folder
+    def __init__(self, healthy: Healthy, folder: Path, jobs: int, until: float, noticed: Noticed):
+        self.healthy, self.folder, self.noticed = healthy, folder, noticed
         self.compilers = ThreadPoolExecutor(jobs)
         self.places: queue.SimpleQueue[str] = queue.SimpleQueue()  # none until open()
         self.stopped = False
@@ -259,7 +285,7 @@ class Trial:
                 begin = time.monotonic()
                 if begin > self.until:
                     return Verdict(built=built, tried=False)
-                killed_by = "built, not tested" if self.stopped else copy.red(place)
+                killed_by = "built, not tested" if self.stopped else copy.red(place, self.noticed)
             finally:
                 self.places.put(place)
             return Verdict(killed_by, built, time.monotonic() - begin)
@@ -333,12 +359,15 @@ def try_all(mutants: list[Mutant], trial: Trial, places: list[str], test: bool) 
         return [future.result() for future in running]
 
 
+def everything() -> list[Mutant]:
+    """All faults that tests on a GPU are to notice."""
+    return KERNELS + MUTANTS_OF_LINKS
+
+
 def main(arguments: list[str] | None = None) -> int:
     options, begin = parse(arguments), time.monotonic()
     mutants = [
-        m
-        for m in KERNELS + MUTANTS_OF_LINKS
-        if not options.only or any(part in m.name for part in options.only)
+        m for m in everything() if not options.only or any(part in m.name for part in options.only)
     ]
     if not mutants:
         raise Failure(f"no fault is called {options.only}; --list prints all names")
@@ -347,7 +376,9 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(f"{mutant.name}  [{mutant.file}]" for mutant in mutants))
         return 0
     folder, until = ROOT / "build" / "gpu_mutants", begin + 60 * options.minutes
-    trial = Trial(Healthy(options.build.resolve()), folder, options.jobs, until)
+    trial = Trial(
+        Healthy(options.build.resolve()), folder, options.jobs, until, Noticed(everything())
+    )
     places = ["-1"] if options.build_only else gpus() * options.at_once
     verdicts = try_all(mutants, trial, places, test=not options.build_only)
     done = sum(bool(verdict.killed_by) for verdict in verdicts)

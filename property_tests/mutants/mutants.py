@@ -1,9 +1,10 @@
 """Plants one-line faults and expects the tests to notice each: ./dev mutants.
 
 The faults are data (mutants_list.py). Each is planted in a scratch copy, build/mutants/source,
-never in the checkout; what it touches is rebuilt there, and the C++ tests, then the property tests
-with few examples, run until the first red one. A fault that no test notices has survived: exit 1.
-With --jobs N there are N such copies, each of which takes the next fault.
+never in the checkout; what it touches is rebuilt there, and the test that noticed it last time
+(noticed.json), then the C++ tests, then the property tests with few examples, run until the first
+red one. A fault that no test notices has survived: exit 1. With --jobs N there are N such copies,
+each of which takes the next fault.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +42,7 @@ from mutants_of_schedules import MUTANTS_OF_SCHEDULES
 from mutants_of_shared_paths import MUTANTS_OF_SHARED_PATHS
 from mutants_of_times import MUTANTS_OF_TIMES
 from mutants_of_users import MUTANTS_OF_USERS
+from noticed import Noticed
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = (
@@ -79,7 +81,8 @@ OF_USERS = (
     *("stand_ins", "kit_processes", "torch_on_cpu", "quick_kernels"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
-TIMEOUT = 300  # seconds for one suite; a fault may hang
+NO_SUCH_TEST = 4  # pytest's exit code
+TIMEOUT = 600  # seconds for one suite; a fault may hang
 MEMORY = 8 << 30  # bytes of address space for one suite; a fault may allocate without end
 
 
@@ -167,6 +170,8 @@ class Scratch:
             "CMAKE_BUILD_TYPE": "Release",
             "CMAKE_CXX_FLAGS_RELEASE": "-O1",
             "RINGSIDE_CPU": "",
+            "RINGSIDE_PRECOMPILED_HEADERS": "ON",
+            "RINGSIDE_TEST_FLAGS": "-O0",
             "CMAKE_INTERPROCEDURAL_OPTIMIZATION": "OFF",
             "RINGSIDE_BUILD_PYTHON": "ON",
             "RINGSIDE_BUILD_TESTS": "ON",
@@ -199,17 +204,22 @@ class Scratch:
 
 def run_cpp_tests(scratch: Scratch) -> str:
     """The first failing C++ test; empty if none fails."""
-    for room, target in CPP_TESTS.items():
-        scratch.make(target)
-        program = scratch.build / room / target
-        code, output = run([str(program), "--gtest_fail_fast"], scratch.source, TIMEOUT)
-        if code:
-            failed = re.search(r"\[  FAILED  \] (\S+)", output)
-            started = re.findall(r"\[ RUN      \] (\S+)", output)
-            return (
-                failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
-            )
-    return ""
+    return next((red for room in CPP_TESTS if (red := run_gtest(scratch, room))), "")
+
+
+def run_gtest(scratch: Scratch, room: str, names: str = "*") -> str:
+    """The first of a room's C++ tests that fails; empty if none fails."""
+    target = CPP_TESTS[room]
+    scratch.make(target)
+    program = scratch.build / room / target
+    options = ["--gtest_fail_fast", f"--gtest_filter={names}"]
+    code, output = run([str(program), *options], scratch.source, TIMEOUT)
+    if not code:
+        return ""
+    failed = re.search(r"\[  FAILED  \] ([\w/.]+)", output)
+    started = re.findall(r"\[ RUN      \] (\S+)", output)
+    name = failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+    return f"{room}: {name}"
 
 
 def run_property_tests(scratch: Scratch) -> str:
@@ -233,6 +243,16 @@ def run_group_tests(scratch: Scratch) -> str:
     return run_pytest(scratch, sorted((scratch.source / "property_tests/group").glob("test_*.py")))
 
 
+def run_again(scratch: Scratch, tests: list[str]) -> str:
+    """The first of these that fails, which noticed faults before; empty if none does."""
+    for room in CPP_TESTS:
+        names = [test.partition(": ")[2] for test in tests if test.startswith(f"{room}: ")]
+        if names and (red := run_gtest(scratch, room, ":".join(names))):
+            return red
+    known = [test for test in tests if ": " not in test.partition("::")[0]]
+    return run_pytest(scratch, [f"property_tests/{test}" for test in known]) if known else ""
+
+
 def run_explorer_tests(scratch: Scratch) -> str:
     """The first failing test of pages; empty if none fails."""
     return run_pytest(
@@ -240,7 +260,7 @@ def run_explorer_tests(scratch: Scratch) -> str:
     )
 
 
-def run_pytest(scratch: Scratch, tests: list[Path]) -> str:
+def run_pytest(scratch: Scratch, tests: Sequence[Path | str]) -> str:
     """The first test of these files that fails; empty if none fails."""
     scratch.make("ringside_core")
     package = scratch.source / "bindings" / "ringside"
@@ -254,7 +274,7 @@ def run_pytest(scratch: Scratch, tests: list[Path]) -> str:
         PYTHONPATH=str(package.parent),
         PYTHONDONTWRITEBYTECODE="1",
     )
-    if not code:
+    if not code or (code == NO_SUCH_TEST and "not found: " in output):
         return ""
     failed = re.search(r"^(?:FAILED|ERROR) property_tests/(.+?)(?: - .*)?$", output, re.MULTILINE)
     started = re.findall(r"^property_tests/(\S+)", output, re.MULTILINE)
@@ -276,7 +296,17 @@ SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
 
 
 def tests_of(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]:
-    """Those of the suite; faults of groups, pages and users are for their own tests to notice."""
+    """Those of the suite; faults of groups, pages and users are for their own tests to notice.
+
+    No C++ test notices what stands in no C++ file.
+    """
+    found = tests_of_its_kind(mutant, suite)
+    if suite == "all" and Path(mutant.file).suffix in {".py", ".js", ".html", ".css"}:
+        return tuple(tests for tests in found if tests is not run_cpp_tests)
+    return found
+
+
+def tests_of_its_kind(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]:
     if suite == "all" and mutant in MUTANTS_OF_GROUPS + MUTANTS_OF_EXCHANGE:
         return run_cpp_tests, run_group_tests
     if suite == "all" and mutant in MUTANTS_OF_EXPLORER:
@@ -303,31 +333,64 @@ def check_list(mutants: list[Mutant]) -> None:
         )
 
 
-def verdict_on(mutant: Mutant, scratch: Scratch, suite: str) -> Verdict:
-    begin = time.monotonic()
-    with scratch.planted(mutant):
-        suites = tests_of(mutant, suite)
-        killed_by = next((test for tests in suites if (test := tests(scratch))), "")
+class Proofs:
+    """What is green without a fault, or no red would mean anything: each is run once, by one."""
+
+    def __init__(self) -> None:
+        self.green: set[Callable[[Scratch], str]] = set()
+        self.lock = threading.Lock()
+
+    def of(self, suites: Iterable[Callable[[Scratch], str]], scratch: Scratch) -> None:
+        """Runs those of these that nobody has run, in a copy that has no fault."""
+        with self.lock:
+            for tests in dict.fromkeys(suites):
+                if tests in self.green:
+                    continue
+                begin = time.monotonic()
+                if red := tests(scratch):
+                    raise Failure(
+                        f"{red} is red without any fault; expected green. Mend it first: ./dev test"
+                    )
+                self.green.add(tests)
+                seconds = time.monotonic() - begin
+                print(f"healthy: {tests.__name__} is green, {seconds:.0f} s", flush=True)
+
+
+def verdict_on(
+    mutant: Mutant, scratch: Scratch, suite: str, proofs: Proofs, noticed: Noticed
+) -> Verdict:
+    """Asks the tests that may notice it, the likely ones first."""
+    begin, suites = time.monotonic(), tests_of(mutant, suite)
+    killed_by = ""
+    if suite == "all" and (likely := noticed.likely(mutant)):
+        with scratch.planted(mutant):
+            killed_by = run_again(scratch, likely)
+    if not killed_by:
+        proofs.of(suites, scratch)
+        with scratch.planted(mutant):
+            killed_by = next((test for tests in suites if (test := tests(scratch))), "")
+    if suite == "all":
+        noticed.tell(mutant, killed_by)
     return Verdict(killed_by, time.monotonic() - begin)
 
 
-def prove_healthy(scratch: Scratch, mutants: list[Mutant], suite: str) -> None:
-    """Without a fault everything is green, or no red would mean anything."""
+def prove_likely(scratch: Scratch, mutants: list[Mutant], noticed: Noticed) -> None:
+    """The tests that are asked first are green without a fault."""
     begin = time.monotonic()
-    for tests in dict.fromkeys(tests for mutant in mutants for tests in tests_of(mutant, suite)):
-        if red := tests(scratch):
-            raise Failure(
-                f"{red} is red without any fault; expected green. Mend it first: ./dev test"
-            )
+    tests = sorted({test for mutant in mutants for test in noticed.likely(mutant)})
+    if red := run_again(scratch, tests):
+        raise Failure(f"{red} is red without any fault; expected green. Mend it first: ./dev test")
     seconds = time.monotonic() - begin
-    print(f"healthy: all green without a fault, built and tested in {seconds:.0f} s", flush=True)
+    print(f"healthy: {len(tests)} tests that noticed faults, {seconds:.0f} s", flush=True)
 
 
-def try_all(mutants: list[Mutant], suite: str, jobs: int) -> list[str]:
+def try_all(mutants: list[Mutant], suite: str, jobs: int, noticed: Noticed) -> list[str]:
     """The names of those that survive.
 
-    One copy proves that all is green without a fault before it takes any; others begin at once.
+    One copy proves that likely tests are green without a fault before it takes any; others begin
+    at once. All tests of a suite are proved so before the first fault is put to them.
     """
+    proofs = Proofs()
     compilers = int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", os.cpu_count() or 1))
     first = ROOT / "build" / "mutants"
     folders = [first, *(first / str(number) for number in range(2, jobs + 1))]
@@ -339,9 +402,9 @@ def try_all(mutants: list[Mutant], suite: str, jobs: int) -> list[str]:
             scratch.refresh()
             scratch.configure()
             if folder is first:
-                prove_healthy(scratch, mutants, suite)
+                prove_likely(scratch, mutants, noticed)
             while not failed.is_set() and (mutant := next(left, None)):
-                verdict = verdict_on(mutant, scratch, suite)
+                verdict = verdict_on(mutant, scratch, suite, proofs, noticed)
                 outcome = f"killed by {verdict.killed_by}" if verdict.killed_by else "SURVIVED"
                 place = f"[{next(numbers):2}/{len(mutants)}] {verdict.seconds:4.0f} s"
                 print(f"{place}  {mutant.name}: {outcome}", flush=True)
@@ -391,18 +454,22 @@ def at_least_1(text: str) -> int:
     return int(text)
 
 
+def everything() -> list[Mutant]:
+    """All faults that the CPU's tests are to notice."""
+    faults = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
+    faults += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
+    faults += MUTANTS_OF_LANDINGS + MUTANTS_OF_TIMES
+    faults += MUTANTS_OF_LEARNING + MUTANTS_OF_NOTEBOOKS
+    faults += MUTANTS_OF_PICTURES
+    faults += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS + MUTANTS_OF_EXCHANGE
+    return faults + MUTANTS_OF_EXPLORER
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    everything = MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS
-    everything += MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS
-    everything += MUTANTS_OF_LANDINGS + MUTANTS_OF_TIMES
-    everything += MUTANTS_OF_LEARNING + MUTANTS_OF_NOTEBOOKS
-    everything += MUTANTS_OF_PICTURES
-    everything += MUTANTS_OF_GROUPS + MUTANTS_OF_COUNTS + MUTANTS_OF_USERS + MUTANTS_OF_EXCHANGE
-    everything += MUTANTS_OF_EXPLORER
     only = options.only or [""]
     part, parts = options.share
-    mutants = [m for m in everything if any(name in m.name for name in only)][part - 1 :: parts]
+    mutants = [m for m in everything() if any(name in m.name for name in only)][part - 1 :: parts]
     if not mutants:
         raise Failure(f"no fault is called {options.only}; --list prints all names")
     check_list(mutants)
@@ -413,7 +480,7 @@ def main(arguments: list[str] | None = None) -> int:
             )
         return 0
     begin = time.monotonic()
-    survivors = try_all(mutants, options.suite, options.jobs)
+    survivors = try_all(mutants, options.suite, options.jobs, Noticed(everything()))
     killed = len(mutants) - len(survivors)
     seconds = time.monotonic() - begin
     print(f"{killed} of {len(mutants)} killed ({killed / len(mutants):.0%}) in {seconds:.0f} s")
