@@ -93,7 +93,7 @@ struct BackwardArguments {
   DeviceMatrix dq, dk, dv;       // float32, added to
   WorkList queries;              // items are query blocks: for dq, where it is computed apart
   WorkList keys;                 // items are key blocks
-  bool deterministic = false;    // bit-equal results from run to run
+  bool deterministic = false;    // bit-equal results from run to run; see `turns`
   ScoreOptions options;
   Accumulate accumulate = Accumulate::merge;  // into dk and dv; dq is added to, or, where this is
                                               // `only` and the launch deterministic, final, too

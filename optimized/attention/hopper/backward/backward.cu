@@ -11,8 +11,12 @@
 // engine, in float32; where the item is all that its queries meet, it is final at once. Such an
 // item may have several key blocks, one after the other, through which dq is carried in float32.
 // Where dk and dv are added to, too, an item may have a part of the query heads of its key head.
+//
+// Sums of dq come in any order, unless items take turns (tables/item_turns.h): then a word of each
+// block of queries and head counts the items that have added to it, and the sender waits for its
+// turn. The others compute on meanwhile: what is behind is a place for dq. Where bits must be the
+// same and there are no turns, another kernel computes dq.
 #include <algorithm>
-#include <cstdlib>
 
 #include "optimized/attention/dropped.h"
 #include "optimized/attention/hopper/backward/launch.h"
@@ -55,11 +59,6 @@ bool make_maps(Maps& maps, const BackwardArguments& a) {
 // Two heads at a time at least: with one, processors idle at the end of each.
 constexpr int kHeadsOfSection = 2;
 
-int trial() {
-  const char* text = std::getenv("RINGSIDE_TRIAL");
-  return text == nullptr ? 0 : std::atoi(text);
-}
-
 Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
   const int heads = a.shape.num_kv_heads * a.head_parts;
   return {.maps = maps,
@@ -72,7 +71,6 @@ Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
           .taken = static_cast<unsigned*>(a.workspace),
           .dropped = static_cast<int32_t*>(a.workspace) + 1,
           .turns = a.turns,
-          .trial = trial(),
           .dk = a.dk,
           .dv = a.dv,
           .is_first = a.accumulate == Accumulate::start,

@@ -63,7 +63,6 @@ struct Parameters {
   unsigned* taken;   // from the queue; 0 at the start
   int32_t* dropped;  // becomes 1 where numbers were dropped (seen_pairs.cuh); 0 at the start
   unsigned* turns;   // as in BackwardArguments
-  int trial;         // temporary
   DeviceMatrix dk, dv;
   bool is_first, is_final;
 };

@@ -6,6 +6,7 @@
 
 #include "optimized/attention/hopper/backward/backward_consume.cuh"
 #include "optimized/attention/hopper/backward/backward_produce.cuh"
+#include "optimized/attention/hopper/backward/backward_send.cuh"
 #include "optimized/attention/hopper/backward/backward_split.cuh"
 #include "optimized/attention/hopper/backward/launch.h"
 #include "optimized/attention/hopper/backward/split_produce.cuh"
