@@ -10,7 +10,6 @@ CONSUME = "optimized/attention/hopper/backward/backward_consume.cuh"
 TILES = "optimized/attention/hopper/backward/backward_tiles.cuh"
 WALK = "optimized/attention/hopper/backward/query_walk.cuh"
 TURN = "optimized/attention/hopper/machine/turn.h"
-ORDER = "optimized/tables/item_turns.cpp"
 IN_PLACE = "optimized/program/in_place.cpp"
 SPLIT = "optimized/attention/hopper/backward/backward_split.cuh"
 SPLIT_PRODUCE = "optimized/attention/hopper/backward/split_produce.cuh"
@@ -309,11 +308,5 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         SEND,
         "        wait_until_stored<0>();\n        let_next_pass(passed);\n",
         "        let_next_pass(passed);\n        wait_until_stored<0>();\n",
-    ),
-    Mutant(
-        "hopper, in turn: items are taken before some that they wait for",
-        ORDER,
-        "std::tuple(-a.weight, a.item->begin)",
-        "std::tuple(-a.weight, -a.item->begin)",
     ),
 ]
