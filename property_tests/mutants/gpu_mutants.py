@@ -23,14 +23,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from mutants import NO_SUCH_TEST, ROOT, Failure, at_least_1, ending, run
+from mutants import NO_SUCH_TEST, ROOT, Failure, at_least_1, ending, run, share
 from mutants import check_list as check
 from mutants_list import Mutant
 from mutants_of_hopper import MUTANTS_OF_HOPPER
 from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from mutants_of_kernels import MUTANTS_OF_KERNELS
-from mutants_of_lengths import MUTANTS_OF_LENGTHS
-from mutants_of_links import MUTANTS_OF_LINKS
+from mutants_of_links import MUTANTS_OF_LENGTHS, MUTANTS_OF_LINKS
 from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
 from noticed import Noticed
 
@@ -318,6 +317,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only", metavar="NAME", action="append", help="only faults whose name has NAME in it"
     )
+    parser.add_argument(
+        "--share",
+        metavar="I/N",
+        type=share,
+        default=(1, 1),
+        help="the I-th of N parts of the faults, from 1/N; N such runs are a whole one",
+    )
     parser.add_argument("--build-only", action="store_true", help="see that they build; no GPU")
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="begin no test after so many"
@@ -367,9 +373,11 @@ def everything() -> list[Mutant]:
 
 def main(arguments: list[str] | None = None) -> int:
     options, begin = parse(arguments), time.monotonic()
-    mutants = [
-        m for m in everything() if not options.only or any(part in m.name for part in options.only)
+    part, parts = options.share
+    chosen = [
+        m for m in everything() if not options.only or any(name in m.name for name in options.only)
     ]
+    mutants = chosen[part - 1 :: parts]
     if not mutants:
         raise Failure(f"no fault is called {options.only}; --list prints all names")
     check(mutants)

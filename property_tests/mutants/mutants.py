@@ -28,14 +28,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mutants_list import MUTANTS, Mutant
-from mutants_of_counts import MUTANTS_OF_COUNTS
+from mutants_of_counts import MUTANTS_OF_COUNTS, MUTANTS_OF_PACKS
 from mutants_of_exchange import MUTANTS_OF_EXCHANGE
 from mutants_of_explorer import MUTANTS_OF_EXPLORER
 from mutants_of_groups import MUTANTS_OF_GROUPS
 from mutants_of_landings import MUTANTS_OF_LANDINGS
 from mutants_of_notebooks import MUTANTS_OF_LEARNING, MUTANTS_OF_NOTEBOOKS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
-from mutants_of_packs import MUTANTS_OF_PACKS
 from mutants_of_pictures import MUTANTS_OF_PICTURES
 from mutants_of_primitives import MUTANTS_OF_PRIMITIVES
 from mutants_of_schedules import MUTANTS_OF_SCHEDULES
@@ -83,6 +82,7 @@ OF_USERS = (
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 NO_SUCH_TEST = 4  # pytest's exit code
 TIMEOUT = 600  # seconds for one suite; a fault may hang
+CPU_TIME = 240  # seconds of a processor for one process, whatever else the machine does
 MEMORY = 8 << 30  # bytes of address space for one suite; a fault may allocate without end
 
 
@@ -97,19 +97,20 @@ class Failure(Exception):
     """Something is wrong with the mutants or the machine, not with the tests."""
 
 
-def limit_memory() -> None:
-    """An allocation beyond the limit fails in the test instead of starving the machine.
+def limit() -> None:
+    """Too much memory fails in the test instead of starving the machine, and a loop ends.
 
-    A soft limit: the browser in which tests open pages reserves more addresses than it uses.
+    Soft limits: the browser in which tests open pages reserves more addresses than it uses.
     """
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    for of, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, CPU_TIME)):
+        resource.setrlimit(of, (most, resource.getrlimit(of)[1]))
 
 
 def run(
     command: list[str],
     cwd: Path,
     timeout: int | None = None,
-    limit: Callable[[], None] = limit_memory,
+    limits: Callable[[], None] = limit,
     **env: str,
 ) -> tuple[int, str]:
     """Exit code and output; a command that takes too long is killed with its children."""
@@ -122,7 +123,7 @@ def run(
         text=True,
         errors="replace",
         start_new_session=True,
-        preexec_fn=limit if timeout else None,
+        preexec_fn=limits if timeout else None,
     )
     try:
         output, _ = process.communicate(timeout=timeout)
@@ -172,6 +173,8 @@ class Scratch:
             "RINGSIDE_CPU": "",
             "RINGSIDE_PRECOMPILED_HEADERS": "ON",
             "RINGSIDE_TEST_FLAGS": "-O0",
+            "CMAKE_UNITY_BUILD": "ON",  # a fault in a header takes half the time, others a bit more
+            "CMAKE_UNITY_BUILD_BATCH_SIZE": "4",
             "CMAKE_INTERPROCEDURAL_OPTIMIZATION": "OFF",
             "RINGSIDE_BUILD_PYTHON": "ON",
             "RINGSIDE_BUILD_TESTS": "ON",
@@ -282,7 +285,7 @@ def run_pytest(scratch: Scratch, tests: Sequence[Path | str]) -> str:
 
 
 def ending(code: int) -> str:
-    return "takes too long" if code == 124 else f"crash, exit code {code}"
+    return "takes too long" if code in (124, -signal.SIGXCPU) else f"crash, exit code {code}"
 
 
 SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {

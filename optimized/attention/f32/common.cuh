@@ -60,21 +60,46 @@ __device__ inline int64_t offset_of(const DeviceMatrix& x, int64_t row, int head
   return row * x.row_stride + head * x.head_stride;
 }
 
+// Whether rows of heads are whole groups of four elements that a thread may load at once.
+__device__ inline bool in_fours(const DeviceMatrix& x, int dim) {
+  const int64_t together = x.row_stride | x.head_stride | dim;
+  return together % 4 == 0 && reinterpret_cast<uintptr_t>(x.data) % sizeof(float4) == 0;
+}
+
 // Rows [row, row+count) of one head; everything else of the tile is 0. Whether all that this thread
 // has loaded is finite.
 template <int D>
 __device__ bool load_tile(float* tile, const DeviceMatrix& x, int head, int row, int count,
                           int dim) {
-  const float* from = static_cast<const float*>(x.data);
-  bool finite = true;
-  for (int e = threadIdx.x; e < Sizes<D>::rows * D; e += kThreads) {
-    const int i = e / D, d = e % D;
-    const float value =
-        i < count && d < dim ? from[offset_of(x, int64_t{row} + i, head) + d] : 0.0f;
-    tile[i * Sizes<D>::pitch + d] = value;
-    finite &= fabsf(value) < INFINITY;
+  using S = Sizes<D>;
+  const float* from = static_cast<const float*>(x.data) + offset_of(x, row, head);
+  float zero = 0;  // times what is not finite it is NaN
+  if (in_fours(x, dim)) {
+    constexpr int kFours = S::rows * D / 4 / kThreads;
+    float4 values[kFours];
+#pragma unroll
+    for (int n = 0; n < kFours; ++n) {
+      const int e = threadIdx.x + n * kThreads, i = e / (D / 4), d = e % (D / 4) * 4;
+      values[n] = i < count && d < dim
+                      ? *reinterpret_cast<const float4*>(from + i * x.row_stride + d)
+                      : float4{};
+    }
+#pragma unroll
+    for (int n = 0; n < kFours; ++n) {
+      const int e = threadIdx.x + n * kThreads, i = e / (D / 4), d = e % (D / 4) * 4;
+      const float4 v = values[n];
+      *reinterpret_cast<float4*>(tile + i * S::pitch + d) = v;
+      zero = fmaf(v.x, 0.0f, fmaf(v.y, 0.0f, fmaf(v.z, 0.0f, fmaf(v.w, 0.0f, zero))));
+    }
+  } else {
+    for (int e = threadIdx.x; e < S::rows * D; e += kThreads) {
+      const int i = e / D, d = e % D;
+      const float value = i < count && d < dim ? from[i * x.row_stride + d] : 0.0f;
+      tile[i * S::pitch + d] = value;
+      zero = fmaf(value, 0.0f, zero);
+    }
   }
-  return finite;
+  return zero == 0;
 }
 
 // products[i][j] = a_i . b_j over the padded head dimension.
