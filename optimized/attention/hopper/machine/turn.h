@@ -1,10 +1,8 @@
 // Words in global memory by which blocks of threads take turns at adding to the same rows by bulk
 // copies. By one thread.
 //
-// What is at stake is the order of atomic sums, and nobody reads these before the kernel ends: sums
-// that a group of copies has completed (wait_until_stored) have been performed in the L2 cache,
-// where the word is raised, too. So the word is raised without a release, which would wait for all
-// that the block of threads has written.
+// The word is raised by a release: behind wait_until_stored() alone, sums of bulk copies may still
+// come after those of whoever has seen the word.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +23,7 @@ __device__ inline void wait_for_turn(const unsigned* passed, unsigned turn) {
 
 // Behind wait_until_stored<0>().
 __device__ inline void let_next_pass(unsigned* passed) {
-  asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(passed) : "memory");
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(passed) : "memory");
 }
 
 }  // namespace ringside::hopper
