@@ -23,7 +23,17 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from mutants import NO_SUCH_TEST, ROOT, Failure, at_least_1, ending, run, share
+from mutants import (
+    NO_SUCH_TEST,
+    ROOT,
+    Failure,
+    at_least_1,
+    chosen,
+    ending,
+    may_choose,
+    red_gtest,
+    run,
+)
 from mutants import check_list as check
 from mutants_list import Mutant
 from mutants_of_hopper import MUTANTS_OF_HOPPER
@@ -214,10 +224,7 @@ def red_conformance(test: Path, gpu: str, names: str = "*") -> str:
         raise Failure(f"the conformance test was skipped, nothing was tested\n{output[:600]}")
     if not code:
         return ""
-    failed = re.search(r"\[  FAILED  \] ([\w/.]+)", output)
-    started = re.findall(r"\[ RUN      \] (\S+)", output)
-    name = failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
-    return f"{ROOM}: {name}"
+    return f"{ROOM}: {red_gtest(code, output)}"
 
 
 def red_property(package: Path, tests: list[str], gpu: str) -> str:
@@ -312,17 +319,7 @@ def prove_healthy(healthy: Healthy) -> None:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev gpu-mutants", description=__doc__)
-    parser.add_argument("--list", action="store_true", help="print the faults and stop")
-    parser.add_argument(
-        "--only", metavar="NAME", action="append", help="only faults whose name has NAME in it"
-    )
-    parser.add_argument(
-        "--share",
-        metavar="I/N",
-        type=share,
-        default=(1, 1),
-        help="the I-th of N parts of the faults, from 1/N; N such runs are a whole one",
-    )
+    may_choose(parser)
     parser.add_argument("--build-only", action="store_true", help="see that they build; no GPU")
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="begin no test after so many"
@@ -372,13 +369,7 @@ def everything() -> list[Mutant]:
 
 def main(arguments: list[str] | None = None) -> int:
     options, begin = parse(arguments), time.monotonic()
-    part, parts = options.share
-    chosen = [
-        m for m in everything() if not options.only or any(name in m.name for name in options.only)
-    ]
-    mutants = chosen[part - 1 :: parts]
-    if not mutants:
-        raise Failure(f"no fault is called {options.only}; --list prints all names")
+    mutants = chosen(everything(), options)
     check(mutants)
     if options.list:
         print("\n".join(f"{mutant.name}  [{mutant.file}]" for mutant in mutants))

@@ -219,10 +219,14 @@ def run_gtest(scratch: Scratch, room: str, names: str = "*") -> str:
     code, output = run([str(program), *options], scratch.source, TIMEOUT)
     if not code:
         return ""
+    return f"{room}: {red_gtest(code, output)}"
+
+
+def red_gtest(code: int, output: str) -> str:
+    """The test that a red run of GoogleTest's names, or in which it ended."""
     failed = re.search(r"\[  FAILED  \] ([\w/.]+)", output)
     started = re.findall(r"\[ RUN      \] (\S+)", output)
-    name = failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
-    return f"{room}: {name}"
+    return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
 
 
 def run_property_tests(scratch: Scratch) -> str:
@@ -422,14 +426,11 @@ def try_all(mutants: list[Mutant], suite: str, jobs: int, noticed: Noticed) -> l
     return [name for future in running for name in future.result()]
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="./dev mutants", description=__doc__)
+def may_choose(parser: argparse.ArgumentParser) -> None:
+    """The options by which a run takes some of the faults: chosen()."""
     parser.add_argument("--list", action="store_true", help="print the faults and stop")
     parser.add_argument(
         "--only", metavar="NAME", action="append", help="only faults whose name has NAME in it"
-    )
-    parser.add_argument(
-        "--suite", choices=SUITES, default="all", help="which tests must notice; default all"
     )
     parser.add_argument(
         "--share",
@@ -437,6 +438,24 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         type=share,
         default=(1, 1),
         help="the I-th of N parts of the faults, from 1/N; N such runs are a whole one",
+    )
+
+
+def chosen(everything: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
+    """Those that the options ask for."""
+    part, parts = options.share
+    only = options.only or [""]
+    mutants = [m for m in everything if any(name in m.name for name in only)][part - 1 :: parts]
+    if not mutants:
+        raise Failure(f"no fault is called {options.only}; --list prints all names")
+    return mutants
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./dev mutants", description=__doc__)
+    may_choose(parser)
+    parser.add_argument(
+        "--suite", choices=SUITES, default="all", help="which tests must notice; default all"
     )
     parser.add_argument("--jobs", type=at_least_1, default=1, help="copies at once; default 1")
     return parser.parse_args(arguments)
@@ -470,11 +489,7 @@ def everything() -> list[Mutant]:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    only = options.only or [""]
-    part, parts = options.share
-    mutants = [m for m in everything() if any(name in m.name for name in only)][part - 1 :: parts]
-    if not mutants:
-        raise Failure(f"no fault is called {options.only}; --list prints all names")
+    mutants = chosen(everything(), options)
     check_list(mutants)
     if options.list:
         for mutant in mutants:
