@@ -431,4 +431,10 @@ MUTANTS_OF_KERNELS = [
         "s.first_head = q_heads.begin, s.first_kv_head",
         "s.first_head = 0, s.first_kv_head",
     ),
+    Mutant(
+        "float32: rows that begin anywhere are loaded four elements at a time",
+        "optimized/attention/f32/common.cuh",
+        "return together % 4 == 0 && reinterpret_cast",
+        "return together >= 0 && reinterpret_cast",
+    ),
 ]
