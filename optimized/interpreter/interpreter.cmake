@@ -21,6 +21,7 @@ target_compile_options(ringside_interpreter PRIVATE $<$<BOOL:${interpreter_march
 # Before the library of NVIDIA's runtime, of which nothing is taken.
 target_sources(ringside_optimized_test PRIVATE $<TARGET_OBJECTS:ringside_interpreter> ${interpreter_tests})
 set_source_files_properties(${interpreter_tests} PROPERTIES UNITY_GROUP interpreter)
+target_compile_definitions(ringside_optimized_test PRIVATE RINGSIDE_INTERPRETED)
 
 # All of these run at once here, in order, so nobody waits for a stream; of the long ones some seeds are enough.
 set(left_out DeviceTables.DoNotWaitForTheDefaultStream Boxes.ReachRowsBehindFourGigabytes)
