@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import gpu_mutants
 import mutants
@@ -231,15 +232,50 @@ def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minut
         def link(self, objects):
             pass
 
-        def red(self, gpu, noticed):
+        def red(self, gpu, noticed, healthy):
             return f"a red test on GPU {gpu}"
 
     monkeypatch.setattr(gpu_mutants, "Copy", Copy)
     monkeypatch.setattr(gpu_mutants, "Healthy", lambda build: None)
-    monkeypatch.setattr(gpu_mutants, "prove_healthy", lambda healthy: None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     assert gpu_mutants.main(["--only", "float32: output is not", "--minutes", minutes]) == code
     assert said in capsys.readouterr().out
+
+
+class WithTests(NamedTuple):
+    """A build, as far as proofs ask for it."""
+
+    test: str
+    package: str = ""
+
+
+def test_gpu_tests_are_green_without_a_fault_before_they_are_put_to_one(monkeypatch, tmp_path):
+    asked, fault = [], Mutant("seen", "file.cu", "a", "b")
+
+    def suite(place):
+        asked.append((place.test, place.gpu))
+        return "" if place.test == "healthy" else "kernels: Plans.Agree"
+
+    monkeypatch.setattr(gpu_mutants, "suites_of", lambda mutant: (suite,))
+    healthy = gpu_mutants.HealthyTests(WithTests("healthy"))
+    copy = gpu_mutants.Copy(fault, None, tmp_path)
+    memory = Noticed([fault], tmp_path / "noticed.json")
+    assert copy.red("1", memory, healthy) == "kernels: Plans.Agree"
+    assert asked == [("healthy", "1"), (copy.test, "1")]
+    assert memory.likely(fault) == ["kernels: Plans.Agree"]
+
+
+def test_gpu_tests_that_are_red_without_a_fault_clear_nobody():
+    healthy, asked = gpu_mutants.HealthyTests(WithTests("healthy")), []
+
+    def suite(place):
+        asked.append(place)
+        return "kernels: Plans.Agree"
+
+    for _ in range(2):  # for all faults to come, too
+        with pytest.raises(Failure, match="is red without any fault"):
+            healthy.prove(suite, "0")
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,16 @@
 
 The faults are data (mutants_of_kernels.py). Each gets a copy of the sources; only the objects that
 its file goes into are compiled again, by the commands of the healthy build, and linked in front of
-the others. All are compiled at once, then tested one by one on each GPU until the first red: the
-test that noticed it last time (noticed.json), the C++ conformance test, some property tests, then
-compute-sanitizer's racecheck, as a race need not show in results. A fault that no test notices has
-survived: exit 1.
+the others. All are compiled at once, and tested one by one on each GPU until the first red: the
+test that noticed it last time (noticed.json), the C++ conformance test, its quick parts first, some
+property tests, then compute-sanitizer's racecheck, as a race need not show in results. Tests are
+green without a fault before they are put to one. A fault that no test notices has survived: exit 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import queue
@@ -18,7 +19,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +30,7 @@ from mutants import (
     NO_SUCH_TEST,
     ROOT,
     Failure,
+    Proofs,
     at_least_1,
     chosen,
     ending,
@@ -77,7 +81,9 @@ PROPERTIES_OF_LINKS = (
     "test_group_cuda_lengths_set.py",
 )
 ROOM, RACECHECK = "kernels", "racecheck"  # names of tests in noticed.json
+QUICK = "*AgreesWithTheCpu*"  # plans by any family, in a quarter of the conformance test's time
 TIMEOUT = 300  # seconds for one suite; a kernel may hang
+NOWHERE = "-1"  # the GPU of a fault that is only built
 
 
 class Verdict(NamedTuple):
@@ -90,11 +96,20 @@ class Verdict(NamedTuple):
     tried: bool = True  # False: time was up
 
 
+class Place(NamedTuple):
+    """Where tests run: a build's test program and Python package, on a GPU."""
+
+    test: Path
+    package: Path
+    gpu: str
+
+
 class Healthy:
     """The build without a fault: ./dev gpu-test's, with its test and its Python package."""
 
     def __init__(self, build: Path):
         self.build = build
+        self.test, self.package = build / TEST, build / "python"
         (module,) = (build / "bindings").glob("_cuda_core*.so")
         self.module = str(module.relative_to(build))
         self.objects = self._objects_by_source()
@@ -165,16 +180,14 @@ class Copy:
             command = self.healthy.command(target)
             self._shell(command.replace(f"-o {target}", f"-o {made} {named}"))
 
-    def red(self, gpu: str, noticed: Noticed) -> str:
+    def red(self, gpu: str, noticed: Noticed, healthy: HealthyTests) -> str:
         """The first test that notices the fault, or nothing; those that noticed it last first."""
-        again = (
-            red_again(self.test, self.package, test, gpu) for test in noticed.likely(self.mutant)
-        )
-        killed_by = next(filter(None, again), "")
-        if not killed_by and self.mutant in MUTANTS_OF_LINKS:
-            killed_by = red_group(self.package, gpu)
-        elif not killed_by:
-            killed_by = red_test(self.test, self.package, gpu)
+        place = Place(self.test, self.package, gpu)
+        killed_by = ""
+        for tests in [*map(named, noticed.likely(self.mutant)), *suites_of(self.mutant)]:
+            healthy.prove(tests, gpu)
+            if killed_by := tests(place):
+                break
         noticed.tell(self.mutant, killed_by)
         return killed_by
 
@@ -192,35 +205,82 @@ def gpus() -> list[str]:
     return subprocess.check_output(query, text=True).split()
 
 
-def red_test(test: Path, package: Path, gpu: str) -> str:
-    """The first failing test of a build; empty if none fails."""
+Tests = Callable[[Place], str]  # the first that is red, or nothing
+
+
+class HealthyTests:
+    """Without a fault tests are green, or no red would mean anything: each is proved once."""
+
+    def __init__(self, healthy: Healthy):
+        self.healthy, self.proofs = healthy, Proofs()
+        self.lock, self.failure = threading.Lock(), ""
+
+    def prove(self, tests: Tests, gpu: str) -> None:
+        """Raises Failure where one is red, from then on for all."""
+        if tests in self.proofs.green and not self.failure:
+            return
+        with self.lock:
+            if self.failure:
+                raise Failure(self.failure)
+            try:
+                place = Place(self.healthy.test, self.healthy.package, gpu)
+                self.proofs.of([tests], place)
+            except Failure as failure:
+                self.failure = str(failure)
+                raise
+
+
+def quick_conformance(place: Place) -> str:
+    return red_conformance(place.test, place.gpu, QUICK)
+
+
+def conformance(place: Place) -> str:
+    return red_conformance(place.test, place.gpu, f"*-{QUICK}")
+
+
+def properties(place: Place) -> str:
     tests = [f"property_tests/cuda/{name}" for name in PROPERTIES]
-    return red_conformance(test, gpu) or red_property(package, tests, gpu) or red_race(test, gpu)
+    return red_property(place.package, tests, place.gpu)
 
 
-def red_group(package: Path, gpu: str) -> str:
-    """Likewise, of those that several processes run: they notice faults of links."""
+def race(place: Place) -> str:
+    return red_race(place.test, place.gpu)
+
+
+def properties_of_links(place: Place) -> str:
+    """Of those that several processes run: they notice faults of links."""
     tests = [f"property_tests/group_cuda/{x}" for x in PROPERTIES_OF_LINKS]
-    return red_property(package, tests, gpu)
+    return red_property(place.package, tests, place.gpu)
 
 
-def red_again(test: Path, package: Path, name: str, gpu: str) -> str:
-    """What a test that noticed a fault before says; empty if it is green, or no more."""
-    if name == RACECHECK:
-        return red_race(test, gpu)
-    if name.startswith(f"{ROOM}: "):
-        return red_conformance(test, gpu, name.removeprefix(f"{ROOM}: "))
-    if not (ROOT / "property_tests" / name.partition("::")[0]).is_file():
-        return ""
-    return red_property(package, [f"property_tests/{name}"], gpu)
+def suites_of(mutant: Mutant) -> tuple[Tests, ...]:
+    """The tests that may notice a fault, quick ones first."""
+    if mutant in MUTANTS_OF_LINKS:
+        return (properties_of_links,)
+    return quick_conformance, conformance, properties, race
 
 
-def red_conformance(test: Path, gpu: str, names: str = "*") -> str:
+@functools.cache
+def named(name: str) -> Tests:
+    """A test that noticed a fault before; green if there is no such test any more."""
+
+    def again(place: Place) -> str:
+        if name == RACECHECK:
+            return race(place)
+        if name.startswith(f"{ROOM}: "):
+            return red_conformance(place.test, place.gpu, name.removeprefix(f"{ROOM}: "))
+        if not (ROOT / "property_tests" / name.partition("::")[0]).is_file():
+            return ""
+        return red_property(place.package, [f"property_tests/{name}"], place.gpu)
+
+    again.__name__ = name
+    return again
+
+
+def red_conformance(test: Path, gpu: str, names: str) -> str:
     command = [str(test), "--gtest_fail_fast", f"--gtest_filter={names}"]
     code, output = run(command, ROOT, TIMEOUT, lambda: None, CUDA_VISIBLE_DEVICES=gpu)
-    if (
-        not code and names == "*" and "[  SKIPPED ]" in output
-    ):  # after a red test the others are skipped, too
+    if not code and "[  SKIPPED ]" in output:  # after a red test the others are skipped, too
         raise Failure(f"the conformance test was skipped, nothing was tested\n{output[:600]}")
     if not code:
         return ""
@@ -274,9 +334,9 @@ class Trial:
 
     def __init__(self, healthy: Healthy, folder: Path, jobs: int, until: float, noticed: Noticed):
         self.healthy, self.folder, self.noticed = healthy, folder, noticed
+        self.tests = HealthyTests(healthy)
         self.compilers = ThreadPoolExecutor(jobs)
-        self.places: queue.SimpleQueue[str] = queue.SimpleQueue()  # none until open()
-        self.stopped = False
+        self.places: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.until = until  # of time.monotonic()
 
     def verdict_on(self, mutant: Mutant) -> Verdict:
@@ -291,7 +351,9 @@ class Trial:
                 begin = time.monotonic()
                 if begin > self.until:
                     return Verdict(built=built, tried=False)
-                killed_by = "built, not tested" if self.stopped else copy.red(place, self.noticed)
+                if place == NOWHERE:
+                    return Verdict("built, not tested", built)
+                killed_by = copy.red(place, self.noticed, self.tests)
             finally:
                 self.places.put(place)
             return Verdict(killed_by, built, time.monotonic() - begin)
@@ -299,22 +361,6 @@ class Trial:
             return Verdict(problem=str(failure))
         finally:
             shutil.rmtree(copy.folder, ignore_errors=True)
-
-    def open(self, places: list[str], *, test: bool) -> None:
-        """Lets the mutants be tested, each at a place of its own, or go."""
-        self.stopped = not test
-        for place in places:
-            self.places.put(place)
-
-
-def prove_healthy(healthy: Healthy) -> None:
-    """Without a fault everything is green, or no red would mean anything."""
-    begin = time.monotonic()
-    package = healthy.build / "python"
-    gpu = gpus()[0]
-    if red := red_test(healthy.build / TEST, package, gpu) or red_group(package, gpu):
-        raise Failure(f"{red} is red without any fault. Mend it first: ./dev gpu-test")
-    print(f"healthy: all green without a fault in {time.monotonic() - begin:.0f} s", flush=True)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -344,19 +390,13 @@ def print_line(mutant: Mutant, verdict: Verdict) -> None:
     print(f"{times}  {mutant.name}: {outcome}", flush=True)
 
 
-def try_all(mutants: list[Mutant], trial: Trial, places: list[str], test: bool) -> list[Verdict]:
-    """All are built while the healthy build is tested; then they are, and each is reported."""
+def try_all(mutants: list[Mutant], trial: Trial, places: list[str]) -> list[Verdict]:
+    """All are built, each is tested at a place of its own when there is one, and reported."""
     print(f"{'build':>6} {'test':>6}  fault: killed by", flush=True)
+    for place in places:
+        trial.places.put(place)
     with trial.compilers, ThreadPoolExecutor(len(mutants)) as all_at_once:
         running = [all_at_once.submit(trial.verdict_on, mutant) for mutant in mutants]
-        try:
-            if test:
-                prove_healthy(trial.healthy)
-        except Failure:
-            test = False
-            raise
-        finally:
-            trial.open(places, test=test)
         for future in as_completed(running):
             print_line(mutants[running.index(future)], future.result())
         return [future.result() for future in running]
@@ -378,8 +418,8 @@ def main(arguments: list[str] | None = None) -> int:
     trial = Trial(
         Healthy(options.build.resolve()), folder, options.jobs, until, Noticed(everything())
     )
-    places = ["-1"] if options.build_only else gpus() * options.at_once
-    verdicts = try_all(mutants, trial, places, test=not options.build_only)
+    places = [NOWHERE] if options.build_only else gpus() * options.at_once
+    verdicts = try_all(mutants, trial, places)
     done = sum(bool(verdict.killed_by) for verdict in verdicts)
     word, seconds = "built" if options.build_only else "killed", time.monotonic() - begin
     untried = sum(not verdict.tried for verdict in verdicts)
