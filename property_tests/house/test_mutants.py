@@ -265,6 +265,22 @@ def test_gpu_tests_are_green_without_a_fault_before_they_are_put_to_one(monkeypa
     assert memory.likely(fault) == ["kernels: Plans.Agree"]
 
 
+class Touches(NamedTuple):
+    """A build whose commands make empty files."""
+
+    build: Path
+
+    def command(self, target):
+        return f"touch {target}"
+
+
+def test_objects_of_two_folders_may_share_a_name(tmp_path):
+    copy = gpu_mutants.Copy(Mutant("seen", "file.h", "a", "b"), Touches(tmp_path), tmp_path)
+    copy.folder.mkdir()
+    made = [copy.compile(f"x.dir/{folder}/parts.cpp.o") for folder in ("program", "ranks")]
+    assert len({*made}) == 2 and all(path.is_file() for path in made)
+
+
 def test_gpu_tests_that_are_red_without_a_fault_clear_nobody():
     healthy, asked = gpu_mutants.HealthyTests(WithTests("healthy")), []
 

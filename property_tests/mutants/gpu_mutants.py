@@ -162,8 +162,8 @@ class Copy:
         return objects
 
     def compile(self, target: str) -> Path:
-        """One object, from the sources with the fault."""
-        made = self.folder / Path(target).name
+        """One object, from the sources with the fault; files of two folders may share a name."""
+        made = self.folder / target.replace("/", "_")
         command = self.healthy.command(target).replace(f"-I{ROOT} ", f"-I{self.source} ")
         for name in SOURCES:
             command = command.replace(f"{ROOT}/{name}/", f"{self.source}/{name}/")
