@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -221,10 +222,12 @@ def test_a_stale_fault_is_refused():
     ("minutes", "code", "said"),
     [("60", 0, "a red test on GPU 5"), ("0", 1, "0 of 1 killed, 1 not tried")],
 )
-def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minutes, code, said):
+def test_a_fault_that_time_left_untried_is_not_killed(
+    monkeypatch, capsys, tmp_path, minutes, code, said
+):
     class Copy:
         def __init__(self, mutant, healthy, folder):
-            self.test = self.package = self.folder = folder / "played"
+            self.mutant, self.folder = mutant, folder / "played"
 
         def plant(self):
             return []
@@ -232,11 +235,12 @@ def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minut
         def link(self, objects):
             pass
 
-        def red(self, gpu, noticed, healthy):
+        def red(self, tests, gpu, healthy):
             return f"a red test on GPU {gpu}"
 
     monkeypatch.setattr(gpu_mutants, "Copy", Copy)
     monkeypatch.setattr(gpu_mutants, "Healthy", lambda build: None)
+    monkeypatch.setattr(gpu_mutants, "Noticed", lambda all_: Noticed(all_, tmp_path / "noticed"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     assert gpu_mutants.main(["--only", "float32: output is not", "--minutes", minutes]) == code
     assert said in capsys.readouterr().out
@@ -256,13 +260,31 @@ def test_gpu_tests_are_green_without_a_fault_before_they_are_put_to_one(monkeypa
         asked.append((place.test, place.gpu))
         return "" if place.test == "healthy" else "kernels: Plans.Agree"
 
-    monkeypatch.setattr(gpu_mutants, "suites_of", lambda mutant: (suite,))
     healthy = gpu_mutants.HealthyTests(WithTests("healthy"))
     copy = gpu_mutants.Copy(fault, None, tmp_path)
-    memory = Noticed([fault], tmp_path / "noticed.json")
-    assert copy.red("1", memory, healthy) == "kernels: Plans.Agree"
-    assert asked == [("healthy", "1"), (copy.test, "1")]
-    assert memory.likely(fault) == ["kernels: Plans.Agree"]
+    for _ in range(2):
+        assert copy.red(suite, "1", healthy) == "kernels: Plans.Agree"
+    assert asked == [("healthy", "1"), (copy.test, "1"), (copy.test, "1")]
+
+
+def test_long_suites_wait_until_all_faults_have_had_the_short_ones():
+    gpus, order, begun = gpu_mutants.Gpus(["0"]), [], threading.Barrier(4)
+
+    def ask(number):
+        begun.wait()
+        with gpus.one(number) as place:
+            order.append((number, place))
+
+    with gpus.one(0):
+        waiting = [threading.Thread(target=ask, args=[number]) for number in (2, 0, 1)]
+        for thread in waiting:
+            thread.start()
+        begun.wait()
+        while len(gpus.waiting) < 3:
+            pass
+    for thread in waiting:
+        thread.join()
+    assert order == [(0, "0"), (1, "0"), (2, "0")]
 
 
 class Touches(NamedTuple):

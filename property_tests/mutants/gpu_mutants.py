@@ -11,17 +11,19 @@ green without a fault before they are put to one. A fault that no test notices h
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
+import heapq
+import itertools
 import math
 import os
-import queue
 import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
@@ -83,7 +85,6 @@ PROPERTIES_OF_LINKS = (
 ROOM, RACECHECK = "kernels", "racecheck"  # names of tests in noticed.json
 QUICK = "*AgreesWithTheCpu*"  # plans by any family, in a quarter of the conformance test's time
 TIMEOUT = 300  # seconds for one suite; a kernel may hang
-NOWHERE = "-1"  # the GPU of a fault that is only built
 
 
 class Verdict(NamedTuple):
@@ -180,16 +181,10 @@ class Copy:
             command = self.healthy.command(target)
             self._shell(command.replace(f"-o {target}", f"-o {made} {named}"))
 
-    def red(self, gpu: str, noticed: Noticed, healthy: HealthyTests) -> str:
-        """The first test that notices the fault, or nothing; those that noticed it last first."""
-        place = Place(self.test, self.package, gpu)
-        killed_by = ""
-        for tests in [*map(named, noticed.likely(self.mutant)), *suites_of(self.mutant)]:
-            healthy.prove(tests, gpu)
-            if killed_by := tests(place):
-                break
-        noticed.tell(self.mutant, killed_by)
-        return killed_by
+    def red(self, tests: Tests, gpu: str, healthy: HealthyTests) -> str:
+        """The first of these tests that notices the fault, or nothing."""
+        healthy.prove(tests, gpu)
+        return tests(Place(self.test, self.package, gpu))
 
     def _shell(self, command: str) -> None:
         code, output = run(["/bin/sh", "-c", command], self.healthy.build)
@@ -329,38 +324,71 @@ def red_race(test: Path, gpu: str) -> str:
     return RACECHECK if code else ""
 
 
+class Gpus:
+    """Places at which faults are tested: who has asked for fewer tests so far comes first."""
+
+    def __init__(self, places: list[str]):
+        self.free, self.waiting = list(places), []
+        self.numbers, self.changed = itertools.count(), threading.Condition()
+
+    @contextlib.contextmanager
+    def one(self, tests_before: int) -> Iterator[str]:
+        """A place for one suite, so that the long suites of some wait for the short ones of all."""
+        ticket = (tests_before, next(self.numbers))
+        with self.changed:
+            heapq.heappush(self.waiting, ticket)
+            self.changed.wait_for(lambda: self.free and self.waiting[0] == ticket)
+            heapq.heappop(self.waiting)
+            place = self.free.pop()
+            self.changed.notify_all()  # who comes next may have a place, too
+        try:
+            yield place
+        finally:
+            with self.changed:
+                self.free.append(place)
+                self.changed.notify_all()
+
+
 class Trial:
-    """Builds and tests mutants: compiling waits for a core, testing for a place on the GPU."""
+    """Builds and tests mutants: compiling waits for a core, testing for a place on a GPU."""
 
     def __init__(self, healthy: Healthy, folder: Path, jobs: int, until: float, noticed: Noticed):
         self.healthy, self.folder, self.noticed = healthy, folder, noticed
         self.tests = HealthyTests(healthy)
         self.compilers = ThreadPoolExecutor(jobs)
-        self.places: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.until = until  # of time.monotonic()
 
-    def verdict_on(self, mutant: Mutant) -> Verdict:
+    def verdict_on(self, mutant: Mutant, gpus: Gpus | None) -> Verdict:
+        """Without GPUs it is only built."""
         begin, copy = time.monotonic(), Copy(mutant, self.healthy, self.folder)
         try:
             waiting = [self.compilers.submit(copy.compile, target) for target in copy.plant()]
             objects = [compiled.result() for compiled in waiting]
             self.compilers.submit(copy.link, objects).result()
             built = time.monotonic() - begin
-            place = self.places.get()
-            try:
-                begin = time.monotonic()
-                if begin > self.until:
-                    return Verdict(built=built, tried=False)
-                if place == NOWHERE:
-                    return Verdict("built, not tested", built)
-                killed_by = copy.red(place, self.noticed, self.tests)
-            finally:
-                self.places.put(place)
-            return Verdict(killed_by, built, time.monotonic() - begin)
+            if gpus is None:
+                return Verdict("built, not tested", built)
+            return self._tested(copy, gpus, built)
         except Failure as failure:
             return Verdict(problem=str(failure))
         finally:
             shutil.rmtree(copy.folder, ignore_errors=True)
+
+    def _tested(self, copy: Copy, gpus: Gpus, built: float) -> Verdict:
+        """By the tests that noticed it last, then by all, until the first red."""
+        killed_by, tested = "", 0.0
+        suites = [*map(named, self.noticed.likely(copy.mutant)), *suites_of(copy.mutant)]
+        for number, tests in enumerate(suites):
+            with gpus.one(number) as place:
+                begin = time.monotonic()
+                if begin > self.until:
+                    return Verdict(built=built, tested=tested, tried=False)
+                killed_by = copy.red(tests, place, self.tests)
+                tested += time.monotonic() - begin
+            if killed_by:
+                break
+        self.noticed.tell(copy.mutant, killed_by)
+        return Verdict(killed_by, built, tested)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -390,13 +418,11 @@ def print_line(mutant: Mutant, verdict: Verdict) -> None:
     print(f"{times}  {mutant.name}: {outcome}", flush=True)
 
 
-def try_all(mutants: list[Mutant], trial: Trial, places: list[str]) -> list[Verdict]:
-    """All are built, each is tested at a place of its own when there is one, and reported."""
+def try_all(mutants: list[Mutant], trial: Trial, gpus: Gpus | None) -> list[Verdict]:
+    """All are built, each is tested where there is a place for it, and reported."""
     print(f"{'build':>6} {'test':>6}  fault: killed by", flush=True)
-    for place in places:
-        trial.places.put(place)
     with trial.compilers, ThreadPoolExecutor(len(mutants)) as all_at_once:
-        running = [all_at_once.submit(trial.verdict_on, mutant) for mutant in mutants]
+        running = [all_at_once.submit(trial.verdict_on, mutant, gpus) for mutant in mutants]
         for future in as_completed(running):
             print_line(mutants[running.index(future)], future.result())
         return [future.result() for future in running]
@@ -418,7 +444,7 @@ def main(arguments: list[str] | None = None) -> int:
     trial = Trial(
         Healthy(options.build.resolve()), folder, options.jobs, until, Noticed(everything())
     )
-    places = [NOWHERE] if options.build_only else gpus() * options.at_once
+    places = None if options.build_only else Gpus(gpus() * options.at_once)
     verdicts = try_all(mutants, trial, places)
     done = sum(bool(verdict.killed_by) for verdict in verdicts)
     word, seconds = "built" if options.build_only else "killed", time.monotonic() - begin
