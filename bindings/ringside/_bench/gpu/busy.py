@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+import math
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ringside._bench.gpu.clock import is_flash_attention, is_our_attention
@@ -18,11 +22,13 @@ class Busy(NamedTuple):
         attention: sum over the attention kernels.
         kernels: in which any kernel ran that is no exchange.
         exchange: sum over copies and NCCL's kernels, waits in them included.
+        multiprocessors: that NCCL's kernels take from the tiles.
     """
 
     attention: float
     kernels: float
     exchange: float
+    multiprocessors: int = 0
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
@@ -68,4 +74,33 @@ def busy_of(run: Callable[[], Any]) -> Busy:
     attention = sum(end - begin for name, begin, end in spans if is_attention(name))
     kernels = covered((begin, end) for name, begin, end in spans if not is_exchange(name))
     exchange = sum(end - begin for name, begin, end in spans if is_exchange(name))
-    return Busy(*(x / CALLS / 1e3 for x in (attention, kernels, exchange)))
+    times = (x / CALLS / 1e3 for x in (attention, kernels, exchange))
+    by_nccl = any("nccl" in name.lower() for name, _, _ in spans)
+    return Busy(*times, multiprocessors_in(profile) if by_nccl else 0)
+
+
+def multiprocessors_of(events: Iterable[Mapping[str, Any]]) -> int:
+    """That the exchange's kernels take: the largest grid of one, a block on each.
+
+    Args:
+        events: of a trace of Chrome's, as torch's profiler writes them.
+
+    >>> copy = {"name": "Memcpy PtoP", "args": {"bytes": 8}}
+    >>> send = {"name": "ncclDevKernel_SendRecv", "args": {"grid": [24, 1, 1]}}
+    >>> multiprocessors_of([copy, send]), multiprocessors_of([copy])
+    (24, 0)
+    """
+    grids = [
+        event["args"]["grid"]
+        for event in events
+        if is_exchange(event.get("name", "")) and "grid" in event.get("args", {})
+    ]
+    return max(map(math.prod, grids), default=0)
+
+
+def multiprocessors_in(profile: Any) -> int:
+    """Likewise, of a profile of torch's that has ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(path))
+        return multiprocessors_of(json.loads(path.read_text(encoding="utf-8"))["traceEvents"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import math
 import os
 import statistics
 import sys
@@ -22,6 +23,7 @@ from ringside._arrays import cuda as _cuda
 from ringside._bench.gpu import links, timelines, torch_ranks
 from ringside._bench.gpu.busy import Busy, busy_of
 from ringside._bench.gpu.cases import long_tail
+from ringside._bench.gpu.traffic import Traffic, traffic_of
 from ringside._group import launcher
 
 PACKS = {
@@ -52,6 +54,8 @@ class Line(NamedTuple):
         imbalance: of the busiest rank's attention kernels over the mean rank's.
         attention_total: of all ranks' attention kernels together, over one GPU's.
         exposed: share of the time in which the busiest rank runs no kernel of its own.
+        multiprocessors: that NCCL's kernels take from a rank's tiles.
+        received_mib: see Traffic, as the two behind it.
     """
 
     pack: str
@@ -68,6 +72,10 @@ class Line(NamedTuple):
     imbalance: float
     attention_total: float
     exposed: float
+    multiprocessors: int = 0
+    received_mib: float = math.nan
+    over_needed: float = math.nan
+    memory_mib: float = math.nan
 
 
 class Data:
@@ -188,9 +196,14 @@ class Cell(NamedTuple):
     one_attention: float  # of its attention kernels
 
     def line(
-        self, group: rs.Group, names: tuple[str, str, str], took: float, busy: Sequence[Busy]
+        self,
+        group: rs.Group,
+        names: tuple[str, str, str],
+        took: float,
+        busy: Sequence[Busy],
+        traffic: Traffic,
     ) -> Line:
-        """From the time of a call and what each rank's GPU was busy with."""
+        """From the time of a call, what each rank's GPU was busy with, and what the plan counts."""
         work = 7 * 2 * DIM * pairs_of(self.lengths) * self.heads[0] / 1e9  # of both passes
         attention = [x.attention for x in busy]
         total = sum(attention)
@@ -200,9 +213,10 @@ class Cell(NamedTuple):
             *(round(max(attention), 4), round(max(attention) * group.size / total, 3)),
             round(total / self.one_attention, 3),
             round(max(0.0, 1 - max(x.kernels for x in busy) / took), 3),
+            max(x.multiprocessors for x in busy),
         )
         heads = "/".join(map(str, self.heads))
-        return Line(self.pack, heads, *names, group.size, *figures)
+        return Line(self.pack, heads, *names, group.size, *figures, *traffic)
 
 
 def cells(group: rs.Group, device: int, quick: bool, repeats: int) -> Iterator[Cell]:
@@ -252,7 +266,8 @@ def lines(
                 names = (partition, comm, name)
                 if traces is not None:
                     _trace(group, cell, names, shards, traces)
-                yield cell.line(group, names, took, [Busy(*x) for x in busy])
+                traffic = traffic_of(plan, keep_kv=keep_kv, head_dim=DIM)
+                yield cell.line(group, names, took, [Busy(*x) for x in busy], traffic)
         if len(cell.lengths) == 1 and cell.heads[0] == cell.heads[1] and "nccl" in exchanges:
             yield from torch_lines(group, cell, want, repeats)
 
@@ -285,7 +300,8 @@ def torch_lines(group: rs.Group, cell: Cell, want: Any, repeats: int) -> Iterato
                 continue
             took = slowest(group, milliseconds(peer.run, repeats))
             busy = [Busy(*x) for _, x in group._tell_all(busy_of(peer.run))]
-            yield cell.line(group, ("torch context_parallel", rotation, "nccl"), took, busy)
+            names = ("torch context_parallel", rotation, "nccl")
+            yield cell.line(group, names, took, busy, Traffic())
 
 
 class Absent(str):
