@@ -52,7 +52,8 @@ struct ScoreOptions {
 // What a launch finds in its results, and what it leaves there.
 enum class Accumulate : uint8_t {
   merge,  // results of launches before it, in float32: it goes on from them
-  start,  // zeros, and lse -inf: they need not be read. Others may come after it
+  start,  // zeros, and lse -inf, or nothing of meaning where a family starts anew (KernelFamily):
+          // they need not be read. Others may come after it
   only,   // nothing of meaning, and nobody comes after: results are final, in shape.type
 };
 
@@ -125,6 +126,7 @@ struct KernelFamily {
   TrueOfShape score_options = never;  // whether it knows softcap, ALiBi and dropout
   TrueOfShape final_sinks = never;    // whether it merges sinks into final results
   bool final_results = false;         // whether it knows Accumulate::only
+  bool starts_anew = false;           // whether Accumulate::start stores in all rows of its items
   bool tiled_results = false;         // whether it knows AccumulatorLayout::tiles, and prefers them
   // What a launch needs besides its arguments, of the caller's memory, at multiples of 256 bytes;
   // null: nothing. Launches on one stream may share it.

@@ -4,6 +4,7 @@
 
 #include "optimized/device/processors.h"
 #include "optimized/program/choose_family.h"
+#include "optimized/tables/sole_items.h"
 
 namespace ringside {
 namespace {
@@ -89,18 +90,41 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
                                         const HostWorkList& whole_keys) {
   OperationTables made;
   if (pass == Pass::forward) {
-    made.forward = add(items_of(pass, tiles));
+    const HostWorkList list = items_of(pass, tiles);
+    made.forward = add(list), made.written = rows_written(list.items);
   } else {
     made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape)));
     const HostWorkList keys = whole_keys.items.empty() ? items_of(pass, tiles) : whole_keys;
     const int rows = family.backward_key_rows(shape);
     made.carries_dq = std::ranges::any_of(
         keys.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });
-    made.backward_keys = add(keys);
+    made.backward_keys = add(keys), made.written = rows_written(keys.items);
     made.walks_are_long = keys.rows_met >= kLongWalk;
     made.keys_in_one_item = one_item_a_sequence(keys);
   }
   return made;
+}
+
+void ProgramParts::tell_clears(const Schedule& schedule,
+                               std::vector<OperationTables>& operations) const {
+  constexpr size_t kMostPieces = 8;  // a fill each
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const Operation& op = schedule.operations[i];
+    if (op.kind != OperationKind::clear) continue;
+    std::vector<Interval> written;
+    for (size_t j = i + 1; family.starts_anew && j < operations.size(); ++j) {
+      const Operation& next = schedule.operations[j];
+      if (next.kind == OperationKind::clear && next.to.buffer == op.to.buffer) break;
+      if (next.kind != OperationKind::compute || schedule.item_sums(next) != op.to.buffer) continue;
+      if (!operations[j].starts) break;
+      const std::vector<Interval>& rows = operations[j].written;
+      written.insert(written.end(), rows.begin(), rows.end());
+    }
+    std::vector<Interval> left = rows_left(op.to.rows, std::move(written));
+    const bool in_rows = layout == AccumulatorLayout::rows;
+    if (!left.empty() && (left.size() > kMostPieces || !in_rows)) left = {{0, op.to.rows}};
+    operations[i].cleared = std::move(left);
+  }
 }
 
 UnseenRows ProgramParts::unseen_rows() const {

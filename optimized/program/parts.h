@@ -32,6 +32,8 @@ struct OperationTables {                               // what the device reads 
   // others, where it is worth while to tell them apart.
   WorkTable sole, others;
   bool starts = false;            // whether its sums hold nothing before it
+  std::vector<Interval> written;  // of compute: rows that its items write, as far as the host knows
+  std::vector<Interval> cleared;  // of clear: rows that nobody writes first
   TableOf<CellBlock> blocks;      // of combine, and of copies that go by a table
   TableOf<int32_t> map;           // that these go by, where lengths say where rows lie
   bool keys_in_one_item = false;  // those that a query sees, as far as the host knows
@@ -132,6 +134,8 @@ struct ProgramParts {
   AttentionShape shape_of(const Schedule& schedule, const Operation& compute) const {
     return shape_of(schedule.buffers[compute.queries].heads, schedule.buffers[compute.keys].heads);
   }
+  // Launches that start sums store in all rows of their items: only others are cleared before.
+  void tell_clears(const Schedule& schedule, std::vector<OperationTables>& operations) const;
 
  protected:
   CellSizes sizes(Pass pass) const {

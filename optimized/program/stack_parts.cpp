@@ -70,6 +70,7 @@ void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
       if (operations.back().walks_are_long && family.backward_head_parts != nullptr)
         head_parts = family.backward_head_parts(shape);
     }
+    tell_clears(made.schedule, operations);
     parts.pass = ProcessPass(std::move(made.schedule), sizes(pass));
     parts.sole_rows.emplace_back();
     place(parts);

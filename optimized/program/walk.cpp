@@ -141,7 +141,9 @@ void Walk::run(const Turn& turn) const {
   const OperationTables& tables = pass_.operations[turn.member][turn.operation];
   await(turn);
   const bool spared = op.to.buffer == home_sums(turn.member) && all_sole(turn.member);
-  if (op.kind == OperationKind::clear && !spared) clear(turn.member, op.to);
+  if (op.kind == OperationKind::clear && !spared)
+    for (const auto& [begin, end] : tables.cleared)
+      clear(turn.member, {op.to.buffer, op.to.row + begin, end - begin, op.to.heads});
   const bool by_table = tables.blocks.size > 0;
   if (op.kind == OperationKind::copy && !by_table) copy(turn.member, op.from, turn.member, op.to);
   if (op.kind == OperationKind::copy && by_table) copy_by_table(turn.member, op, tables);

@@ -113,6 +113,7 @@ void RankParts::add_tables(const Plan& plan, PassParts& parts) {
     auto& of_member = parts.operations.emplace_back();
     for (int i = 0; i < static_cast<int>(schedule.operations.size()); ++i)
       of_member.push_back(tables_of(plan, schedule, i));
+    tell_clears(schedule, of_member);
     tell_sole_items(plan, schedule, of_member, parts.sole_rows.emplace_back());
   }
 }

@@ -29,6 +29,7 @@ class PartsOfCapacity {
       auto& of_member = parts.operations.emplace_back();
       for (int i = 0; i < static_cast<int>(schedule.operations.size()); ++i)
         of_member.push_back(tables_of(schedule, i));
+      p_.tell_clears(schedule, of_member);
       parts.sole_rows.emplace_back();  // nobody knows which
     }
   }

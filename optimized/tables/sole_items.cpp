@@ -59,4 +59,30 @@ SoleItems sole_items(const Schedule& schedule, const std::vector<HostWorkList>& 
   return found;
 }
 
+std::vector<Interval> rows_written(const std::vector<WorkItem>& items) {
+  std::vector<Interval> rows;
+  for (const WorkItem& item : items)
+    rows.push_back({item.own.row + item.begin, item.own.row + item.end});
+  std::ranges::sort(rows, {}, &Interval::begin);
+  std::vector<Interval> joined;
+  for (const Interval& next : rows)
+    if (joined.empty() || joined.back().end < next.begin)
+      joined.push_back(next);
+    else
+      joined.back().end = std::max(joined.back().end, next.end);
+  return joined;
+}
+
+std::vector<Interval> rows_left(int rows, std::vector<Interval> written) {
+  std::ranges::sort(written, {}, &Interval::begin);
+  std::vector<Interval> left;
+  int reached = 0;
+  for (const Interval& next : written) {
+    if (reached < next.begin) left.push_back({reached, next.begin});
+    reached = std::max(reached, next.end);
+  }
+  if (reached < rows) left.push_back({reached, rows});
+  return left;
+}
+
 }  // namespace ringside

@@ -107,5 +107,50 @@ TEST(SoleItems, OneRowThatOthersWriteIsEnough) {
   EXPECT_EQ(split.others[1].own.row, 12);
 }
 
+WorkItem item_of(int row, int begin, int end) {
+  WorkItem item;
+  item.own.row = row, item.begin = begin, item.end = end;
+  return item;
+}
+
+TEST(RowsWritten, AreJoinedWhereItemsTouchOrOverlap) {
+  const std::vector<WorkItem> items{item_of(8, 4, 8), item_of(0, 0, 4), item_of(2, 2, 5),
+                                    item_of(8, 0, 4), item_of(20, 1, 2)};
+  EXPECT_EQ(rows_written(items), (std::vector<Interval>{{0, 7}, {8, 16}, {21, 22}}));
+  EXPECT_TRUE(rows_written({}).empty());
+}
+
+TEST(RowsLeft, AreThoseOfNoInterval) {
+  using Rows = std::vector<Interval>;
+  EXPECT_EQ(rows_left(4, {}), (Rows{{0, 4}}));
+  EXPECT_EQ(rows_left(4, {{0, 4}}), Rows{});
+  EXPECT_EQ(rows_left(9, {{5, 7}, {1, 6}, {2, 3}}), (Rows{{0, 1}, {7, 9}}));
+  EXPECT_EQ(rows_left(0, {}), Rows{});
+}
+
+// Every row is left or written, and none is both.
+TEST(RowsLeft, AndThoseWrittenAreAll) {
+  testing::Random random(7);
+  for (int i = 0; i < 200; ++i) {
+    const int rows = random.integer(0, 20);
+    std::vector<WorkItem> items;
+    for (int n = random.integer(0, 6); n > 0; --n) {
+      const int begin = random.integer(0, rows);
+      items.push_back(item_of(0, begin, random.integer(begin, rows)));
+    }
+    std::vector<int> times(static_cast<size_t>(rows));
+    std::vector<bool> by_items(times.size());
+    for (const WorkItem& item : items)
+      for (int row = item.begin; row < item.end; ++row) by_items[row] = true;
+    const std::vector<Interval> written = rows_written(items);
+    for (const auto& all : {written, rows_left(rows, written)})
+      for (const auto& [begin, end] : all)
+        for (int row = begin; row < end; ++row) ++times[row];
+    EXPECT_EQ(times, std::vector<int>(times.size(), 1));
+    for (const auto& [begin, end] : written)
+      for (int row = begin; row < end; ++row) EXPECT_TRUE(by_items[row]);
+  }
+}
+
 }  // namespace
 }  // namespace ringside

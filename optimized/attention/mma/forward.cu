@@ -192,6 +192,7 @@ KernelFamily mma_family() {
           .forward = mma::forward,
           .backward = mma::backward,
           .final_results = true,
+          .starts_anew = true,
           .tiled_results = true};
 }
 
