@@ -78,44 +78,90 @@ def test_every_test_that_is_to_notice_is_there_and_imports_in_the_copy(tmp_path)
 
 @pytest.fixture
 def played_trials(monkeypatch):
-    """Copies that build nothing; of faults, those called "seen" are noticed."""
+    """Seats at a build of nothing; of faults, those called "seen" are noticed."""
     tried = []
 
     class Played:
-        def __init__(self, folder, compilers):
-            self.folder = folder
+        def __init__(self, folder, joint):
+            self.folder, self.numbers = folder, {"seen, switched": 1}
 
         def refresh(self):
             pass
-
-        configure = refresh
 
     def verdict_on(mutant, scratch, *_):
         tried.append((mutant.name, scratch.folder))
         return Verdict("a test" if "seen" in mutant.name else "", 0.0)
 
-    monkeypatch.setattr(mutants, "Scratch", Played)
+    monkeypatch.setattr(mutants, "joint_build", lambda *_: Played("joint", None))
+    monkeypatch.setattr(mutants, "Seat", Played)
     monkeypatch.setattr(mutants, "verdict_on", verdict_on)
     return tried
 
 
+@pytest.fixture
+def nobody(tmp_path):
+    """Nobody has noticed anything."""
+    return Noticed([], tmp_path / "noticed.json")
+
+
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_copies_share_the_faults_and_name_each_survivor(monkeypatch, played_trials, jobs):
-    monkeypatch.setattr(mutants, "prove_likely", lambda *_: None)
+def test_seats_share_the_faults_and_name_each_survivor(played_trials, nobody, jobs):
     faults = [Mutant(f"{'seen' if i % 4 else 'missed'} {i}", "dev", "a", "b") for i in range(20)]
-    survivors = mutants.try_all(faults, "cpp", jobs, None)
+    survivors = mutants.try_all(faults, "cpp", jobs, nobody)
     assert sorted(survivors) == sorted(f.name for f in faults if "missed" in f.name)
     assert sorted(name for name, _ in played_trials) == sorted(f.name for f in faults)
     assert 1 <= len({folder for _, folder in played_trials}) <= jobs
 
 
-def test_copies_count_for_nothing_where_one_is_red_without_a_fault(monkeypatch, played_trials):
-    def red(*_):
-        raise Failure("red without any fault")
+def test_what_must_be_built_is_tried_at_the_end_in_the_joint_copy(played_trials, nobody):
+    names = ("seen, planted", "seen, switched", "seen, of python")
+    files = ("room/x.h", "room/x.cpp", "room/x.py")
+    faults = [Mutant(name, file, "a", "b") for name, file in zip(names, files, strict=True)]
+    assert mutants.try_all(faults, "cpp", 1, nobody) == []
+    assert [name for name, _ in played_trials] == [names[1], names[2], names[0]]
+    assert [folder == "joint" for _, folder in played_trials] == [False, False, True]
 
-    monkeypatch.setattr(mutants, "prove_likely", red)
-    with pytest.raises(Failure, match="without any fault"):
-        mutants.try_all([Mutant("seen", "dev", "a", "b")], "cpp", 3, None)
+
+def test_trials_count_for_nothing_where_a_likely_test_is_red_without_a_fault(
+    monkeypatch, played_trials, nobody
+):
+    asked = []
+
+    def run_again(scratch, tests):
+        asked.extend(tests)
+        return tests[-1] if "reference: X.Y7" in tests else ""
+
+    monkeypatch.setattr(mutants, "run_again", run_again)
+    monkeypatch.setattr(mutants, "AT_ONCE", 3)
+    faults = [Mutant(f"seen {i}", "dev", "a", "b") for i in range(8)]
+    for i, fault in enumerate(faults):
+        nobody.tell(fault, f"reference: X.Y{i}")
+    with pytest.raises(Failure, match="Y7 is red without any fault"):
+        mutants.try_all(faults, "cpp", 1, nobody)
+    assert asked == [f"reference: X.Y{i}" for i in range(8)] and played_trials == []
+
+
+def test_the_tests_of_a_faults_own_folder_are_asked_before_all_others(monkeypatch, tmp_path):
+    folder = tmp_path / "reference/rows"
+    folder.mkdir(parents=True)
+    (folder / "a_test.cpp").write_text("TEST(A, X) {}\nTEST_P(Ps, X) {}\nTYPED_TEST(Ts, X) {}\n")
+    asked, scratch = [], Room()
+    scratch.source = tmp_path
+
+    def run_gtest(scratch, room, names="*"):
+        asked.append((room, names))
+        return "reference: A.X"
+
+    monkeypatch.setattr(mutants, "run_gtest", run_gtest)
+    fault = Mutant("seen", "reference/rows/a.h", "a", "b")
+    proofs = mutants.Proofs()
+    proofs.green = {mutants.run_cpp_tests}
+    memory = Noticed([fault], tmp_path / "noticed.json")
+    verdict = mutants.verdict_on(fault, scratch, "cpp", proofs, memory)
+    assert verdict.killed_by == "reference: A.X"
+    assert asked == [("reference", "*A.*:*A/*:*Ps.*:*Ps/*:*Ts.*:*Ts/*")]
+    for elsewhere in ("reference/plan/a.h", "bindings/core/a.cpp"):
+        assert mutants.run_near_tests(scratch, Mutant("seen", elsewhere, "a", "b")) == ""
 
 
 SEEN = [Mutant(f"seen {i}", f"room/file_{i % 2}.cpp", "a", "b") for i in range(6)]

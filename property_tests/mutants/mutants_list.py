@@ -99,8 +99,8 @@ MUTANTS = [
     Mutant(
         "padding rows are computed",
         SEGMENT,
-        "return first_at_or_after(length); }",
-        "return first_at_or_after(length) * 0 + len; }",
+        "return first_at_or_after(length);",
+        "return first_at_or_after(length) * 0 + len;",
         "TransformerEngine #3331: tail padding taken for tokens",
     ),
     Mutant(
