@@ -127,7 +127,7 @@ def test_trials_count_for_nothing_where_a_likely_test_is_red_without_a_fault(
 ):
     asked = []
 
-    def run_again(scratch, tests):
+    def run_again(scratch, tests, *_):
         asked.extend(tests)
         return tests[-1] if "reference: X.Y7" in tests else ""
 
@@ -148,20 +148,29 @@ def test_the_tests_of_a_faults_own_folder_are_asked_before_all_others(monkeypatc
     asked, scratch = [], Room()
     scratch.source = tmp_path
 
-    def run_gtest(scratch, room, names="*"):
+    def run_gtest(scratch, room, names="*", *_):
         asked.append((room, names))
-        return "reference: A.X"
+        return "reference: A.X" if names != "*" else ""
 
     monkeypatch.setattr(mutants, "run_gtest", run_gtest)
-    fault = Mutant("seen", "reference/rows/a.h", "a", "b")
     proofs = mutants.Proofs()
     proofs.green = {mutants.run_cpp_tests}
-    memory = Noticed([fault], tmp_path / "noticed.json")
-    verdict = mutants.verdict_on(fault, scratch, "cpp", proofs, memory)
-    assert verdict.killed_by == "reference: A.X"
+    memory = Noticed([], tmp_path / "noticed.json")
+    near, far = (Mutant("seen", f"reference/{room}/a.h", "a", "b") for room in ("rows", "plan"))
+    assert mutants.verdict_on(near, scratch, "cpp", proofs, memory).killed_by == "reference: A.X"
     assert asked == [("reference", "*A.*:*A/*:*Ps.*:*Ps/*:*Ts.*:*Ts/*")]
-    for elsewhere in ("reference/plan/a.h", "bindings/core/a.cpp"):
-        assert mutants.run_near_tests(scratch, Mutant("seen", elsewhere, "a", "b")) == ""
+    assert mutants.verdict_on(far, scratch, "cpp", proofs, memory).killed_by == ""
+    assert asked[1:] == [("reference", "*"), ("optimized", "*")]
+
+
+def test_tests_that_name_the_file_come_first(tmp_path):
+    texts = {"test_a.py": "auto, automatic", "test_b.py": "+" * 9, "test_c.py": "_auto and auto"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    tests = [tmp_path / name for name in texts]
+    nearest = mutants.nearest_first(tests, "bindings/ringside/_ranks/auto.py")
+    assert [test.name for test in nearest] == ["test_c.py", "test_a.py", "test_b.py"]
+    assert mutants.nearest_first(tests, "") == tests
 
 
 SEEN = [Mutant(f"seen {i}", f"room/file_{i % 2}.cpp", "a", "b") for i in range(6)]
@@ -214,11 +223,11 @@ def test_all_are_asked_where_the_likely_ones_notice_nothing(
 ):
     told, fault = [], Mutant("seen", "file.cpp", "a", "b")
 
-    def suite(scratch):
+    def suite(scratch, file=""):
         told.append("proof" if "proof" not in told and "all" not in told else "all")
         return "" if told[-1] == "proof" else "plans/test_other.py::test_z"
 
-    def run_again(scratch, tests):
+    def run_again(scratch, tests, *_):
         told.append("likely")
         assert tests == [likely]
         return again

@@ -23,17 +23,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from mutants import (
-    NO_SUCH_TEST,
-    ROOT,
-    Failure,
-    at_least_1,
-    chosen,
-    ending,
-    may_choose,
-    red_gtest,
-    run,
-)
+from copies.scratch import ROOT, Failure, Patience, run
+from mutants import NO_SUCH_TEST, at_least_1, chosen, ending, may_choose, red_gtest
 from mutants import check_list as check
 from mutants_list import Mutant
 from mutants_of_hopper import MUTANTS_OF_HOPPER
@@ -77,7 +68,7 @@ PROPERTIES_OF_LINKS = (
     "test_group_cuda_lengths_set.py",
 )
 ROOM, RACECHECK = "kernels", "racecheck"  # names of tests in noticed.json
-TIMEOUT = 300  # seconds for one suite; a kernel may hang
+PATIENCE = Patience(300)  # with one suite; a kernel may hang
 
 
 class Verdict(NamedTuple):
@@ -217,7 +208,7 @@ def red_again(test: Path, package: Path, name: str, gpu: str) -> str:
 
 def red_conformance(test: Path, gpu: str, names: str = "*") -> str:
     command = [str(test), "--gtest_fail_fast", f"--gtest_filter={names}"]
-    code, output = run(command, ROOT, TIMEOUT, lambda: None, CUDA_VISIBLE_DEVICES=gpu)
+    code, output = run(command, ROOT, PATIENCE, CUDA_VISIBLE_DEVICES=gpu)
     if (
         not code and names == "*" and "[  SKIPPED ]" in output
     ):  # after a red test the others are skipped, too
@@ -232,8 +223,7 @@ def red_property(package: Path, tests: list[str], gpu: str) -> str:
     code, output = run(
         [sys.executable, "-m", "pytest", *options, *tests],
         ROOT,
-        TIMEOUT,
-        lambda: None,
+        PATIENCE,
         CUDA_VISIBLE_DEVICES=gpu,
         PYTHONPATH=str(package),
         PYTHONDONTWRITEBYTECODE="1",
@@ -259,8 +249,7 @@ def red_race(test: Path, gpu: str) -> str:
     code, output = run(
         [sanitizer, *options, str(test), "--gtest_brief=1", "--gtest_filter=*AgreesWithTheCpu/0"],
         ROOT,
-        TIMEOUT,
-        lambda: None,
+        PATIENCE,
         CUDA_VISIBLE_DEVICES=gpu,
         RINGSIDE_FEW_CASES="1",
     )

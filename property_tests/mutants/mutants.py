@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from copies.scratch import ROOT, Failure, Joint, Scratch, Seat, is_compiled, run
+from copies.scratch import ROOT, Failure, Joint, Patience, Scratch, Seat, is_compiled, run
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS, MUTANTS_OF_PACKS
 from mutants_of_exchange import MUTANTS_OF_EXCHANGE
@@ -66,8 +66,12 @@ OF_USERS = (
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 NO_SUCH_TEST = 4  # pytest's exit code
-TIMEOUT = 600  # seconds for one suite; a fault may hang
+OF_SUITES = Patience(600, 240)  # a fault may hang
+OF_FEW = Patience(300, 60)
 AT_ONCE = 40  # likely tests that one process proves
+
+
+Suite = Callable[..., str]  # of a scratch, and of a file whose own tests come first
 
 
 class Verdict(NamedTuple):
@@ -77,30 +81,28 @@ class Verdict(NamedTuple):
     seconds: float
 
 
-def run_cpp_tests(scratch: Scratch) -> str:
+def run_cpp_tests(scratch: Scratch, file: str = "") -> str:
     """The first failing C++ test; empty if none fails."""
-    return next((red for room in CPP_TESTS if (red := run_gtest(scratch, room))), "")
+    names = tests_beside(scratch.source / file) if file else ""
+    room = Path(file).parts[0] if file else ""
+    near = run_gtest(scratch, room, names, OF_FEW) if room in CPP_TESTS and names else ""
+    return near or next((red for room in CPP_TESTS if (red := run_gtest(scratch, room))), "")
 
 
-def run_near_tests(scratch: Scratch, mutant: Mutant) -> str:
-    """The first failing C++ test of those in a fault's own folder; empty if none fails."""
-    room = Path(mutant.file).parts[0]
-    texts = [
-        path.read_text(encoding="utf-8")
-        for path in sorted((scratch.source / mutant.file).parent.glob("*_test.cpp"))
-    ]
+def tests_beside(path: Path) -> str:
+    """The C++ tests of a file's own folder, as GoogleTest takes them."""
+    texts = [test.read_text(encoding="utf-8") for test in sorted(path.parent.glob("*_test.cpp"))]
     suites = dict.fromkeys(re.findall(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", "".join(texts), re.M))
-    names = ":".join(f"*{suite}.*:*{suite}/*" for suite in suites)
-    return run_gtest(scratch, room, names) if room in CPP_TESTS and names else ""
+    return ":".join(f"*{suite}.*:*{suite}/*" for suite in suites)
 
 
-def run_gtest(scratch: Scratch, room: str, names: str = "*") -> str:
+def run_gtest(scratch: Scratch, room: str, names: str = "*", patience: Patience = OF_SUITES) -> str:
     """The first of a room's C++ tests that fails; empty if none fails."""
     target = CPP_TESTS[room]
     scratch.make(target)
     program = scratch.build / room / target
     options = ["--gtest_fail_fast", f"--gtest_filter={names}"]
-    code, output = run([str(program), *options], scratch.source, TIMEOUT, **scratch.env)
+    code, output = run([str(program), *options], scratch.source, patience, **scratch.env)
     if not code:
         return ""
     return f"{room}: {red_gtest(code, output)}"
@@ -113,14 +115,24 @@ def red_gtest(code: int, output: str) -> str:
     return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
 
 
-def run_property_tests(scratch: Scratch) -> str:
+def run_property_tests(scratch: Scratch, file: str = "") -> str:
     """The first failing property; empty if none fails."""
-    return run_pytest(scratch, tests_called(scratch, PROPERTIES))
+    return run_pytest(scratch, nearest_first(tests_called(scratch, PROPERTIES), file))
 
 
-def run_user_tests(scratch: Scratch) -> str:
+def run_user_tests(scratch: Scratch, file: str = "") -> str:
     """The first failing test of what users meet; empty if none fails."""
-    return run_pytest(scratch, tests_called(scratch, OF_USERS))
+    return run_pytest(scratch, nearest_first(tests_called(scratch, OF_USERS), file))
+
+
+def run_group_tests(scratch: Scratch, file: str = "") -> str:
+    """The first failing test of several processes; empty if none fails."""
+    return run_pytest(scratch, nearest_first(tests_in(scratch, "group"), file))
+
+
+def run_explorer_tests(scratch: Scratch, file: str = "") -> str:
+    """The first failing test of pages; empty if none fails."""
+    return run_pytest(scratch, nearest_first(tests_in(scratch, "explorer"), file))
 
 
 def tests_called(scratch: Scratch, names: tuple[str, ...]) -> list[Path]:
@@ -129,29 +141,32 @@ def tests_called(scratch: Scratch, names: tuple[str, ...]) -> list[Path]:
     return [path for name in names for path in folder.rglob(f"test_{name}.py")]
 
 
-def run_group_tests(scratch: Scratch) -> str:
-    """The first failing test of several processes; empty if none fails."""
-    return run_pytest(scratch, sorted((scratch.source / "property_tests/group").glob("test_*.py")))
+def tests_in(scratch: Scratch, folder: str) -> list[Path]:
+    """All files of tests in a folder."""
+    return sorted((scratch.source / "property_tests" / folder).glob("test_*.py"))
 
 
-def run_again(scratch: Scratch, tests: list[str]) -> str:
+def nearest_first(tests: list[Path], file: str) -> list[Path]:
+    """Those that say the name of a file most often come first, others as before."""
+    if not file:
+        return tests
+    name = re.compile(rf"(?<![a-z]){re.escape(Path(file).stem.strip('_'))}(?![a-z])")
+    return sorted(tests, key=lambda test: -len(name.findall(test.read_text(encoding="utf-8"))))
+
+
+def run_again(scratch: Scratch, tests: list[str], patience: Patience = OF_FEW) -> str:
     """The first of these that fails, which noticed faults before; empty if none does."""
     for room in CPP_TESTS:
         names = [test.partition(": ")[2] for test in tests if test.startswith(f"{room}: ")]
-        if names and (red := run_gtest(scratch, room, ":".join(names))):
+        if names and (red := run_gtest(scratch, room, ":".join(names), patience)):
             return red
-    known = [test for test in tests if ": " not in test.partition("::")[0]]
-    return run_pytest(scratch, [f"property_tests/{test}" for test in known]) if known else ""
+    known = [f"property_tests/{test}" for test in tests if ": " not in test.partition("::")[0]]
+    return run_pytest(scratch, known, patience) if known else ""
 
 
-def run_explorer_tests(scratch: Scratch) -> str:
-    """The first failing test of pages; empty if none fails."""
-    return run_pytest(
-        scratch, sorted((scratch.source / "property_tests/explorer").glob("test_*.py"))
-    )
-
-
-def run_pytest(scratch: Scratch, tests: Sequence[Path | str]) -> str:
+def run_pytest(
+    scratch: Scratch, tests: Sequence[Path | str], patience: Patience = OF_SUITES
+) -> str:
     """The first test of these files that fails; empty if none fails."""
     scratch.make("ringside_core")
     package = scratch.source / "bindings" / "ringside"
@@ -161,7 +176,7 @@ def run_pytest(scratch: Scratch, tests: Sequence[Path | str]) -> str:
     code, output = run(
         [sys.executable, "-m", "pytest", *options, *map(str, tests)],
         scratch.source,
-        TIMEOUT,
+        patience,
         PYTHONPATH=str(package.parent),
         PYTHONDONTWRITEBYTECODE="1",
         **scratch.env,
@@ -177,7 +192,7 @@ def ending(code: int) -> str:
     return "takes too long" if code in (124, -signal.SIGXCPU) else f"crash, exit code {code}"
 
 
-SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
+SUITES: dict[str, tuple[Suite, ...]] = {
     "all": (run_cpp_tests, run_property_tests),
     "cpp": (run_cpp_tests,),
     "python": (run_property_tests,),
@@ -187,7 +202,7 @@ SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
 }
 
 
-def tests_of(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]:
+def tests_of(mutant: Mutant, suite: str) -> tuple[Suite, ...]:
     """Those of the suite; faults of groups, pages and users are for their own tests to notice.
 
     No C++ test notices what stands in no C++ file.
@@ -198,7 +213,7 @@ def tests_of(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]
     return found
 
 
-def tests_of_its_kind(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]:
+def tests_of_its_kind(mutant: Mutant, suite: str) -> tuple[Suite, ...]:
     if suite == "all" and mutant in MUTANTS_OF_GROUPS + MUTANTS_OF_EXCHANGE:
         return run_cpp_tests, run_group_tests
     if suite == "all" and mutant in MUTANTS_OF_EXPLORER:
@@ -229,10 +244,10 @@ class Proofs:
     """What is green without a fault, or no red would mean anything: each is run once, by one."""
 
     def __init__(self) -> None:
-        self.green: set[Callable[[Scratch], str]] = set()
+        self.green: set[Suite] = set()
         self.lock = threading.Lock()
 
-    def of(self, suites: Iterable[Callable[[Scratch], str]], scratch: Scratch) -> None:
+    def of(self, suites: Iterable[Suite], scratch: Scratch) -> None:
         """Runs those of these that nobody has run, in a copy that has no fault."""
         with self.lock:
             for tests in dict.fromkeys(suites):
@@ -260,11 +275,7 @@ def verdict_on(
     if not killed_by:
         proofs.of(suites, scratch)
         with scratch.planted(mutant):
-            if run_cpp_tests in suites:
-                killed_by = run_near_tests(scratch, mutant)
-            killed_by = killed_by or next(
-                (test for tests in suites if (test := tests(scratch))), ""
-            )
+            killed_by = next((red for tests in suites if (red := tests(scratch, mutant.file))), "")
     if suite == "all":
         noticed.tell(mutant, killed_by)
     return Verdict(killed_by, time.monotonic() - begin)
@@ -273,7 +284,7 @@ def verdict_on(
 def prove_likely(scratch: Scratch, tests: list[str]) -> None:
     """These tests, which are asked first, are green without a fault."""
     begin = time.monotonic()
-    if red := run_again(scratch, tests):
+    if red := run_again(scratch, tests, OF_SUITES):
         raise Failure(f"{red} is red without any fault; expected green. Mend it first: ./dev test")
     seconds = time.monotonic() - begin
     print(f"healthy: {len(tests)} tests that noticed faults, {seconds:.0f} s", flush=True)

@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from mutants_list import Mutant
 
@@ -34,7 +35,6 @@ COPIED = (
     "notebooks",
 )
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", ".hypothesis")
-CPU_TIME = 240  # seconds of a processor for one process, whatever else the machine does
 MEMORY = 8 << 30  # bytes of address space for one suite; a fault may allocate without end
 
 
@@ -42,22 +42,27 @@ class Failure(Exception):
     """Something is wrong with the mutants or the machine, not with the tests."""
 
 
-def limit() -> None:
-    """Too much memory fails in the test instead of starving the machine, and a loop ends.
+class Patience(NamedTuple):
+    """How long a command may take, and each of its processes on a processor."""
 
-    Soft limits: the browser in which tests open pages reserves more addresses than it uses.
-    """
-    for of, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, CPU_TIME)):
-        resource.setrlimit(of, (most, resource.getrlimit(of)[1]))
+    seconds: int | None = None
+    of_processor: int | None = None
+
+    def limit(self) -> None:
+        """Too much memory fails in the test instead of starving the machine, and a loop ends.
+
+        Soft limits: the browser in which tests open pages reserves more addresses than it uses.
+        """
+        if self.of_processor:
+            limits = (resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, self.of_processor)
+            for of, most in limits:
+                resource.setrlimit(of, (most, resource.getrlimit(of)[1]))
 
 
-def run(
-    command: list[str],
-    cwd: Path,
-    timeout: int | None = None,
-    limits: Callable[[], None] = limit,
-    **env: str,
-) -> tuple[int, str]:
+ENDLESS = Patience()
+
+
+def run(command: list[str], cwd: Path, patience: Patience = ENDLESS, **env: str) -> tuple[int, str]:
     """Exit code and output; a command that takes too long is killed with its children."""
     process = subprocess.Popen(
         command,
@@ -68,10 +73,10 @@ def run(
         text=True,
         errors="replace",
         start_new_session=True,
-        preexec_fn=limits if timeout else None,
+        preexec_fn=patience.limit,
     )
     try:
-        output, _ = process.communicate(timeout=timeout)
+        output, _ = process.communicate(timeout=patience.seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         return 124, process.communicate()[0]
