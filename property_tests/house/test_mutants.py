@@ -241,10 +241,28 @@ def test_all_are_asked_where_the_likely_ones_notice_nothing(
     assert told == asked and memory.likely(fault) == [verdict.killed_by]
 
 
+def test_a_fault_that_is_noticed_waits_for_no_proof_of_other_tests(monkeypatch, tmp_path):
+    told = []
+
+    def first(scratch, file=""):
+        told.append(f"first {file}")
+        return "reference: X.Y" if file else ""
+
+    def second(scratch, file=""):
+        told.append("second")
+        return ""
+
+    monkeypatch.setattr(mutants, "tests_of_its_kind", lambda *_: (first, second))
+    fault = Mutant("seen", "file.cpp", "a", "b")
+    memory = Noticed([fault], tmp_path / "noticed.json")
+    verdict = mutants.verdict_on(fault, Room(), "all", mutants.Proofs(), memory)
+    assert verdict.killed_by == "reference: X.Y" and told == ["first ", "first file.cpp"]
+
+
 def test_a_suite_that_is_red_without_a_fault_clears_nobody():
     proofs = mutants.Proofs()
     with pytest.raises(Failure, match="is red without any fault"):
-        proofs.of([lambda scratch: "plans/test_x.py::test_y"], Room())
+        proofs.of(lambda scratch: "plans/test_x.py::test_y", Room())
 
 
 @pytest.mark.parametrize(
