@@ -156,11 +156,23 @@ def test_the_tests_of_a_faults_own_folder_are_asked_before_all_others(monkeypatc
     proofs = mutants.Proofs()
     proofs.green = {mutants.run_cpp_tests}
     memory = Noticed([], tmp_path / "noticed.json")
-    near, far = (Mutant("seen", f"reference/{room}/a.h", "a", "b") for room in ("rows", "plan"))
-    assert mutants.verdict_on(near, scratch, "cpp", proofs, memory).killed_by == "reference: A.X"
-    assert asked == [("reference", "*A.*:*A/*:*Ps.*:*Ps/*:*Ts.*:*Ts/*")]
-    assert mutants.verdict_on(far, scratch, "cpp", proofs, memory).killed_by == ""
-    assert asked[1:] == [("reference", "*"), ("optimized", "*")]
+    fault = Mutant("seen", "reference/rows/a.h", "a", "b")
+    beside = "*A.*:*A/*:*Ps.*:*Ps/*:*Ts.*:*Ts/*"
+    assert mutants.verdict_on(fault, scratch, "cpp", proofs, memory).killed_by == "reference: A.X"
+    assert asked == [("reference", beside)]
+
+    monkeypatch.setattr(mutants, "run_gtest", lambda *asking: asked.append(asking[1:3]) or "")
+    for file, others in {
+        "reference/rows/a.h": [
+            ("reference", beside),
+            ("reference", f"*-{beside}"),
+            ("optimized", "*"),
+        ],
+        "reference/plan/a.h": [("reference", "*"), ("optimized", "*")],
+        "optimized/tables/a.h": [("optimized", "*")],
+    }.items():
+        asked.clear()
+        assert mutants.run_cpp_tests(scratch, file) == "" and asked == others
 
 
 def test_tests_that_name_the_file_come_first(tmp_path):
@@ -266,9 +278,15 @@ def test_a_suite_that_is_red_without_a_fault_clears_nobody():
 
 
 @pytest.mark.parametrize(
-    ("file", "cpp"), [("bindings/ringside/x.py", False), ("reference/rows/mask.h", True)]
+    ("file", "cpp"),
+    [
+        ("bindings/ringside/x.py", False),
+        ("bindings/core/plan.cpp", False),
+        ("reference/rows/mask.h", True),
+        ("optimized/tables/capacity.cpp", True),
+    ],
 )
-def test_no_cpp_test_is_asked_about_a_file_of_python(file, cpp):
+def test_no_cpp_test_is_asked_about_a_file_that_its_program_does_not_have(file, cpp):
     suites = mutants.tests_of(Mutant("seen", file, "a", "b"), "all")
     assert (mutants.run_cpp_tests in suites) == cpp and len(suites) == 1 + cpp
 

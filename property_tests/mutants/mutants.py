@@ -83,10 +83,16 @@ class Verdict(NamedTuple):
 
 def run_cpp_tests(scratch: Scratch, file: str = "") -> str:
     """The first failing C++ test; empty if none fails."""
-    names = tests_beside(scratch.source / file) if file else ""
     room = Path(file).parts[0] if file else ""
-    near = run_gtest(scratch, room, names, OF_FEW) if room in CPP_TESTS and names else ""
-    return near or next((red for room in CPP_TESTS if (red := run_gtest(scratch, room))), "")
+    near = tests_beside(scratch.source / file) if room in CPP_TESTS else ""
+    if near and (red := run_gtest(scratch, room, near, OF_FEW)):
+        return red
+    for other in (
+        ("optimized",) if room == "optimized" else CPP_TESTS
+    ):  # which reference/ is without
+        if red := run_gtest(scratch, other, f"*-{near}" if other == room and near else "*"):
+            return red
+    return ""
 
 
 def tests_beside(path: Path) -> str:
@@ -205,10 +211,10 @@ SUITES: dict[str, tuple[Suite, ...]] = {
 def tests_of(mutant: Mutant, suite: str) -> tuple[Suite, ...]:
     """Those of the suite; faults of groups, pages and users are for their own tests to notice.
 
-    No C++ test notices what stands in no C++ file.
+    No C++ test notices what is not in its program.
     """
     found = tests_of_its_kind(mutant, suite)
-    if suite == "all" and Path(mutant.file).suffix in {".py", ".js", ".html", ".css"}:
+    if suite == "all" and Path(mutant.file).parts[0] not in CPP_TESTS:
         return tuple(tests for tests in found if tests is not run_cpp_tests)
     return found
 
