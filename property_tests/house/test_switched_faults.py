@@ -7,11 +7,12 @@ import os
 import shutil
 import subprocess
 
+import mutants
 import pytest
 from copies import switches
 from copies.bodies import bodies
 from copies.scratch import Failure, Joint, Seat
-from copies.switches import ADDED, VARIABLE, switched
+from copies.switches import ADDED, VARIABLE, number_of, switched
 from mutants_list import Mutant
 
 AWKWARD = r"""
@@ -148,6 +149,14 @@ def test_a_text_in_which_nothing_can_be_switched_is_as_it_was():
     assert switched(PROGRAM, {20: FAULTS[20][0]}) == (PROGRAM, set())
 
 
+def test_numbers_of_faults_differ_and_are_numbers_of_c():
+    numbers = [number_of(mutant) for mutant in mutants.everything()]
+    assert len(set(numbers)) == len(numbers) and min(numbers) > 0 and max(numbers) < 2**31
+
+
+GOOD = number_of(Mutant("good", "", "", ""))
+
+
 class Played(Joint):
     """A joint copy of two files, whose compiler dislikes what contains "odd"."""
 
@@ -174,11 +183,11 @@ class Played(Joint):
 
 def test_a_file_that_does_not_compile_with_switches_goes_back_to_its_text(tmp_path, capsys):
     joint = Played(tmp_path)
-    assert joint.numbers == {"good": 1, "odd": 2}
+    assert joint.numbers == {"good": GOOD, "odd": number_of(Mutant("odd", "", "", ""))}
     joint.make_all(["all"])
-    assert joint.builds == 2 and joint.numbers == {"good": 1}
+    assert joint.builds == 2 and joint.numbers == {"good": GOOD}
     assert (joint.source / "room/odd.h").read_text() == "auto odd() { return 3; }\n"
-    assert "ringside_fault_is(1)" in (joint.source / "room/good.cpp").read_text()
+    assert f"ringside_fault_is({GOOD})" in (joint.source / "room/good.cpp").read_text()
     assert "room/odd.h" in capsys.readouterr().out
 
 
@@ -198,7 +207,7 @@ def test_a_seat_switches_what_is_switched_and_plants_the_rest(tmp_path):
     seat.source.mkdir(parents=True)
     (seat.source / "x.py").write_text("x = 1\n")
     with seat.planted(good):
-        assert seat.env == {VARIABLE: "1"}
+        assert seat.env == {VARIABLE: str(GOOD)}
     assert seat.env == {}
     with seat.planted(python):
         assert seat.env == {} and (seat.source / "x.py").read_text() == "x = 2\n"

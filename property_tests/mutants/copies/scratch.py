@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from mutants_list import Mutant
 
-from .switches import ADDED, VARIABLE, switched
+from .switches import ADDED, VARIABLE, number_of, switched
 
 ROOT = Path(__file__).resolve().parents[3]
 COPIED = (
@@ -168,9 +168,8 @@ class Joint(Scratch):
     def __init__(self, folder: Path, compilers: int, faults: Iterable[Mutant]):
         super().__init__(folder, compilers)
         self.faults: dict[str, dict[int, Mutant]] = defaultdict(dict)
-        for number, mutant in enumerate(faults, 1):
-            if is_compiled(mutant):
-                self.faults[mutant.file][number] = mutant
+        for mutant in filter(is_compiled, faults):
+            self.faults[mutant.file][number_of(mutant)] = mutant
         self.numbers: dict[str, int] = {}  # of the faults that are switched, by their names
         self.plain: dict[str, str] = {}  # the texts of their files without them
 
