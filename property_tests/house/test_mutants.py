@@ -13,7 +13,10 @@ import mutants
 import noticed
 import pytest
 import ringside as rs
-from mutants import OF_USERS, PROPERTIES, Failure, Scratch, Verdict, check_list, main
+from copies import suites
+from copies.scratch import Failure, Scratch
+from copies.suites import OF_USERS, PROPERTIES
+from mutants import Verdict, check_list, main
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS, MUTANTS_OF_PACKS
 from mutants_of_groups import MUTANTS_OF_GROUPS
@@ -152,16 +155,16 @@ def test_the_tests_of_a_faults_own_folder_are_asked_before_all_others(monkeypatc
         asked.append((room, names))
         return "reference: A.X" if names != "*" else ""
 
-    monkeypatch.setattr(mutants, "run_gtest", run_gtest)
+    monkeypatch.setattr(suites, "run_gtest", run_gtest)
     proofs = mutants.Proofs()
-    proofs.green = {mutants.run_cpp_tests}
+    proofs.green = {suites.run_cpp_tests}
     memory = Noticed([], tmp_path / "noticed.json")
     fault = Mutant("seen", "reference/rows/a.h", "a", "b")
     beside = "*A.*:*A/*:*Ps.*:*Ps/*:*Ts.*:*Ts/*"
     assert mutants.verdict_on(fault, scratch, "cpp", proofs, memory).killed_by == "reference: A.X"
     assert asked == [("reference", beside)]
 
-    monkeypatch.setattr(mutants, "run_gtest", lambda *asking: asked.append(asking[1:3]) or "")
+    monkeypatch.setattr(suites, "run_gtest", lambda *asking: asked.append(asking[1:3]) or "")
     for file, others in {
         "reference/rows/a.h": [
             ("reference", beside),
@@ -172,7 +175,7 @@ def test_the_tests_of_a_faults_own_folder_are_asked_before_all_others(monkeypatc
         "optimized/tables/a.h": [("optimized", "*")],
     }.items():
         asked.clear()
-        assert mutants.run_cpp_tests(scratch, file) == "" and asked == others
+        assert suites.run_cpp_tests(scratch, file) == "" and asked == others
 
 
 def test_tests_that_name_the_file_come_first(tmp_path):
@@ -180,9 +183,9 @@ def test_tests_that_name_the_file_come_first(tmp_path):
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     tests = [tmp_path / name for name in texts]
-    nearest = mutants.nearest_first(tests, "bindings/ringside/_ranks/auto.py")
+    nearest = suites.nearest_first(tests, "bindings/ringside/_ranks/auto.py")
     assert [test.name for test in nearest] == ["test_c.py", "test_a.py", "test_b.py"]
-    assert mutants.nearest_first(tests, "") == tests
+    assert suites.nearest_first(tests, "") == tests
 
 
 SEEN = [Mutant(f"seen {i}", f"room/file_{i % 2}.cpp", "a", "b") for i in range(6)]
@@ -210,7 +213,7 @@ def test_what_tests_noticed_is_of_faults_and_tests_that_there_are():
     tests = json.loads(noticed.FILE.read_text(encoding="utf-8"))
     faults = mutants.everything() + gpu_mutants.everything()
     assert not tests.keys() - {fault.name for fault in faults}
-    rooms = {*mutants.CPP_TESTS, gpu_mutants.ROOM, gpu_mutants.RACECHECK}
+    rooms = {*suites.CPP_TESTS, gpu_mutants.ROOM, gpu_mutants.RACECHECK}
     for test in tests.values():
         file = test.partition("::")[0]
         assert file.partition(": ")[0] in rooms or (HERE / file).is_file(), test
@@ -287,8 +290,8 @@ def test_a_suite_that_is_red_without_a_fault_clears_nobody():
     ],
 )
 def test_no_cpp_test_is_asked_about_a_file_that_its_program_does_not_have(file, cpp):
-    suites = mutants.tests_of(Mutant("seen", file, "a", "b"), "all")
-    assert (mutants.run_cpp_tests in suites) == cpp and len(suites) == 1 + cpp
+    asked = mutants.tests_of(Mutant("seen", file, "a", "b"), "all")
+    assert (suites.run_cpp_tests in asked) == cpp and len(asked) == 1 + cpp
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "many"])
@@ -305,52 +308,3 @@ def test_nobody_at_once_is_refused(capsys, plant, flag, wrong):
 def test_a_stale_fault_is_refused():
     with pytest.raises(Failure, match="occurs 0 times in dev"):
         check_list([Mutant("no such line", "dev", "this line is nowhere in dev", "")])
-
-
-@pytest.mark.parametrize(
-    ("minutes", "code", "said"),
-    [("60", 0, "a red test on GPU 5"), ("0", 1, "0 of 1 killed, 1 not tried")],
-)
-def test_a_fault_that_time_left_untried_is_not_killed(monkeypatch, capsys, minutes, code, said):
-    class Copy:
-        def __init__(self, mutant, healthy, folder):
-            self.test = self.package = self.folder = folder / "played"
-
-        def plant(self):
-            return []
-
-        def link(self, objects):
-            pass
-
-        def red(self, gpu, noticed):
-            return f"a red test on GPU {gpu}"
-
-    monkeypatch.setattr(gpu_mutants, "Copy", Copy)
-    monkeypatch.setattr(gpu_mutants, "Healthy", lambda build: None)
-    monkeypatch.setattr(gpu_mutants, "prove_healthy", lambda healthy: None)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    assert gpu_mutants.main(["--only", "float32: output is not", "--minutes", minutes]) == code
-    assert said in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("script", "red"),
-    [("echo RACECHECK SUMMARY: 0 hazards", ""), ("echo RACECHECK SUMMARY; exit 1", "racecheck")],
-)
-def test_a_race_is_what_the_sanitizer_says(monkeypatch, tmp_path, script, red):
-    assert gpu_mutants.red_race(played_sanitizer(monkeypatch, tmp_path, script), "0") == red
-
-
-def test_a_sanitizer_that_does_not_end_clears_nobody(monkeypatch, tmp_path):
-    test = played_sanitizer(monkeypatch, tmp_path, "echo no driver; exit 1")
-    with pytest.raises(Failure, match="no driver"):
-        gpu_mutants.red_race(test, "0")
-
-
-def played_sanitizer(monkeypatch, folder, script):
-    """A compute-sanitizer in front of any other, that only runs a script."""
-    played = folder / "compute-sanitizer"
-    played.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    played.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return folder / "test"

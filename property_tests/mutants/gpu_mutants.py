@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from copies.scratch import ROOT, Failure, Patience, run
-from mutants import NO_SUCH_TEST, at_least_1, chosen, ending, may_choose, red_gtest
+from copies.suites import NO_SUCH_TEST, ending, red_gtest
+from mutants import at_least_1, chosen, may_choose
 from mutants import check_list as check
 from mutants_list import Mutant
 from mutants_of_hopper import MUTANTS_OF_HOPPER
