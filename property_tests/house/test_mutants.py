@@ -6,16 +6,17 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import NamedTuple
 
 import gpu_mutants
 import mutants
 import noticed
 import pytest
 import ringside as rs
-from mutants import OF_USERS, PROPERTIES, Failure, Scratch, Verdict, check_list, main
+from copies import suites
+from copies.scratch import Failure, Scratch
+from copies.suites import OF_USERS, PROPERTIES
+from mutants import Verdict, check_list, main
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS, MUTANTS_OF_PACKS
 from mutants_of_groups import MUTANTS_OF_GROUPS
@@ -80,44 +81,111 @@ def test_every_test_that_is_to_notice_is_there_and_imports_in_the_copy(tmp_path)
 
 @pytest.fixture
 def played_trials(monkeypatch):
-    """Copies that build nothing; of faults, those called "seen" are noticed."""
+    """Seats at a build of nothing; of faults, those called "seen" are noticed."""
     tried = []
 
     class Played:
-        def __init__(self, folder, compilers):
-            self.folder = folder
+        def __init__(self, folder, joint):
+            self.folder, self.numbers = folder, {"seen, switched": 1}
 
         def refresh(self):
             pass
-
-        configure = refresh
 
     def verdict_on(mutant, scratch, *_):
         tried.append((mutant.name, scratch.folder))
         return Verdict("a test" if "seen" in mutant.name else "", 0.0)
 
-    monkeypatch.setattr(mutants, "Scratch", Played)
+    monkeypatch.setattr(mutants, "joint_build", lambda *_: Played("joint", None))
+    monkeypatch.setattr(mutants, "Seat", Played)
     monkeypatch.setattr(mutants, "verdict_on", verdict_on)
     return tried
 
 
+@pytest.fixture
+def nobody(tmp_path):
+    """Nobody has noticed anything."""
+    return Noticed([], tmp_path / "noticed.json")
+
+
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_copies_share_the_faults_and_name_each_survivor(monkeypatch, played_trials, jobs):
-    monkeypatch.setattr(mutants, "prove_likely", lambda *_: None)
+def test_seats_share_the_faults_and_name_each_survivor(played_trials, nobody, jobs):
     faults = [Mutant(f"{'seen' if i % 4 else 'missed'} {i}", "dev", "a", "b") for i in range(20)]
-    survivors = mutants.try_all(faults, "cpp", jobs, None)
+    survivors = mutants.try_all(faults, "cpp", jobs, nobody)
     assert sorted(survivors) == sorted(f.name for f in faults if "missed" in f.name)
     assert sorted(name for name, _ in played_trials) == sorted(f.name for f in faults)
     assert 1 <= len({folder for _, folder in played_trials}) <= jobs
 
 
-def test_copies_count_for_nothing_where_one_is_red_without_a_fault(monkeypatch, played_trials):
-    def red(*_):
-        raise Failure("red without any fault")
+def test_what_must_be_built_is_tried_at_the_end_in_the_joint_copy(played_trials, nobody):
+    names = ("seen, planted", "seen, switched", "seen, of python")
+    files = ("room/x.h", "room/x.cpp", "room/x.py")
+    faults = [Mutant(name, file, "a", "b") for name, file in zip(names, files, strict=True)]
+    assert mutants.try_all(faults, "cpp", 1, nobody) == []
+    assert [name for name, _ in played_trials] == [names[1], names[2], names[0]]
+    assert [folder == "joint" for _, folder in played_trials] == [False, False, True]
 
-    monkeypatch.setattr(mutants, "prove_likely", red)
-    with pytest.raises(Failure, match="without any fault"):
-        mutants.try_all([Mutant("seen", "dev", "a", "b")], "cpp", 3, None)
+
+def test_trials_count_for_nothing_where_a_likely_test_is_red_without_a_fault(
+    monkeypatch, played_trials, nobody
+):
+    asked = []
+
+    def run_again(scratch, tests, *_):
+        asked.extend(tests)
+        return tests[-1] if "reference: X.Y7" in tests else ""
+
+    monkeypatch.setattr(mutants, "run_again", run_again)
+    monkeypatch.setattr(mutants, "AT_ONCE", 3)
+    faults = [Mutant(f"seen {i}", "dev", "a", "b") for i in range(8)]
+    for i, fault in enumerate(faults):
+        nobody.tell(fault, f"reference: X.Y{i}")
+    with pytest.raises(Failure, match="Y7 is red without any fault"):
+        mutants.try_all(faults, "cpp", 1, nobody)
+    assert asked == [f"reference: X.Y{i}" for i in range(8)] and played_trials == []
+
+
+def test_the_tests_of_a_faults_own_folder_are_asked_before_all_others(monkeypatch, tmp_path):
+    folder = tmp_path / "reference/rows"
+    folder.mkdir(parents=True)
+    (folder / "a_test.cpp").write_text("TEST(A, X) {}\nTEST_P(Ps, X) {}\nTYPED_TEST(Ts, X) {}\n")
+    asked, scratch = [], Room()
+    scratch.source = tmp_path
+
+    def run_gtest(scratch, room, names="*", *_):
+        asked.append((room, names))
+        return "reference: A.X" if names != "*" else ""
+
+    monkeypatch.setattr(suites, "run_gtest", run_gtest)
+    proofs = mutants.Proofs()
+    proofs.green = {suites.run_cpp_tests}
+    memory = Noticed([], tmp_path / "noticed.json")
+    fault = Mutant("seen", "reference/rows/a.h", "a", "b")
+    beside = "*A.*:*A/*:*Ps.*:*Ps/*:*Ts.*:*Ts/*"
+    assert mutants.verdict_on(fault, scratch, "cpp", proofs, memory).killed_by == "reference: A.X"
+    assert asked == [("reference", beside)]
+
+    monkeypatch.setattr(suites, "run_gtest", lambda *asking: asked.append(asking[1:3]) or "")
+    for file, others in {
+        "reference/rows/a.h": [
+            ("reference", beside),
+            ("reference", f"*-{beside}"),
+            ("optimized", "*"),
+        ],
+        "reference/plan/a.h": [("reference", "*"), ("optimized", "*")],
+        "optimized/tables/a.h": [("optimized", "*")],
+    }.items():
+        asked.clear()
+        assert suites.run_cpp_tests(scratch, file) == "" and asked == others
+
+
+def test_tests_that_name_the_file_come_first(tmp_path):
+    texts = {"test_a.py": "auto, automatic", "test_b.py": "+" * 9, "test_c.py": "_auto and auto"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    tests = [tmp_path / name for name in texts]
+    nearest = suites.nearest_first(tests, "bindings/ringside/_ranks/auto.py")
+    assert [test.name for test in nearest] == ["test_c.py", "test_a.py", "test_b.py"]
+    assert suites.nearest_first(tests, "") == tests
 
 
 SEEN = [Mutant(f"seen {i}", f"room/file_{i % 2}.cpp", "a", "b") for i in range(6)]
@@ -145,7 +213,7 @@ def test_what_tests_noticed_is_of_faults_and_tests_that_there_are():
     tests = json.loads(noticed.FILE.read_text(encoding="utf-8"))
     faults = mutants.everything() + gpu_mutants.everything()
     assert not tests.keys() - {fault.name for fault in faults}
-    rooms = {*mutants.CPP_TESTS, gpu_mutants.ROOM, gpu_mutants.RACECHECK}
+    rooms = {*suites.CPP_TESTS, gpu_mutants.ROOM, gpu_mutants.RACECHECK}
     for test in tests.values():
         file = test.partition("::")[0]
         assert file.partition(": ")[0] in rooms or (HERE / file).is_file(), test
@@ -170,11 +238,11 @@ def test_all_are_asked_where_the_likely_ones_notice_nothing(
 ):
     told, fault = [], Mutant("seen", "file.cpp", "a", "b")
 
-    def suite(scratch):
+    def suite(scratch, file=""):
         told.append("proof" if "proof" not in told and "all" not in told else "all")
         return "" if told[-1] == "proof" else "plans/test_other.py::test_z"
 
-    def run_again(scratch, tests):
+    def run_again(scratch, tests, *_):
         told.append("likely")
         assert tests == [likely]
         return again
@@ -188,18 +256,42 @@ def test_all_are_asked_where_the_likely_ones_notice_nothing(
     assert told == asked and memory.likely(fault) == [verdict.killed_by]
 
 
+def test_a_fault_that_is_noticed_waits_for_no_proof_of_other_tests(monkeypatch, tmp_path):
+    told = []
+
+    def first(scratch, file=""):
+        told.append(f"first {file}")
+        return "reference: X.Y" if file else ""
+
+    def second(scratch, file=""):
+        told.append("second")
+        return ""
+
+    monkeypatch.setattr(mutants, "tests_of_its_kind", lambda *_: (first, second))
+    fault = Mutant("seen", "file.cpp", "a", "b")
+    memory = Noticed([fault], tmp_path / "noticed.json")
+    verdict = mutants.verdict_on(fault, Room(), "all", mutants.Proofs(), memory)
+    assert verdict.killed_by == "reference: X.Y" and told == ["first ", "first file.cpp"]
+
+
 def test_a_suite_that_is_red_without_a_fault_clears_nobody():
     proofs = mutants.Proofs()
     with pytest.raises(Failure, match="is red without any fault"):
-        proofs.of([lambda scratch: "plans/test_x.py::test_y"], Room())
+        proofs.of(lambda scratch: "plans/test_x.py::test_y", Room())
 
 
 @pytest.mark.parametrize(
-    ("file", "cpp"), [("bindings/ringside/x.py", False), ("reference/rows/mask.h", True)]
+    ("file", "cpp"),
+    [
+        ("bindings/ringside/x.py", False),
+        ("bindings/core/plan.cpp", False),
+        ("reference/rows/mask.h", True),
+        ("optimized/tables/capacity.cpp", True),
+    ],
 )
-def test_no_cpp_test_is_asked_about_a_file_of_python(file, cpp):
-    suites = mutants.tests_of(Mutant("seen", file, "a", "b"), "all")
-    assert (mutants.run_cpp_tests in suites) == cpp and len(suites) == 1 + cpp
+def test_no_cpp_test_is_asked_about_a_file_that_its_program_does_not_have(file, cpp):
+    asked = mutants.tests_of(Mutant("seen", file, "a", "b"), "all")
+    assert (suites.run_cpp_tests in asked) == cpp and len(asked) == 1 + cpp
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "many"])
@@ -216,124 +308,3 @@ def test_nobody_at_once_is_refused(capsys, plant, flag, wrong):
 def test_a_stale_fault_is_refused():
     with pytest.raises(Failure, match="occurs 0 times in dev"):
         check_list([Mutant("no such line", "dev", "this line is nowhere in dev", "")])
-
-
-@pytest.mark.parametrize(
-    ("minutes", "code", "said"),
-    [("60", 0, "a red test on GPU 5"), ("0", 1, "0 of 1 killed, 1 not tried")],
-)
-def test_a_fault_that_time_left_untried_is_not_killed(
-    monkeypatch, capsys, tmp_path, minutes, code, said
-):
-    class Copy:
-        def __init__(self, mutant, healthy, folder):
-            self.mutant, self.folder = mutant, folder / "played"
-
-        def plant(self):
-            return []
-
-        def link(self, objects):
-            pass
-
-        def red(self, tests, gpu, healthy):
-            return f"a red test on GPU {gpu}"
-
-    monkeypatch.setattr(gpu_mutants, "Copy", Copy)
-    monkeypatch.setattr(gpu_mutants, "Healthy", lambda build: None)
-    monkeypatch.setattr(gpu_mutants, "Noticed", lambda all_: Noticed(all_, tmp_path / "noticed"))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    assert gpu_mutants.main(["--only", "float32: output is not", "--minutes", minutes]) == code
-    assert said in capsys.readouterr().out
-
-
-class WithTests(NamedTuple):
-    """A build, as far as proofs ask for it."""
-
-    test: str
-    package: str = ""
-
-
-def test_gpu_tests_are_green_without_a_fault_before_they_are_put_to_one(monkeypatch, tmp_path):
-    asked, fault = [], Mutant("seen", "file.cu", "a", "b")
-
-    def suite(place):
-        asked.append((place.test, place.gpu))
-        return "" if place.test == "healthy" else "kernels: Plans.Agree"
-
-    healthy = gpu_mutants.HealthyTests(WithTests("healthy"))
-    copy = gpu_mutants.Copy(fault, None, tmp_path)
-    for _ in range(2):
-        assert copy.red(suite, "1", healthy) == "kernels: Plans.Agree"
-    assert asked == [("healthy", "1"), (copy.test, "1"), (copy.test, "1")]
-
-
-def test_long_suites_wait_until_all_faults_have_had_the_short_ones():
-    gpus, order, begun = gpu_mutants.Gpus(["0"]), [], threading.Barrier(4)
-
-    def ask(number):
-        begun.wait()
-        with gpus.one(number) as place:
-            order.append((number, place))
-
-    with gpus.one(0):
-        waiting = [threading.Thread(target=ask, args=[number]) for number in (2, 0, 1)]
-        for thread in waiting:
-            thread.start()
-        begun.wait()
-        while len(gpus.waiting) < 3:
-            pass
-    for thread in waiting:
-        thread.join()
-    assert order == [(0, "0"), (1, "0"), (2, "0")]
-
-
-class Touches(NamedTuple):
-    """A build whose commands make empty files."""
-
-    build: Path
-
-    def command(self, target):
-        return f"touch {target}"
-
-
-def test_objects_of_two_folders_may_share_a_name(tmp_path):
-    copy = gpu_mutants.Copy(Mutant("seen", "file.h", "a", "b"), Touches(tmp_path), tmp_path)
-    copy.folder.mkdir()
-    made = [copy.compile(f"x.dir/{folder}/parts.cpp.o") for folder in ("program", "ranks")]
-    assert len({*made}) == 2 and all(path.is_file() for path in made)
-
-
-def test_gpu_tests_that_are_red_without_a_fault_clear_nobody():
-    healthy, asked = gpu_mutants.HealthyTests(WithTests("healthy")), []
-
-    def suite(place):
-        asked.append(place)
-        return "kernels: Plans.Agree"
-
-    for _ in range(2):  # for all faults to come, too
-        with pytest.raises(Failure, match="is red without any fault"):
-            healthy.prove(suite, "0")
-    assert len(asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("script", "red"),
-    [("echo RACECHECK SUMMARY: 0 hazards", ""), ("echo RACECHECK SUMMARY; exit 1", "racecheck")],
-)
-def test_a_race_is_what_the_sanitizer_says(monkeypatch, tmp_path, script, red):
-    assert gpu_mutants.red_race(played_sanitizer(monkeypatch, tmp_path, script), "0") == red
-
-
-def test_a_sanitizer_that_does_not_end_clears_nobody(monkeypatch, tmp_path):
-    test = played_sanitizer(monkeypatch, tmp_path, "echo no driver; exit 1")
-    with pytest.raises(Failure, match="no driver"):
-        gpu_mutants.red_race(test, "0")
-
-
-def played_sanitizer(monkeypatch, folder, script):
-    """A compute-sanitizer in front of any other, that only runs a script."""
-    played = folder / "compute-sanitizer"
-    played.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    played.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return folder / "test"

@@ -1,32 +1,41 @@
 """Plants one-line faults and expects the tests to notice each: ./dev mutants.
 
-The faults are data (mutants_list.py). Each is planted in a scratch copy, build/mutants/source,
-never in the checkout; what it touches is rebuilt there, and the test that noticed it last time
-(noticed.json), then the C++ tests, then the property tests with few examples, run until the first
-red one. A fault that no test notices has survived: exit 1. With --jobs N there are N such copies,
-each of which takes the next fault.
+The faults are data (mutants_list.py). They are planted in copies of the tree, build/mutants, never
+in the checkout. One copy is built, once, with all faults that lie in bodies of C++ functions: a
+number switches one of them on when a test starts (copies/switches.py). The few others of C++ are
+planted in its text at the end, one by one, and what they touch is rebuilt. A fault is put to the
+test that noticed it last time (noticed.json), to the C++ tests of its folder, to all of them, then
+to the property tests with few examples, until the first red one. A fault that no test notices has
+survived: exit 1. With --jobs N so many seats use the build at once, each of which takes the next
+fault.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import filecmp
 import itertools
 import os
 import re
-import resource
-import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from copies.scratch import ROOT, Failure, Joint, Scratch, Seat, is_compiled
+from copies.suites import (
+    CPP_TESTS,
+    OF_SUITES,
+    Suite,
+    run_again,
+    run_cpp_tests,
+    run_explorer_tests,
+    run_group_tests,
+    run_property_tests,
+    run_user_tests,
+)
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS, MUTANTS_OF_PACKS
 from mutants_of_exchange import MUTANTS_OF_EXCHANGE
@@ -43,47 +52,7 @@ from mutants_of_times import MUTANTS_OF_TIMES
 from mutants_of_users import MUTANTS_OF_USERS
 from noticed import Noticed
 
-ROOT = Path(__file__).resolve().parents[2]
-COPIED = (
-    ".dev",
-    "CMakeLists.txt",
-    "pyproject.toml",
-    "LICENSE",
-    "README.md",
-    "reference",
-    "optimized",
-    "bindings",
-    "property_tests",
-    "data",
-    "notebooks",
-)
-LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", ".hypothesis")
-# The concepts a fault can touch, those that notice most first.
-PROPERTIES = (
-    *("plan_independence", "plans", "broken_plans", "partitions", "layouts", "masks", "exchanges"),
-    *("padding", "packing", "rows_that_see_nothing", "merge", "cost", "gradients", "options"),
-    *("estimate", "timelines", "errors_of_time_models"),
-    *("shared_paths", "not_finite"),
-    *("options_spelled", "errors_of_options", "pickles"),
-    *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
-    *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
-    *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
-    *("kit_checks", "kit_locate", "kit_rings"),
-    *("lengths", "own_partitions", "ranges", "thd_check", "explore"),
-    *("exercises", "learn", "learn_moves", "learn_merging", "learn_times", "learn_traffic"),
-    *("pictures", "places", "displays", "saved_pictures"),
-)
-# Those that notice faults in what users hand in and get back, in packages of others and in cases.
-OF_USERS = (
-    *("api", "lengths", "own_partitions", "ranges", "thd_check", "explore", "flash"),
-    *("kit_strategies", "kit_stand_ins", "kit_dense", "arrays_in_kind", "peers", "peers_table"),
-    *("stand_ins", "kit_processes", "torch_on_cpu", "quick_kernels"),
-)
-CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
-NO_SUCH_TEST = 4  # pytest's exit code
-TIMEOUT = 600  # seconds for one suite; a fault may hang
-CPU_TIME = 240  # seconds of a processor for one process, whatever else the machine does
-MEMORY = 8 << 30  # bytes of address space for one suite; a fault may allocate without end
+AT_ONCE = 40  # likely tests that one process proves
 
 
 class Verdict(NamedTuple):
@@ -93,206 +62,7 @@ class Verdict(NamedTuple):
     seconds: float
 
 
-class Failure(Exception):
-    """Something is wrong with the mutants or the machine, not with the tests."""
-
-
-def limit() -> None:
-    """Too much memory fails in the test instead of starving the machine, and a loop ends.
-
-    Soft limits: the browser in which tests open pages reserves more addresses than it uses.
-    """
-    for of, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, CPU_TIME)):
-        resource.setrlimit(of, (most, resource.getrlimit(of)[1]))
-
-
-def run(
-    command: list[str],
-    cwd: Path,
-    timeout: int | None = None,
-    limits: Callable[[], None] = limit,
-    **env: str,
-) -> tuple[int, str]:
-    """Exit code and output; a command that takes too long is killed with its children."""
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env={**os.environ, **env},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-        preexec_fn=limits if timeout else None,
-    )
-    try:
-        output, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return 124, process.communicate()[0]
-    return process.returncode, output
-
-
-class Scratch:
-    """A copy of the tree with a build folder of its own."""
-
-    def __init__(self, folder: Path, compilers: int):
-        self.source, self.build = folder / "source", folder / "build"
-        self.compilers = compilers
-
-    def refresh(self) -> None:
-        """Makes the copy equal to the checkout; what is equal keeps its time and is not rebuilt."""
-        fresh = self.source.with_name("fresh")
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(parents=True)
-        for name in COPIED:
-            path = ROOT / name
-            if path.is_dir():
-                shutil.copytree(path, fresh / name, ignore=LEFT_OUT)
-            else:
-                shutil.copy2(path, fresh / name)
-        for path in [p for p in fresh.rglob("*") if p.is_file()]:
-            old = self.source / path.relative_to(fresh)
-            if old.is_file() and filecmp.cmp(path, old, shallow=False):
-                shutil.copystat(old, path)
-            else:
-                path.touch()
-        shutil.rmtree(self.source, ignore_errors=True)
-        fresh.rename(self.source)
-        if (ROOT / ".venv").exists():  # with the packages of others, each in a folder of its own
-            (self.source / ".venv").symlink_to(ROOT / ".venv")
-
-    def configure(self) -> None:
-        """Optimised a little: faster to build than a release, and tests still run fast."""
-        pybind11 = subprocess.check_output(
-            [sys.executable, "-m", "pybind11", "--cmakedir"], text=True
-        )
-        settings = {
-            "CMAKE_BUILD_TYPE": "Release",
-            "CMAKE_CXX_FLAGS_RELEASE": "-O1",
-            "RINGSIDE_CPU": "",
-            "RINGSIDE_PRECOMPILED_HEADERS": "ON",
-            "RINGSIDE_TEST_FLAGS": "-O0",
-            "CMAKE_UNITY_BUILD": "ON",  # a fault in a header takes half the time, others a bit more
-            "CMAKE_UNITY_BUILD_BATCH_SIZE": "4",
-            "CMAKE_INTERPROCEDURAL_OPTIMIZATION": "OFF",
-            "RINGSIDE_BUILD_PYTHON": "ON",
-            "RINGSIDE_BUILD_TESTS": "ON",
-            "Python_EXECUTABLE": sys.executable,
-            "pybind11_DIR": pybind11.strip(),
-        }
-        command = ["cmake", "-S", str(self.source), "-B", str(self.build), "-G", "Ninja"]
-        code, output = run(command + [f"-D{k}={v}" for k, v in settings.items()], ROOT)
-        if code:
-            raise Failure(f"cmake failed\n{output[-2000:]}")
-
-    def make(self, target: str) -> None:
-        """Builds one target."""
-        command = ["cmake", "--build", str(self.build), "--target", target]
-        code, output = run([*command, "-j", str(self.compilers)], ROOT)
-        if code:
-            raise Failure(f"{target} does not build\n{output[-2000:]}")
-
-    @contextlib.contextmanager
-    def planted(self, mutant: Mutant) -> Iterator[None]:
-        """The fault is in the copy, and afterwards it is not."""
-        path = self.source / mutant.file
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-        try:
-            yield
-        finally:
-            path.write_text(text, encoding="utf-8")
-
-
-def run_cpp_tests(scratch: Scratch) -> str:
-    """The first failing C++ test; empty if none fails."""
-    return next((red for room in CPP_TESTS if (red := run_gtest(scratch, room))), "")
-
-
-def run_gtest(scratch: Scratch, room: str, names: str = "*") -> str:
-    """The first of a room's C++ tests that fails; empty if none fails."""
-    target = CPP_TESTS[room]
-    scratch.make(target)
-    program = scratch.build / room / target
-    options = ["--gtest_fail_fast", f"--gtest_filter={names}"]
-    code, output = run([str(program), *options], scratch.source, TIMEOUT)
-    if not code:
-        return ""
-    return f"{room}: {red_gtest(code, output)}"
-
-
-def red_gtest(code: int, output: str) -> str:
-    """The test that a red run of GoogleTest's names, or in which it ended."""
-    failed = re.search(r"\[  FAILED  \] ([\w/.]+)", output)
-    started = re.findall(r"\[ RUN      \] (\S+)", output)
-    return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
-
-
-def run_property_tests(scratch: Scratch) -> str:
-    """The first failing property; empty if none fails."""
-    return run_pytest(scratch, tests_called(scratch, PROPERTIES))
-
-
-def run_user_tests(scratch: Scratch) -> str:
-    """The first failing test of what users meet; empty if none fails."""
-    return run_pytest(scratch, tests_called(scratch, OF_USERS))
-
-
-def tests_called(scratch: Scratch, names: tuple[str, ...]) -> list[Path]:
-    """Their files, in this order, wherever they lie."""
-    folder = scratch.source / "property_tests"
-    return [path for name in names for path in folder.rglob(f"test_{name}.py")]
-
-
-def run_group_tests(scratch: Scratch) -> str:
-    """The first failing test of several processes; empty if none fails."""
-    return run_pytest(scratch, sorted((scratch.source / "property_tests/group").glob("test_*.py")))
-
-
-def run_again(scratch: Scratch, tests: list[str]) -> str:
-    """The first of these that fails, which noticed faults before; empty if none does."""
-    for room in CPP_TESTS:
-        names = [test.partition(": ")[2] for test in tests if test.startswith(f"{room}: ")]
-        if names and (red := run_gtest(scratch, room, ":".join(names))):
-            return red
-    known = [test for test in tests if ": " not in test.partition("::")[0]]
-    return run_pytest(scratch, [f"property_tests/{test}" for test in known]) if known else ""
-
-
-def run_explorer_tests(scratch: Scratch) -> str:
-    """The first failing test of pages; empty if none fails."""
-    return run_pytest(
-        scratch, sorted((scratch.source / "property_tests/explorer").glob("test_*.py"))
-    )
-
-
-def run_pytest(scratch: Scratch, tests: Sequence[Path | str]) -> str:
-    """The first test of these files that fails; empty if none fails."""
-    scratch.make("ringside_core")
-    package = scratch.source / "bindings" / "ringside"
-    for module in (scratch.build / "bindings").glob("_core*.so"):
-        shutil.copy2(module, package)
-    options = ["-x", "-v", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
-    code, output = run(
-        [sys.executable, "-m", "pytest", *options, *map(str, tests)],
-        scratch.source,
-        TIMEOUT,
-        PYTHONPATH=str(package.parent),
-        PYTHONDONTWRITEBYTECODE="1",
-    )
-    if not code or (code == NO_SUCH_TEST and "not found: " in output):
-        return ""
-    failed = re.search(r"^(?:FAILED|ERROR) property_tests/(.+?)(?: - .*)?$", output, re.MULTILINE)
-    started = re.findall(r"^property_tests/(\S+)", output, re.MULTILINE)
-    return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
-
-
-def ending(code: int) -> str:
-    return "takes too long" if code in (124, -signal.SIGXCPU) else f"crash, exit code {code}"
-
-
-SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
+SUITES: dict[str, tuple[Suite, ...]] = {
     "all": (run_cpp_tests, run_property_tests),
     "cpp": (run_cpp_tests,),
     "python": (run_property_tests,),
@@ -302,18 +72,18 @@ SUITES: dict[str, tuple[Callable[[Scratch], str], ...]] = {
 }
 
 
-def tests_of(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]:
+def tests_of(mutant: Mutant, suite: str) -> tuple[Suite, ...]:
     """Those of the suite; faults of groups, pages and users are for their own tests to notice.
 
-    No C++ test notices what stands in no C++ file.
+    No C++ test notices what is not in its program.
     """
     found = tests_of_its_kind(mutant, suite)
-    if suite == "all" and Path(mutant.file).suffix in {".py", ".js", ".html", ".css"}:
+    if suite == "all" and Path(mutant.file).parts[0] not in CPP_TESTS:
         return tuple(tests for tests in found if tests is not run_cpp_tests)
     return found
 
 
-def tests_of_its_kind(mutant: Mutant, suite: str) -> tuple[Callable[[Scratch], str], ...]:
+def tests_of_its_kind(mutant: Mutant, suite: str) -> tuple[Suite, ...]:
     if suite == "all" and mutant in MUTANTS_OF_GROUPS + MUTANTS_OF_EXCHANGE:
         return run_cpp_tests, run_group_tests
     if suite == "all" and mutant in MUTANTS_OF_EXPLORER:
@@ -344,72 +114,90 @@ class Proofs:
     """What is green without a fault, or no red would mean anything: each is run once, by one."""
 
     def __init__(self) -> None:
-        self.green: set[Callable[[Scratch], str]] = set()
+        self.green: set[Suite] = set()
         self.lock = threading.Lock()
 
-    def of(self, suites: Iterable[Callable[[Scratch], str]], scratch: Scratch) -> None:
-        """Runs those of these that nobody has run, in a copy that has no fault."""
+    def of(self, tests: Suite, scratch: Scratch) -> None:
+        """Runs these, unless somebody has, in a copy that has no fault."""
+        if tests in self.green:
+            return
         with self.lock:
-            for tests in dict.fromkeys(suites):
-                if tests in self.green:
-                    continue
-                begin = time.monotonic()
-                if red := tests(scratch):
-                    raise Failure(
-                        f"{red} is red without any fault; expected green. Mend it first: ./dev test"
-                    )
-                self.green.add(tests)
-                seconds = time.monotonic() - begin
-                print(f"healthy: {tests.__name__} is green, {seconds:.0f} s", flush=True)
+            if tests in self.green:
+                return
+            begin = time.monotonic()
+            if red := tests(scratch):
+                raise Failure(
+                    f"{red} is red without any fault; expected green. Mend it first: ./dev test"
+                )
+            self.green.add(tests)
+            seconds = time.monotonic() - begin
+            print(f"healthy: {tests.__name__} is green, {seconds:.0f} s", flush=True)
 
 
 def verdict_on(
     mutant: Mutant, scratch: Scratch, suite: str, proofs: Proofs, noticed: Noticed
 ) -> Verdict:
     """Asks the tests that may notice it, the likely ones first."""
-    begin, suites = time.monotonic(), tests_of(mutant, suite)
-    killed_by = ""
+    begin, killed_by = time.monotonic(), ""
     if suite == "all" and (likely := noticed.likely(mutant)):
         with scratch.planted(mutant):
             killed_by = run_again(scratch, likely)
-    if not killed_by:
-        proofs.of(suites, scratch)
+    for tests in () if killed_by else tests_of(mutant, suite):
+        proofs.of(tests, scratch)
         with scratch.planted(mutant):
-            killed_by = next((test for tests in suites if (test := tests(scratch))), "")
+            killed_by = tests(scratch, mutant.file)
+        if killed_by:
+            break
     if suite == "all":
         noticed.tell(mutant, killed_by)
     return Verdict(killed_by, time.monotonic() - begin)
 
 
-def prove_likely(scratch: Scratch, mutants: list[Mutant], noticed: Noticed) -> None:
-    """The tests that are asked first are green without a fault."""
+def prove_likely(scratch: Scratch, tests: list[str]) -> None:
+    """These tests, which are asked first, are green without a fault."""
     begin = time.monotonic()
-    tests = sorted({test for mutant in mutants for test in noticed.likely(mutant)})
-    if red := run_again(scratch, tests):
+    if red := run_again(scratch, tests, OF_SUITES):
         raise Failure(f"{red} is red without any fault; expected green. Mend it first: ./dev test")
     seconds = time.monotonic() - begin
     print(f"healthy: {len(tests)} tests that noticed faults, {seconds:.0f} s", flush=True)
 
 
+def joint_build(folder: Path, compilers: int) -> Joint:
+    """The build of all faults that can be switched, whichever of them are asked for."""
+    begin = time.monotonic()
+    joint = Joint(folder, compilers, everything())
+    joint.refresh()
+    joint.configure()
+    joint.make_all([*CPP_TESTS.values(), "ringside_core"])
+    compiled = sum(map(is_compiled, everything()))
+    print(
+        f"{len(joint.numbers)} of {compiled} faults in C++ are switched, the others planted one by"
+        f" one; built in {time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
+    return joint
+
+
 def try_all(mutants: list[Mutant], suite: str, jobs: int, noticed: Noticed) -> list[str]:
     """The names of those that survive.
 
-    One copy proves that likely tests are green without a fault before it takes any; others begin
-    at once. All tests of a suite are proved so before the first fault is put to them.
+    The seats begin with proofs that likely tests are green without a fault. All tests of a suite
+    are proved so before the first fault is put to them.
     """
     proofs = Proofs()
     compilers = int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", os.cpu_count() or 1))
-    first = ROOT / "build" / "mutants"
-    folders = [first, *(first / str(number) for number in range(2, jobs + 1))]
-    left, numbers, failed = iter(mutants), itertools.count(1), threading.Event()
+    folder = ROOT / "build" / "mutants"
+    joint = joint_build(folder, compilers)
+    alone = [m for m in mutants if is_compiled(m) and m.name not in joint.numbers]
+    likely = sorted({test for mutant in mutants for test in noticed.likely(mutant)})
+    batches = iter([likely[i : i + AT_ONCE] for i in range(0, len(likely), AT_ONCE)])
+    numbers, failed = itertools.count(1), threading.Event()
 
-    def survivors_of(folder: Path) -> list[str]:
-        scratch, survivors = Scratch(folder, max(1, compilers // jobs)), []
+    def survivors_of(scratch: Scratch, left: Iterator[Mutant]) -> list[str]:
+        survivors = []
         try:
-            scratch.refresh()
-            scratch.configure()
-            if folder is first:
-                prove_likely(scratch, mutants, noticed)
+            while not failed.is_set() and (batch := next(batches, None)):
+                prove_likely(scratch, batch)
             while not failed.is_set() and (mutant := next(left, None)):
                 verdict = verdict_on(mutant, scratch, suite, proofs, noticed)
                 outcome = f"killed by {verdict.killed_by}" if verdict.killed_by else "SURVIVED"
@@ -421,9 +209,16 @@ def try_all(mutants: list[Mutant], suite: str, jobs: int, noticed: Noticed) -> l
             raise
         return survivors
 
+    def at_seat(number: int) -> list[str]:
+        seat = Seat(folder / str(number), joint)
+        seat.refresh()
+        return survivors_of(seat, left)
+
+    left = iter([mutant for mutant in mutants if mutant not in alone])
     with ThreadPoolExecutor(jobs) as workers:
-        running = [workers.submit(survivors_of, folder) for folder in folders]
-    return [name for future in running for name in future.result()]
+        running = [workers.submit(at_seat, number) for number in range(1, jobs + 1)]
+    found = [name for future in running for name in future.result()]
+    return found + survivors_of(joint, iter(alone))
 
 
 def may_choose(parser: argparse.ArgumentParser) -> None:
@@ -457,7 +252,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--suite", choices=SUITES, default="all", help="which tests must notice; default all"
     )
-    parser.add_argument("--jobs", type=at_least_1, default=1, help="copies at once; default 1")
+    parser.add_argument(
+        "--jobs", type=at_least_1, default=1, help="faults tried at once; default 1"
+    )
     return parser.parse_args(arguments)
 
 

@@ -99,8 +99,8 @@ MUTANTS = [
     Mutant(
         "padding rows are computed",
         SEGMENT,
-        "return first_at_or_after(length); }",
-        "return first_at_or_after(length) * 0 + len; }",
+        "return first_at_or_after(length);",
+        "return first_at_or_after(length) * 0 + len;",
         "TransformerEngine #3331: tail padding taken for tokens",
     ),
     Mutant(
@@ -221,8 +221,8 @@ MUTANTS = [
     Mutant(
         "two empty partials merge to NaN",
         PARTIAL,
-        "if (top == -INFINITY) return",
-        "if (top != top) return",
+        "if (top == -INFINITY) return {T(0), T(0), top};\n  const T ea = lse_a == top ?",
+        "const T ea = lse_a == top && top > -INFINITY ?",
         "FlashInfer #2113, TransformerEngine: -inf minus -inf",
     ),
     Mutant(

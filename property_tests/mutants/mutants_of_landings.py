@@ -65,8 +65,8 @@ MUTANTS_OF_LANDINGS = [
     Mutant(
         "of lengths on the device, keys' padding is no part of what ranks agree on",
         OF_LENGTHS + "own_rows.h",
-        "return 4 * (t.max_batch + 1); }",
-        "return 3 * (t.max_batch + 1); }",
+        "return 4 * (t.max_batch + 1);",
+        "return 3 * (t.max_batch + 1);",
     ),
     Mutant(
         "later pieces of gathered rows begin with the first one's",
