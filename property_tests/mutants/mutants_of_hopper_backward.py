@@ -4,10 +4,13 @@ from mutants_list import Mutant
 
 LAUNCH = "optimized/attention/hopper/backward/backward.cu"
 PRODUCE = "optimized/attention/hopper/backward/backward_produce.cuh"
+SEND = "optimized/attention/hopper/backward/backward_send.cuh"
 LINE = "optimized/attention/hopper/seen_line.h"
 CONSUME = "optimized/attention/hopper/backward/backward_consume.cuh"
 TILES = "optimized/attention/hopper/backward/backward_tiles.cuh"
 WALK = "optimized/attention/hopper/backward/query_walk.cuh"
+TURN = "optimized/attention/hopper/machine/turn.h"
+IN_PLACE = "optimized/program/in_place.cpp"
 SPLIT = "optimized/attention/hopper/backward/backward_split.cuh"
 SPLIT_PRODUCE = "optimized/attention/hopper/backward/split_produce.cuh"
 
@@ -20,13 +23,13 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: sums of dq are not clipped where their segment ends",
-        PRODUCE,
+        SEND,
         "ragged_box(first_column + panel * 32, note.head, note.row, note.rows),",
         "ragged_box(first_column + panel * 32, note.head, note.row, kQueries),",
     ),
     Mutant(
         "hopper: both groups add dq to the same columns",
-        PRODUCE,
+        SEND,
         "note, group * Shape::kDqColumns, tile);",
         "note, 0, tile);",
     ),
@@ -86,19 +89,19 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: final dk and dv are not clipped where their segment ends",
-        PRODUCE,
+        SEND,
         "note.key_row + first_key, keys),",
         "note.key_row + first_key, kGroupKeys),",
     ),
     Mutant(
         "hopper: both groups store their final dv at the first one's keys",
-        PRODUCE,
+        SEND,
         "store_keys<kQueryPanel>(maps.dv, note, group * kGroupKeys, 0,",
         "store_keys<kQueryPanel>(maps.dv, note, 0, 0,",
     ),
     Mutant(
         "hopper: both groups store the first one's final dk",
-        PRODUCE,
+        SEND,
         "shared_address(shared.k[stage]) + group * kGroupKeys * 128);",
         "shared_address(shared.k[stage]));",
     ),
@@ -110,7 +113,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: keys are loaded over final dk that have not left",
-        PRODUCE,
+        SEND,
         "  commit_stores();\n  wait_until_read<0>();\n  arrive(shared.barriers.k_empty[stage]);",
         "  arrive(shared.barriers.k_empty[stage]);\n  commit_stores();\n  wait_until_read<0>();",
     ),
@@ -170,7 +173,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: final dq of two half rows leaves before one of the groups has left its own",
-        PRODUCE,
+        SEND,
         "for (Barrier& full : barriers.dq_full) wait(full, turn & 1);",
         "wait(barriers.dq_full[0], turn & 1);",
     ),
@@ -248,13 +251,13 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: dq on their way are asked for before they are in memory",
-        PRODUCE,
+        SEND,
         "  wait_until_stored<0>();  // what is asked for\n",
         "",
     ),
     Mutant(
         "hopper: dq on their way are brought to the first group's columns",
-        PRODUCE,
+        SEND,
         "*next, group * Shape::kDqColumns, shared_address(shared.dq[group]),",
         "*next, 0, shared_address(shared.dq[group]),",
     ),
@@ -287,5 +290,23 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         PRODUCE,
         "return note.key_row - item.own.row;",
         "return item.begin;",
+    ),
+    Mutant(
+        "hopper, in turn: items add to dq while the one before still does",
+        TURN,
+        "    if (value == turn) break;\n",
+        "    if (value + 1 >= turn) break;\n",
+    ),
+    Mutant(
+        "hopper, in turn: words hold anything at first",
+        IN_PLACE,
+        "turns_in_place, 0, bytes, on_.stream)",
+        "turns_in_place, 0, 0, on_.stream)",
+    ),
+    Mutant(
+        "hopper, in turn: the next one is let pass before sums are in memory",
+        SEND,
+        "        wait_until_stored<0>();\n        let_next_pass(passed);\n",
+        "        let_next_pass(passed);\n        wait_until_stored<0>();\n",
     ),
 ]

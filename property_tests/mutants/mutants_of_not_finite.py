@@ -12,7 +12,7 @@ MMA_QUERIES = "optimized/attention/mma/backward_queries.cuh"
 SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
 PRODUCER = "optimized/attention/hopper/forward/producer.cuh"
 HOPPER_BACKWARD = "optimized/attention/hopper/backward/backward_consume.cuh"
-HOPPER_SENDERS = "optimized/attention/hopper/backward/backward_produce.cuh"
+HOPPER_SENDERS = "optimized/attention/hopper/backward/backward_send.cuh"
 HOME = "optimized/exchange/move_home.cu"
 
 MUTANTS_OF_NOT_FINITE = [

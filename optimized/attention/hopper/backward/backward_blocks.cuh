@@ -32,6 +32,10 @@ enum class Dq : uint8_t {
 template <typename Shape, Dq kDq>
 inline constexpr bool kMayCarry = kDq == Dq::store&& Shape::kCarries;
 
+// Whether items may take turns at adding to dq.
+template <typename Shape, Dq kDq>
+inline constexpr bool kTakesTurns = kDq == Dq::add && !Shape::kSplit;
+
 // How many threads of a warp arrive for it. One, behind __syncwarp(); where there is no dq all do,
 // which costs little there: racecheck takes what the others have read or written for unordered.
 template <Dq kDq>
@@ -58,6 +62,7 @@ struct Parameters {
   int head_parts;
   unsigned* taken;   // from the queue; 0 at the start
   int32_t* dropped;  // becomes 1 where numbers were dropped (seen_pairs.cuh); 0 at the start
+  unsigned* turns;   // as in BackwardArguments
   DeviceMatrix dk, dv;
   bool is_first, is_final;
 };
@@ -85,6 +90,7 @@ struct BlockNote {
   int flags;
   int key_row, keys, kv_head;  // of the item
   int item, partner, begin;    // numbers of the list, and the block's first row in the partner
+  int turn;                    // of the item to add to dq, where items take turns
 };
 inline constexpr int kFirst = 1, kLast = 2;  // of the item's
 inline constexpr int kClear = 4;             // every row sees all keys of the item

@@ -40,6 +40,7 @@ struct Pack {
   int piece = 1 << 20;  // longest query segment
   bool one_item_of_keys = false;
   int head_parts = 1;
+  bool in_turn = false;
 };
 
 struct Rows {  // of one side
@@ -243,9 +244,19 @@ void check(const Pack& p, ElementType type) {
   a.accumulate = p.accumulate, a.one_item_of_keys = p.one_item_of_keys;
   a.workspace = workspace.data();
   if (p.one_item_of_keys) a.carried = carried.matrix();
+  const std::vector<uint32_t> no_turns(size_t(in.rows_q) * p.heads);
+  const DeviceMemory turns = on_device(no_turns), other_turns = on_device(no_turns);
+  if (p.in_turn) a.deterministic = true, a.turns = reinterpret_cast<unsigned*>(turns.data());
   ASSERT_TRUE(takes(a));
   RINGSIDE_CUDA(backward(a, nullptr));
   RINGSIDE_CUDA(cudaDeviceSynchronize());
+  if (p.in_turn) {
+    const OnDevice again(empty_dq, ElementType::float32);
+    a.dq = again.matrix(), a.turns = reinterpret_cast<unsigned*>(other_turns.data());
+    RINGSIDE_CUDA(backward(a, nullptr));
+    RINGSIDE_CUDA(cudaDeviceSynchronize());
+    EXPECT_EQ(again.read(), dq.read());
+  }
   // Operands of the products are rounded twice more than inputs are: weights and their gradients.
   const double allowed = type == ElementType::float16 ? 0x1p-10 : 0x1p-7;
   expect_close("dq", want.dq.of, dq.read(), allowed);
@@ -275,7 +286,17 @@ std::vector<Pack> packs(const Instance& of) {
   const Mask window = Mask::sliding_window(33, 17, Align::bottom_right);
   const int qk = of.qk, v = of.v, one_piece = 1 << 20;
   const Accumulate only = Accumulate::only;
-  return {
+  const bool has_turns = of.qk <= 128;
+  std::vector<Pack> in_turn;
+  const std::vector<Lengths> long_ones{{700, 700}, {600, 900}, {900, 600}, {300, 300}, {5, 700}};
+  for (const auto& [mask, kv_heads] : {std::pair{causal, 2},
+                                       {full, 1},
+                                       {last, 1},
+                                       {Mask::sliding_window(150, 70, Align::bottom_right), 2},
+                                       {Mask::chunked(200), 1}})
+    in_turn.push_back(
+        {"in turn", long_ones, mask, qk, v, 2, kv_heads, only, one_piece, false, 1, has_turns});
+  std::vector<Pack> all = {
       {"causal", same, causal, qk, v},
       {"full, a head of its own each", same, full, qk, v, 2, 2},
       {"causal from the last", apart, last, qk, v},
@@ -296,6 +317,8 @@ std::vector<Pack> packs(const Instance& of) {
       {"dq carried, chunks", carried, Mask::chunked(70), qk, v, 3, 1, only, one_piece, true},
       {"more items than processors", std::vector<Lengths>(24, {70, 70}), causal, qk, v, 8, 8},
   };
+  if (has_turns) all.insert(all.end(), in_turn.begin(), in_turn.end());
+  return all;
 }
 
 class HopperBackward : public ::testing::TestWithParam<std::tuple<Instance, ElementType>> {};

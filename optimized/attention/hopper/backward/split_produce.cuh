@@ -2,7 +2,7 @@
 // one of dk and dv (backward_split.cuh).
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_produce.cuh"
+#include "optimized/attention/hopper/backward/backward_send.cuh"
 
 namespace ringside::hopper::backward_detail {
 
