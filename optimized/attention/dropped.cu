@@ -35,8 +35,7 @@ __global__ void __launch_bounds__(kThreads)
   for_each_item(a.keys, a.shape.num_kv_heads, dropped, [&](const WorkItem& item, int kv_head) {
     seen_pairs::add_queries<T, kDroppedQueries, kItemKeys, kOptions>(a, item, kv_head);
     if (!a.deterministic || a.turns != nullptr)
-      seen_pairs::add_all_keys<T, kDroppedQueries, kItemKeys, kDroppedColumns,
-                               kItemKeys == 64 ? 256 : 128, kOptions>(a, item, kv_head);
+      seen_pairs::add_own_keys<T, kDroppedQueries, kItemKeys, kOptions>(a, item, kv_head);
   });
 }
 
@@ -66,9 +65,8 @@ cudaError_t add_dropped(const BackwardArguments& a, int item_keys, const int32_t
   const int dim = std::max(a.shape.head_dim_qk, a.shape.head_dim_v);
   if (item_keys != 64 && (item_keys != 128 || dim > 128)) return cudaErrorInvalidValue;
   if (item_keys == 64 && !a.options.empty()) return cudaErrorInvalidValue;
-  unsigned blocks = blocks_for(a.keys, a.shape.num_kv_heads);
+  const unsigned blocks = blocks_for(a.keys, a.shape.num_kv_heads);
   if (blocks == 0) return cudaSuccess;
-  if (a.turns != nullptr) blocks = a.shape.num_kv_heads;  // a head's items one after the other
   const auto run = [&](auto kernel) { kernel<<<blocks, kThreads, 0, stream>>>(a, dropped); };
   const bool half = a.shape.type == ElementType::float16;
   if (item_keys == 64)

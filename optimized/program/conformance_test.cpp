@@ -348,8 +348,7 @@ TEST(CudaProgram, GivesTheSameGradientsAgainWhereDocumentsAreLong) {
   }
 }
 
-// Keys of NaN late in a document: dq of blocks that see them in part are computed apart, in order
-// too.
+// Keys of NaN late in a document, of which blocks of queries see some.
 TEST(CudaProgram, GivesTheSameGradientsAgainWhereKeysAreNotFinite) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(13);

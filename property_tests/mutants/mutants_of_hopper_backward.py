@@ -227,15 +227,15 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper, split: keys that are not finite reach queries that do not see them",
-        SPLIT_PRODUCE,
-        "const bool all_sent = (note.flags & kClear) != 0;",
-        "const bool all_sent = true;",
+        SPLIT,
+        "      if ((before & kClear) == 0) item_keys().drop_not_finite();\n",
+        "",
     ),
     Mutant(
         "hopper, split: queries that are not finite reach keys that do not see them",
         SPLIT,
-        "if ((flags & kClear) == 0)",
-        "if (false)",
+        "    if ((flags & kClear) == 0)\n      drop_not_finite<T, Shape>",
+        "    if (false)\n      drop_not_finite<T, Shape>",
     ),
     Mutant(
         "hopper: dq of a block of keys do not go on to the next one",
@@ -296,6 +296,42 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         TURN,
         "    if (value == turn) break;\n",
         "    if (value + 1 >= turn) break;\n",
+    ),
+    Mutant(
+        "hopper, in turn: nobody waits for his turn",
+        SEND,
+        "        wait_for_turn(passed, note.turn);\n",
+        "",
+    ),
+    Mutant(
+        "hopper, in turn: nobody lets the next one pass",
+        SEND,
+        "        let_next_pass(passed);\n",
+        "",
+    ),
+    Mutant(
+        "hopper, in turn: heads pass each other's turns",
+        SEND,
+        "int64_t{note.row} * parameters.shape.num_heads + note.head;",
+        "int64_t{note.row} * parameters.shape.num_heads;",
+    ),
+    Mutant(
+        "hopper, in turn: turns are counted at the row that all blocks of 128 rows share",
+        SEND,
+        "passed = parameters.turns + int64_t{note.row} *",
+        "passed = parameters.turns + int64_t{note.row / 128 * 128} *",
+    ),
+    Mutant(
+        "hopper, in turn: items that a window hides are waited for",
+        "optimized/tables/item_turns.h",
+        "return begin / rows - (first > 0 ? first / rows : 0);",
+        "return begin / rows;",
+    ),
+    Mutant(
+        "hopper, in turn: items cut queries where each begins to be seen",
+        WALK,
+        "if (blocks_ != Blocks::of_item) {",
+        "if (blocks_ == Blocks::of_segment) {",
     ),
     Mutant(
         "hopper, in turn: words hold anything at first",

@@ -87,7 +87,7 @@ cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) 
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(processors_of_device(), items)));
   const Parameters parameters = parameters_of(a, maps);
-  static_assert(kQueries == kDroppedQueries && kPanelColumns == kDroppedColumns);
+  static_assert(kQueries == kDroppedQueries);
   const auto launch = [&] {
     if (!a.options.empty())
       return launch_backward<HeadDims<128, 128>, true>(

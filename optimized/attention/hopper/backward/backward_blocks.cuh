@@ -112,6 +112,7 @@ struct Barriers {
   Barrier ds_full[2], ds_empty[2];
   Barrier dq_full[kGroups], dq_empty[kGroups];
   Barrier k_read, dk_full[kGroups];  // of final dk, unless split
+  Barrier k_again;                   // see ItemKeys
 
   // By one thread. of_rows: how many threads of a warp say that they wrote or have read rows.
   // sent: dk leave from where K was, and who sends them off says that it is empty.
@@ -128,7 +129,7 @@ struct Barriers {
     for (Barrier& barrier : k_full) init(barrier, 1);
     for (Barrier& barrier : k_empty) init(barrier, sent ? 1 : kWarps);
     init(v_full, 1), init(v_empty, kWarpsOfValues);
-    init(k_read, kWarps);
+    init(k_read, kWarps), init(k_again, 1);
     for (int group = 0; group < kGroups; ++group) init(dk_full[group], 4);
     for (Barrier& barrier : ds_full) init(barrier, kWarpsOfValues);
     for (Barrier& barrier : ds_empty) init(barrier, kWarps);

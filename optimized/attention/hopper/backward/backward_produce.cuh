@@ -4,6 +4,7 @@
 // some blocks ahead: nobody waits while the queue is asked and an item looked at.
 #pragma once
 
+#include "optimized/attention/hopper/backward/item_keys.cuh"
 #include "optimized/attention/hopper/backward/query_walk.cuh"
 #include "optimized/attention/hopper/seen_line.h"
 #include "optimized/tables/item_turns.h"
@@ -151,22 +152,7 @@ __device__ inline void write_notes(const Parameters& parameters, PlainShared<Sha
   publish(shared, block, kStop);
 }
 
-// So many panels of an item's rows of K or V.
-template <typename Shape, int kPanels>
-__device__ inline void load_keys(const CUtensorMap& map, uint8_t* tile, Barrier& full,
-                                 const BlockNote& note) {
-  arrive_and_expect(full, kPanels * Shape::kKeyPanel);
-  const uint32_t to = shared_address(tile);
-#pragma unroll
-  for (int panel = 0; panel < kPanels; ++panel)
-#pragma unroll
-    for (int half = 0; half < Shape::kKeyGroups; ++half)
-      load_box(to + panel * Shape::kKeyPanel + half * kQueryPanel, map,
-               ragged_box(panel * kPanelColumns, note.kv_head, note.key_row + half * kBoxRows,
-                          rows_of_box(0, note.keys, half)),
-               full);
-}
-// Likewise of a block's of Q or dO.
+// So many panels of a block's rows of Q or dO.
 template <int kPanels>
 __device__ inline void load_queries(const CUtensorMap& map, uint8_t* tile, Barrier& full,
                                     const BlockNote& note) {

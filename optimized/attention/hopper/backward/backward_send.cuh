@@ -96,19 +96,12 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
     const BlockNote& note = shared.notes[block % kNotes];
     if (note.flags & kStop) return;
     if (note.flags & kFirst) ++items;
-    // A panel of K that the groups share is finite where both halves are.
-    constexpr bool kSharePanel = Shape::kQkPanels == 1;
     const bool with_keys = parameters.is_final && (note.flags & kLast);
     const BlockNote* next = nullptr;  // the next block, if its dq is the next thing to come
-    bool all_sent = (note.flags & kClear) != 0;
     if constexpr (kMayCarry<Shape, kDq>) {
       const BlockNote& behind = wait_for_note(shared, block + 1);
       if ((behind.flags & (kStop | kLast)) == 0) next = &behind;
-      all_sent |= (note.flags & (kCarried | kCarriedOn)) != 0;
     }
-    // Of keys that are not finite, another launch adds dq: seen_pairs.cuh. Or writes it, where it
-    // is carried, over all of what is sent.
-    const int* found = &shared.keys_found[0][(items - 1) % kFoundStages];
     const auto send = [&](const BlockNote* then, auto start) {
 #pragma unroll 1
       for (int group = 0; group < kGroups; ++group) {
@@ -125,12 +118,11 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
       send(kMayCarry<Shape, kDq> ? &note : nullptr, [&](int group, uint32_t tile) {
         store_keys<kQueryPanel>(maps.dv, note, group * kGroupKeys, 0, Shape::kVPanels, tile);
       });
-    if constexpr (kSharePanel && kDq == Dq::store) {
+    if constexpr (Shape::kQkPanels == 1 && kDq == Dq::store) {
       // Both halves of the rows lie in the first group's place.
       for (Barrier& full : barriers.dq_full) wait(full, turn & 1);
       show_to_async();
-      if (all_sent || (found[0] == 0 && found[kFoundStages] == 0))
-        store_queries<Shape, kDq>(maps, note, 0, shared_address(shared.dq[0]));
+      store_queries<Shape, kDq>(maps, note, 0, shared_address(shared.dq[0]));
       commit_stores();
       wait_until_read<0>();
       arrive(barriers.dq_empty[0]), arrive(barriers.dq_empty[1]);
@@ -142,9 +134,7 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
         wait_for_turn(passed, note.turn);
       }
       send(next, [&](int group, uint32_t tile) {
-        const int* of_group = kSharePanel ? found : &found[group * kFoundStages];
-        if (all_sent || (of_group[0] == 0 && (!kSharePanel || found[kFoundStages] == 0)))
-          store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile);
+        store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile);
       });
       if (in_turn) {
         wait_until_stored<0>();
