@@ -105,7 +105,8 @@ struct BackwardArguments {
   // float32 [rows_q, heads, head_dim_qk], neighbours, which hold anything. Or none.
   DeviceMatrix carried{};
   // Of a deterministic launch of items_in_turn() that a family says it takes: [rows_q, heads],
-  // zeros. Such a launch adds to dq, in float32, whatever `accumulate` is.
+  // zeros. Such a launch sums dq up in float32, whatever `accumulate` is, where anything may lie:
+  // rows that meet no item keep it.
   unsigned* turns = nullptr;
   // In so many parts a launch may take the query heads that share a key head, each adding to dk and
   // dv: `accumulate` is merge. At most backward_head_parts().

@@ -15,7 +15,7 @@ void check_aligned(const move::GlobalArray& x, const char* name) {
           name, " has rows or heads that do not begin at multiples of 16 bytes. Copy it");
 }
 
-// Rows of dk and dv, and of dq, unless sums have been copied to them.
+// Rows of dk and dv, and of dq, unless sums that began with zeros have been copied to them.
 void clear_unseen(const StackParts& parts, const BackwardCall& call, bool keys, bool queries,
                   cudaStream_t stream) {
   if (parts.every_row_is_seen) return;
@@ -78,7 +78,7 @@ class Gradients {
   }
 
   void compute() const {
-    if (summed_) dq_.clear(on_.stream);
+    if (summed_ && !in_turn_) dq_.clear(on_.stream);
     if (in_turn_) {
       const size_t bytes = static_cast<size_t>(parts_.home_q.cells) * sizeof(unsigned);
       RINGSIDE_CUDA(cudaMemsetAsync(on_.workspace + parts_.turns_in_place, 0, bytes, on_.stream));
@@ -96,14 +96,16 @@ class Gradients {
       move::unshard(k_rows, dk_.floats(), call_.dk, on_.stream);
       move::unshard(k_rows, dv_.floats(), call_.dv, on_.stream);
     }
-    clear_unseen(parts_, call_, !in_parts_, !summed_, on_.stream);
+    clear_unseen(parts_, call_, !in_parts_, !summed_ || in_turn_, on_.stream);
   }
 
  private:
   bool all_take_turns() const {
     bool all = true;
+    int launches = 0;  // whose turns are counted together
     for_each_launch(parts_, parts_.backward, [&](const auto& operation, const auto& tables_of) {
-      all = all && tables_of.keys_in_turn.items.size == tables_of.backward_keys.items.size &&
+      all = all && ++launches == 1 &&
+            tables_of.keys_in_turn.items.size == tables_of.backward_keys.items.size &&
             parts_.family.backward_in_turn(arguments_of(operation, tables_of));
     });
     return all;

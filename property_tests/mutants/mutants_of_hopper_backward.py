@@ -306,8 +306,20 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, in turn: nobody lets the next one pass",
         SEND,
-        "        let_next_pass(passed);\n",
+        "        let_next_pass(passed, held);\n",
         "",
+    ),
+    Mutant(
+        "hopper, in turn: of two blocks, one lets nobody pass",
+        SEND,
+        "        let_next_pass(passed, held);\n",
+        "        let_next_pass(passed, nullptr);\n",
+    ),
+    Mutant(
+        "hopper, in turn: an item of one block lets nobody pass before the next item",
+        SEND,
+        "if (in_turn && held == nullptr && (note.flags & kLast) == 0) {",
+        "if (in_turn && held == nullptr) {",
     ),
     Mutant(
         "hopper, in turn: heads pass each other's turns",
@@ -342,7 +354,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, in turn: the next one is let pass before sums are in memory",
         SEND,
-        "        wait_until_stored<0>();\n        let_next_pass(passed);\n",
-        "        let_next_pass(passed);\n        wait_until_stored<0>();\n",
+        "        wait_until_stored<0>();\n        let_next_pass(passed, held);\n",
+        "        let_next_pass(passed, held);\n        wait_until_stored<0>();\n",
     ),
 ]

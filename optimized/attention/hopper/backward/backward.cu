@@ -13,9 +13,10 @@
 // Where dk and dv are added to, too, an item may have a part of the query heads of its key head.
 //
 // Sums of dq come in any order, unless items take turns (tables/item_turns.h): then a word of each
-// block of queries and head counts the items that have added to it, and the sender waits for its
-// turn. The others compute on meanwhile: what is behind is a place for dq. Where bits must be the
-// same and there are no turns, another kernel computes dq.
+// block of queries and head counts the items that have added to it, of which the first one stores
+// what there is, and the sender waits for its turn. The others compute on meanwhile: what is behind
+// is a place for dq. Where bits must be the same and there are no turns, another kernel computes
+// dq.
 #include <algorithm>
 
 #include "optimized/attention/dropped.h"

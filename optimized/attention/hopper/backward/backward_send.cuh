@@ -30,14 +30,18 @@ __device__ inline void for_each_panel_of_sums(const BlockNote& note, int first_c
           tile + panel * kQueryPanel);
 }
 
-// Of a block's dq, a group's columns.
+// Of a block's dq, a group's columns. is_first: there are no sums yet to which they are added.
 template <typename Shape, Dq kDq>
 __device__ inline void store_queries(const Maps& maps, const BlockNote& note, int first_column,
-                                     uint32_t tile) {
+                                     uint32_t tile, bool is_first = false) {
   if constexpr (kDq == Dq::add) {
-    for_each_panel_of_sums<Shape>(
-        note, first_column, tile,
-        [&](const BoxCoordinates& box, uint32_t from) { add_box(maps.dq, box, from); });
+    for_each_panel_of_sums<Shape>(note, first_column, tile,
+                                  [&](const BoxCoordinates& box, uint32_t from) {
+                                    if (is_first)
+                                      store_box(maps.dq, box, from);
+                                    else
+                                      add_box(maps.dq, box, from);
+                                  });
     return;
   }
   if constexpr (kMayCarry<Shape, kDq>)
@@ -81,13 +85,15 @@ __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>&
 
 // Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
 // nothing more; by one thread. A group's last dq comes behind dv. Where items take turns, those
-// behind this one are let pass when all of its dq is in memory, for which no group waits.
+// behind this one are let pass, two blocks at a time, when all of its dq is in memory, for which no
+// group waits. Who has not let pass yet waits for none of them, but for items before its own.
 template <Dq kDq, typename Shape>
 __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& shared) {
   auto& barriers = shared.barriers;
   const Maps& maps = parameters.maps;
   const bool in_turn = kTakesTurns<Shape, kDq> && parameters.turns != nullptr;
   uint32_t items = 0, turn = 0;  // items that have begun; what was sent before, of each group
+  unsigned* held = nullptr;      // word of a block that is sent, at which none was let pass
   for (uint32_t block = 0;; ++block) {
     if (in_turn)
       wait_for_note(shared, block);
@@ -134,11 +140,15 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
         wait_for_turn(passed, note.turn);
       }
       send(next, [&](int group, uint32_t tile) {
-        store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile);
+        store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile,
+                                  in_turn && note.turn == 0);
       });
-      if (in_turn) {
+      if (in_turn && held == nullptr && (note.flags & kLast) == 0) {
+        held = passed;
+      } else if (in_turn) {
         wait_until_stored<0>();
-        let_next_pass(passed);
+        let_next_pass(passed, held);
+        held = nullptr;
       }
     }
     if (with_keys) send_dk(parameters, shared, note, items - 1);

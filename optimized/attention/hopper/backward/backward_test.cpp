@@ -226,7 +226,7 @@ Results run(const Inputs& in, const Arrays& x) {
   const double before = p.accumulate == Accumulate::merge ? kBefore : NAN;
   const Rows empty_dk(p.kv_heads, p.dim_qk, in.rows_k, before);
   const Rows empty_dv(p.kv_heads, p.dim_v, in.rows_k, before);
-  const Rows empty_dq(p.heads, p.dim_qk, in.rows_q, p.one_item_of_keys ? NAN : 0);
+  const Rows empty_dq(p.heads, p.dim_qk, in.rows_q, p.one_item_of_keys || p.in_turn ? NAN : 0);
   const OnDevice q(x.q, type), k(x.k, type), v(x.v, type), dout(x.dout, type);
   const OnDevice lse(x.lse, ElementType::float32), delta(x.delta, ElementType::float32);
   const OnDevice dk(empty_dk, result), dv(empty_dv, result);

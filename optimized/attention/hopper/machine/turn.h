@@ -1,8 +1,9 @@
 // Words in global memory by which blocks of threads take turns at adding to the same rows by bulk
 // copies. By one thread.
 //
-// The word is raised by a release: behind wait_until_stored() alone, sums of bulk copies may still
-// come after those of whoever has seen the word.
+// Words are raised behind a release: behind wait_until_stored() alone, sums of bulk copies may
+// still come after those of whoever has seen the word. It waits for all that a block of threads has
+// written, so two words have one.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,12 @@ __device__ inline void wait_for_turn(const unsigned* passed, unsigned turn) {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-// Behind wait_until_stored<0>().
-__device__ inline void let_next_pass(unsigned* passed) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(passed) : "memory");
+// At one word, or at two. Behind wait_until_stored<0>().
+__device__ inline void let_next_pass(unsigned* passed, unsigned* other) {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(passed) : "memory");
+  if (other != nullptr)
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(other) : "memory");
 }
 
 }  // namespace ringside::hopper
