@@ -34,9 +34,8 @@ __global__ void __launch_bounds__(kThreads)
     dropped_backward_kernel(const __grid_constant__ BackwardArguments a, const int32_t* dropped) {
   for_each_item(a.keys, a.shape.num_kv_heads, dropped, [&](const WorkItem& item, int kv_head) {
     seen_pairs::add_queries<T, kDroppedQueries, kItemKeys, kOptions>(a, item, kv_head);
-    if (!a.deterministic)
-      seen_pairs::add_all_keys<T, kDroppedQueries, kItemKeys, kDroppedColumns,
-                               kItemKeys == 64 ? 256 : 128, kOptions>(a, item, kv_head);
+    if (!a.deterministic || a.turns != nullptr)
+      seen_pairs::add_own_keys<T, kDroppedQueries, kItemKeys, kOptions>(a, item, kv_head);
   });
 }
 

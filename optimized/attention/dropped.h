@@ -6,15 +6,14 @@
 
 namespace ringside {
 
-// Rows of the blocks that such kernels ask the mask for; columns of dq that are left out together.
-inline constexpr int kDroppedKeys = 128, kDroppedQueries = 64, kDroppedColumns = 64;
+// Rows of the blocks that such kernels ask the mask for.
+inline constexpr int kDroppedKeys = 128, kDroppedQueries = 64;
 
 // What dropped values add to out.
 cudaError_t add_dropped(const ForwardArguments& arguments, const int32_t* dropped,
                         cudaStream_t stream);
-// What dropped queries and their dout add to dk and dv; and dq of blocks that are not clear, in
-// columns where a key of the item is not finite: there it holds nothing of the item. item_keys: of
-// a whole item; 128, with up to 128 columns of a key, or 64.
+// What dropped queries and their dout add to dk and dv, and dropped keys to dq, unless these are
+// another kernel's. item_keys: of a whole item; 128, without options or with, or 64.
 cudaError_t add_dropped(const BackwardArguments& arguments, int item_keys, const int32_t* dropped,
                         cudaStream_t stream);
 

@@ -94,7 +94,7 @@ struct BackwardArguments {
   DeviceMatrix dq, dk, dv;       // float32, added to
   WorkList queries;              // items are query blocks: for dq, where it is computed apart
   WorkList keys;                 // items are key blocks
-  bool deterministic = false;    // bit-equal results from run to run
+  bool deterministic = false;    // bit-equal results from run to run; see `turns`
   ScoreOptions options;
   Accumulate accumulate = Accumulate::merge;  // into dk and dv; dq is added to, or, where this is
                                               // `only` and the launch deterministic, final, too
@@ -105,6 +105,10 @@ struct BackwardArguments {
   // Where items of keys may have up to backward_whole_key_rows(), each of one segment of queries:
   // float32 [rows_q, heads, head_dim_qk], neighbours, which hold anything. Or none.
   DeviceMatrix carried{};
+  // Of a deterministic launch of items_in_turn() that a family says it takes: [rows_q, heads],
+  // zeros. Such a launch sums dq up in float32, whatever `accumulate` is, where anything may lie:
+  // rows that meet no item keep it.
+  unsigned* turns = nullptr;
   // In so many parts a launch may take the query heads that share a key head, each adding to dk and
   // dv: `accumulate` is merge. At most backward_head_parts().
   int head_parts = 1;
@@ -137,6 +141,8 @@ struct KernelFamily {
   int (*backward_whole_key_rows)(const AttentionShape& shape) = nullptr;
   // BackwardArguments::head_parts that make launches of long walks quicker, sums included; null: 1.
   int (*backward_head_parts)(const AttentionShape& shape) = nullptr;
+  // Whether it takes such a launch with `turns`; null: none.
+  bool (*backward_in_turn)(const BackwardArguments& arguments) = nullptr;
 };
 
 std::span<const KernelFamily> kernel_families();  // the preferred one first

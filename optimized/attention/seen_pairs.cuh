@@ -194,14 +194,18 @@ __device__ __noinline__ void add_keys(const BackwardArguments& a, const WorkItem
 }
 
 // visit(row, position, head, keys) for the rows in query blocks that are not clear to an item of
-// key rows, and the keys of the item that a row sees, in its buffer.
+// key rows, and the keys of the item that a row sees, in its buffer. A kernel's blocks may begin
+// elsewhere: clear are those whose neighbours are, too. To see a pair of a clear one again changes
+// no class.
 template <int Block, int ItemKeys, typename Visit>
 __device__ inline void for_each_row_of_keys(const WorkList& work, const WorkItem& item,
                                             Interval heads, Visit visit) {
   const SequenceMask mask = sequence_mask(work, item);
   const bool all_keys = item.end - item.begin == ItemKeys;
   for (QueryBlocks<Block> at(work, item, heads); at.valid(); at.advance(work, item)) {
-    if (all_keys && at.is_clear()) continue;
+    const bool is_clear =
+        at.clear.begin < at.begin - Block + 2 && at.begin + 2 * Block - 1 <= at.clear.end;
+    if (all_keys && is_clear) continue;
     const Segment q = work.partners[at.partner];
     for (int i = at.begin; i < min(at.begin + Block, at.end); ++i) {
       const Interval seen = mask.visible_rows(item.own, q.position(i));
@@ -243,7 +247,7 @@ __device__ __noinline__ void add_queries(const BackwardArguments& a, const WorkI
 }
 
 // dq += ds k of an item of key rows; the rows that meet it are dealt to the warps.
-template <typename T, int Block, int ItemKeys>
+template <typename T, int Block, int ItemKeys, bool kOptions = false>
 __device__ __noinline__ void add_own_keys(const BackwardArguments& a, const WorkItem& item,
                                           int kv_head) {
   const int dim = a.shape.head_dim_qk;
@@ -252,7 +256,7 @@ __device__ __noinline__ void add_own_keys(const BackwardArguments& a, const Work
       a.keys, item, query_heads_of(a.shape, kv_head),
       [&](int64_t row, int position, int head, Interval keys) {
         if (row % warps != warp) return;
-        const Scoring<false> scoring(a.shape, a.options, a.keys, item, head);
+        const Scoring<kOptions> scoring(a.shape, a.options, a.keys, item, head);
         const int64_t begin = row * a.dq.row_stride + head * a.dq.head_stride;
 #pragma unroll 1
         for (int key = keys.begin; key < keys.end; ++key) {
@@ -261,57 +265,6 @@ __device__ __noinline__ void add_own_keys(const BackwardArguments& a, const Work
           add_row(gradient_of<T>(a, scoring, pair_of(item, row, position, key), head, kv_head).ds,
                   k, dim,
                   [&](int d, float x) { add_to<T>(a.dq.data, begin + d, a.one_item_of_keys, x); });
-        }
-      });
-}
-
-// A bit for each panel of so many columns of an item's keys in which a number is not finite.
-template <typename T, int Panel>
-__device__ inline unsigned unfinite_panels(const BackwardArguments& a, const WorkItem& item,
-                                           int kv_head) {
-  unsigned panels = 0;
-#pragma unroll 1
-  for (int key = item.begin; key < item.end; ++key) {
-    const T* k = row_of<T>(a.k, int64_t{item.own.row} + key, kv_head);
-    for_each_column(a.shape.head_dim_qk, [&](int d) {
-      if (!isfinite(to_float(k[d]))) panels |= 1u << d / Panel;
-    });
-  }
-  return __reduce_or_sync(~0u, panels);
-}
-
-// The same in those panels of dq which a kernel has left out: what is finite, too. Rows have at
-// most so many columns.
-template <typename T, int Block, int ItemKeys, int Panel, int Columns, bool kOptions = false>
-__device__ __noinline__ void add_all_keys(const BackwardArguments& a, const WorkItem& item,
-                                          int kv_head) {
-  constexpr int kColumns = Columns / 32;  // of a lane
-  const int dim = a.shape.head_dim_qk, lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const unsigned panels = unfinite_panels<T, Panel>(a, item, kv_head);
-  if (panels == 0) return;
-  for_each_row_of_keys<Block, ItemKeys>(
-      a.keys, item, query_heads_of(a.shape, kv_head),
-      [&](int64_t row, int position, int head, Interval keys) {
-        if (row % warps != warp) return;
-        const Scoring<kOptions> scoring(a.shape, a.options, a.keys, item, head);
-        float sum[kColumns] = {};
-#pragma unroll 1
-        for (int key = keys.begin; key < keys.end; ++key) {
-          const T* k = row_of<T>(a.k, key, kv_head);
-          const float ds =
-              gradient_of<T>(a, scoring, pair_of(item, row, position, key), head, kv_head).ds;
-          for (int i = 0; i < kColumns; ++i)
-            if (lane + 32 * i < dim) sum[i] += ds * to_float(k[lane + 32 * i]);
-        }
-        const int64_t begin = row * a.dq.row_stride + head * a.dq.head_stride;
-        for (int i = 0; i < kColumns; ++i) {
-          const int d = lane + 32 * i;
-          if (d >= dim || (panels >> d / Panel & 1) == 0) continue;
-          if (a.one_item_of_keys)
-            assign(static_cast<T*>(a.dq.data)[begin + d], sum[i]);  // what lies there is nothing
-          else
-            atomicAdd(static_cast<float*>(a.dq.data) + begin + d, sum[i]);
         }
       });
 }

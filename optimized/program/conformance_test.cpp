@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -62,6 +63,20 @@ struct DeviceCase {
         deterministic(random.coin()) {
     if (type.type != ElementType::float32) for_tensor_cores(random);
     if (numbers == Numbers::some_not) poison(random);
+    for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
+      for (double& value : x->data) value = testing::rounded(value, type.type);
+  }
+  // Of one rank, deterministic, without options that not all families know.
+  DeviceCase(Random& random, const TypeInfo& type, const Problem& p, int dim)
+      : problem(p),
+        plan(build_plan(p, place(p, "contiguous", 1), {"p2p"})),
+        c(random, p, AttentionOptions()),
+        deterministic(true) {
+    c.options.softmax_scale = 0.1;
+    c.q = random_tensor(random, p.layout_q, p.num_heads, dim);
+    c.k = random_tensor(random, p.layout_k, p.num_kv_heads, dim);
+    c.v = random_tensor(random, p.layout_k, p.num_kv_heads, dim);
+    c.dout = random_tensor(random, p.layout_q, p.num_heads, dim);
     for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
       for (double& value : x->data) value = testing::rounded(value, type.type);
   }
@@ -147,6 +162,14 @@ bool has_score_options(const AttentionOptions& o) {
   return o.softcap != 0 || !o.alibi_slopes.empty() || o.dropout.p != 0;
 }
 
+void expect_same_bits(const char* what, const std::vector<double>& a,
+                      const std::vector<double>& b) {
+  const auto same = [](double x, double y) {
+    return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y);
+  };
+  EXPECT_TRUE(std::ranges::equal(a, b, same)) << what;
+}
+
 class DeviceRun {  // of one case on the device
  public:
   DeviceRun(const DeviceCase& device_case, const TypeInfo& type)
@@ -177,19 +200,34 @@ class DeviceRun {  // of one case on the device
         attention_backward(plan_, c.inputs(), c.dout, {out.read(), lse.read(), {}});
     const OnDevice dq = like(c.q), dk = like(c.k), dv = like(c.v);
     const Guarded dsink(c.options.sinks.size(), ElementType::float32);
-    program_.backward(
-        {dout.array(), q.array(), k.array(), v.array(), out.array(), lse.array(), dq.array(),
-         dk.array(), dv.array(), sink_data(), static_cast<float*>(dsink.data()), options(),
-         deterministic_, workspace_.data()},
-        nullptr);
-    RINGSIDE_CUDA(cudaDeviceSynchronize());
+    differentiate(dq, dk, dv, dsink);
     expect_close("dq", type_, want.dq.data, dq.read().data);
     expect_close("dk", type_, want.dk.data, dk.read().data);
     expect_close("dv", type_, want.dv.data, dv.read().data);
     expect_close("dsink", type_, want.dsink, dsink.read());
   }
 
+  void expect_same_backward() const {
+    const OnDevice dq = like(c.q), dk = like(c.k), dv = like(c.v);
+    const OnDevice dq_again = like(c.q), dk_again = like(c.k), dv_again = like(c.v);
+    const Guarded dsink(c.options.sinks.size(), ElementType::float32);
+    differentiate(dq, dk, dv, dsink), differentiate(dq_again, dk_again, dv_again, dsink);
+    expect_same_bits("dq", dq.read().data, dq_again.read().data);
+    expect_same_bits("dk", dk.read().data, dk_again.read().data);
+    expect_same_bits("dv", dv.read().data, dv_again.read().data);
+  }
+
  private:
+  void differentiate(const OnDevice& dq, const OnDevice& dk, const OnDevice& dv,
+                     const Guarded& dsink) const {
+    program_.backward(
+        {dout.array(), q.array(), k.array(), v.array(), out.array(), lse.array(), dq.array(),
+         dk.array(), dv.array(), sink_data(), static_cast<float*>(dsink.data()), options(),
+         deterministic_, workspace_.data()},
+        nullptr);
+    RINGSIDE_CUDA(cudaDeviceSynchronize());
+  }
+
   static CudaProgram program_of(const DeviceCase& x, const TypeInfo& type) {
     const ProgramOptions options{x.c.q.dim,
                                  x.c.v.dim,
@@ -287,6 +325,45 @@ INSTANTIATE_TEST_SUITE_P(Float16, EveryPlanOnTheDevice,
                          ::testing::ValuesIn(seeds(testing::kFloat16)));
 INSTANTIATE_TEST_SUITE_P(BFloat16, EveryPlanOnTheDevice,
                          ::testing::ValuesIn(seeds(testing::kBFloat16)));
+
+TEST(CudaProgram, GivesTheSameGradientsAgainWhereDocumentsAreLong) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(12);
+  const std::vector<int32_t> begins{0, 400, 401, 541, 1041}, padded{0, 400, 403, 550, 1050};
+  const PackedLayout layout(begins, padded), shorter({0, 300, 450, 450, 820});
+  const Mask causal = Mask::causal(), last = Mask::causal(Align::bottom_right);
+  const Mask window = Mask::sliding_window(150, 40);
+  const Problem problems[] = {{layout, layout, causal, 4, 2},
+                              {layout, layout, Mask::full(), 2, 2},
+                              {layout, shorter, last, 2, 1},
+                              {shorter, layout, last, 2, 1},
+                              {layout, layout, window, 3, 1}};
+  int turn = 0;
+  for (const Problem& problem : problems) {
+    const TypeInfo type = ++turn % 2 == 0 ? testing::kFloat16 : testing::kBFloat16;
+    const DeviceCase device_case(random, type, problem, turn / 2 % 2 == 0 ? 128 : 64);
+    const DeviceRun run(device_case, type);
+    SCOPED_TRACE("problem " + std::to_string(turn) + " by " + run.family());
+    run.expect_forward(), run.expect_backward(), run.expect_same_backward();
+  }
+}
+
+// Keys of NaN late in a document, of which blocks of queries see some.
+TEST(CudaProgram, GivesTheSameGradientsAgainWhereKeysAreNotFinite) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(13);
+  const PackedLayout layout(std::vector<int32_t>{0, 400, 450});
+  for (const int dim : {128, 64}) {
+    const TypeInfo type = dim == 64 ? testing::kFloat16 : testing::kBFloat16;
+    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 4, 2}, dim);
+    Tensor& k = device_case.c.k;
+    for (const int key : {100, 160, 333})
+      k.data[(size_t(key) * 2 + 1) * size_t(dim) + 40] = key == 333 ? INFINITY : NAN;
+    const DeviceRun run(device_case, type);
+    SCOPED_TRACE(std::to_string(dim) + " by " + run.family());
+    run.expect_forward(), run.expect_backward(), run.expect_same_backward();
+  }
+}
 
 TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;

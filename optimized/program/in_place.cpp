@@ -1,7 +1,8 @@
 // One rank that owns every row in order: kernels work on the caller's arrays, and rows that they do
 // not write are cleared apart. Only what backward kernels read of the softmax, and, where several
 // items of keys add to dq, its sums pass through the workspace; those of dk and dv, where several
-// parts of the query heads do.
+// parts of the query heads do. In deterministic calls items take turns at these sums; where the
+// family or the list of items knows none, a kernel of its own computes dq.
 #include "optimized/program/stack_parts.h"
 
 namespace ringside {
@@ -14,7 +15,7 @@ void check_aligned(const move::GlobalArray& x, const char* name) {
           name, " has rows or heads that do not begin at multiples of 16 bytes. Copy it");
 }
 
-// Rows of dk and dv, and of dq, unless sums have been copied to them.
+// Rows of dk and dv, and of dq, unless sums that began with zeros have been copied to them.
 void clear_unseen(const StackParts& parts, const BackwardCall& call, bool keys, bool queries,
                   cudaStream_t stream) {
   if (parts.every_row_is_seen) return;
@@ -49,9 +50,8 @@ struct Sums {
       : matrix{at, int64_t{rows.matrices[0].heads.size()} * dim, dim, rows.matrices[0].rows},
         bytes(static_cast<size_t>(rows.cells) * dim * sizeof(float)) {}
   const float* floats() const { return static_cast<const float*>(matrix.data); }
-  DeviceMatrix from_zero(cudaStream_t stream) const {
+  void clear(cudaStream_t stream) const {
     if (bytes > 0) RINGSIDE_CUDA(cudaMemsetAsync(matrix.data, 0, bytes, stream));
-    return matrix;
   }
 };
 
@@ -59,6 +59,92 @@ void poison(const StackParts& parts, const RunsOn& on, int64_t bytes) {
   if (parts.options.poison == Poison::on && bytes > 0)
     RINGSIDE_CUDA(cudaMemsetAsync(on.workspace, 0xff, static_cast<size_t>(bytes), on.stream));
 }
+
+// The launches of a backward pass, behind those that prepare what they read of the softmax.
+class Gradients {
+ public:
+  Gradients(const StackParts& parts, const BackwardCall& call, const RunsOn& on)
+      : parts_(parts),
+        call_(call),
+        on_(on),
+        dq_(parts.home_q, parts.shape.head_dim_qk, on.workspace + parts.dq_in_place),
+        dk_(parts.home_k, parts.shape.head_dim_qk, on.workspace + parts.dk_in_place),
+        dv_(parts.home_k, parts.shape.head_dim_v, on.workspace + parts.dv_in_place) {
+    const bool alone = parts.keys_in_one_item;
+    in_turn_ = call.deterministic && !alone && parts.takes_turns;
+    if (in_turn_) in_turn_ = all_take_turns();
+    summed_ = !alone && (!call.deterministic || in_turn_);
+    in_parts_ = summed_ && !call.deterministic && parts.head_parts > 1;
+  }
+
+  void compute() const {
+    if (summed_ && !in_turn_) dq_.clear(on_.stream);
+    if (in_turn_) {
+      const size_t bytes = static_cast<size_t>(parts_.home_q.cells) * sizeof(unsigned);
+      RINGSIDE_CUDA(cudaMemsetAsync(on_.workspace + parts_.turns_in_place, 0, bytes, on_.stream));
+    }
+    if (in_parts_) dk_.clear(on_.stream), dv_.clear(on_.stream);
+    for_each_launch(parts_, parts_.backward, [&](const auto& operation, const auto& tables_of) {
+      RINGSIDE_CUDA(parts_.family.backward(arguments_of(operation, tables_of), on_.stream));
+    });
+  }
+
+  // Sums to the caller's arrays, and zeros where there are none.
+  void finish(const move::RowMap& q_rows, const move::RowMap& k_rows) const {
+    if (summed_) move::unshard(q_rows, dq_.floats(), call_.dq, on_.stream);
+    if (in_parts_) {
+      move::unshard(k_rows, dk_.floats(), call_.dk, on_.stream);
+      move::unshard(k_rows, dv_.floats(), call_.dv, on_.stream);
+    }
+    clear_unseen(parts_, call_, !in_parts_, !summed_ || in_turn_, on_.stream);
+  }
+
+ private:
+  bool all_take_turns() const {
+    bool all = true;
+    int launches = 0;  // whose turns are counted together
+    for_each_launch(parts_, parts_.backward, [&](const auto& operation, const auto& tables_of) {
+      all = all && ++launches == 1 &&
+            tables_of.keys_in_turn.items.size == tables_of.backward_keys.items.size &&
+            parts_.family.backward_in_turn(arguments_of(operation, tables_of));
+    });
+    return all;
+  }
+
+  BackwardArguments arguments_of(const Operation& op, const OperationTables& tables_of) const {
+    const MemberPlaces& places = parts_.backward.places[0];
+    const bool alone = parts_.keys_in_one_item;
+    std::byte* turns = on_.workspace + parts_.turns_in_place;
+    return {.shape = parts_.shape_of(parts_.backward.pass.hosted()[0], op),
+            .q = call_.q.matrix,
+            .k = call_.k.matrix,
+            .v = call_.v.matrix,
+            .dout = call_.dout.matrix,
+            .lse = reinterpret_cast<const float*>(on_.workspace + places.lse),
+            .delta = reinterpret_cast<const float*>(on_.workspace + places.delta),
+            .dq = summed_ || in_turn_ ? dq_.matrix : call_.dq.matrix,
+            .dk = in_parts_ ? dk_.matrix : call_.dk.matrix,
+            .dv = in_parts_ ? dv_.matrix : call_.dv.matrix,
+            .queries = parts_.work_list(tables_of.backward_queries),
+            .keys = parts_.work_list(in_turn_ ? tables_of.keys_in_turn : tables_of.backward_keys),
+            .deterministic = call_.deterministic && !alone,
+            .options = call_.options,
+            .accumulate = in_parts_ ? Accumulate::merge : Accumulate::only,
+            .one_item_of_keys = alone,
+            .workspace = on_.workspace + parts_.backward.of_family,
+            .carried = parts_.carries_dq ? dq_.matrix : DeviceMatrix{},
+            .turns = in_turn_ ? reinterpret_cast<unsigned*>(turns) : nullptr,
+            .head_parts = in_parts_ ? parts_.head_parts : 1};
+  }
+
+  const StackParts& parts_;
+  const BackwardCall& call_;
+  const RunsOn& on_;
+  const Sums dq_, dk_, dv_;  // where they are needed
+  bool in_turn_ = false;     // items add to dq one after the other
+  bool summed_ = false;      // dq, in float32
+  bool in_parts_ = false;    // items have parts of the query heads: dk and dv are summed, too
+};
 
 }  // namespace
 
@@ -106,44 +192,9 @@ void StackParts::backward_in_place(const BackwardCall& call, const RunsOn& on) c
     move::sink_gradients(q_rows, unseen_rows(), {call.sinks, problem.num_heads}, lse, delta,
                          call.dsink, on.stream);
 
-  const bool alone = keys_in_one_item;
-  const bool summed = !call.deterministic && !alone;  // dq, in float32
-  const int parts = summed ? head_parts : 1;
-  const Sums sums_q(home_q, shape.head_dim_qk, on.workspace + dq_in_place);
-  const Sums sums_k(home_k, shape.head_dim_qk, on.workspace + dk_in_place);
-  const Sums sums_v(home_k, shape.head_dim_v, on.workspace + dv_in_place);
-  const DeviceMatrix dq = summed ? sums_q.from_zero(on.stream) : call.dq.matrix;
-  const DeviceMatrix dk = parts > 1 ? sums_k.from_zero(on.stream) : call.dk.matrix;
-  const DeviceMatrix dv = parts > 1 ? sums_v.from_zero(on.stream) : call.dv.matrix;
-  for_each_launch(*this, backward, [&](const Operation& op, const OperationTables& tables_of) {
-    RINGSIDE_CUDA(family.backward({.shape = shape_of(backward.pass.hosted()[0], op),
-                                   .q = call.q.matrix,
-                                   .k = call.k.matrix,
-                                   .v = call.v.matrix,
-                                   .dout = call.dout.matrix,
-                                   .lse = lse,
-                                   .delta = delta,
-                                   .dq = dq,
-                                   .dk = dk,
-                                   .dv = dv,
-                                   .queries = work_list(tables_of.backward_queries),
-                                   .keys = work_list(tables_of.backward_keys),
-                                   .deterministic = call.deterministic && !alone,
-                                   .options = call.options,
-                                   .accumulate = parts > 1 ? Accumulate::merge : Accumulate::only,
-                                   .one_item_of_keys = alone,
-                                   .workspace = on.workspace + backward.of_family,
-                                   .carried = carries_dq ? sums_q.matrix : DeviceMatrix{},
-                                   .head_parts = parts},
-                                  on.stream));
-  });
-  if (summed) move::unshard(q_rows, sums_q.floats(), call.dq, on.stream);
-  if (parts > 1) {
-    const move::RowMap k_rows = row_map(members[0].kv);
-    move::unshard(k_rows, sums_k.floats(), call.dk, on.stream);
-    move::unshard(k_rows, sums_v.floats(), call.dv, on.stream);
-  }
-  clear_unseen(*this, call, parts == 1, !summed, on.stream);
+  const Gradients gradients(*this, call, on);
+  gradients.compute();
+  gradients.finish(q_rows, row_map(members[0].kv));
 }
 
 }  // namespace ringside

@@ -4,6 +4,7 @@
 
 #include "optimized/device/processors.h"
 #include "optimized/program/choose_family.h"
+#include "optimized/tables/item_turns.h"
 #include "optimized/tables/sole_items.h"
 
 namespace ringside {
@@ -69,6 +70,12 @@ WorkTable ProgramParts::add(const std::vector<WorkItem>& items, TableOf<Segment>
   return {tables.add(items), partners, tables.add(std::vector<int32_t>{size})};
 }
 
+WorkTable ProgramParts::add_in_turn(const HostWorkList& keys, const WorkTable& added) {
+  if (family.backward_in_turn == nullptr) return {};
+  const auto items = items_in_turn(keys, problem.mask, family.backward_key_rows(shape));
+  return items.empty() ? WorkTable{} : add(items, added.partners);
+}
+
 HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const {
   constexpr int64_t kItemsOfProcessor = 4;  // fewer would end too far apart
   if (family.backward_whole_key_rows == nullptr) return {};
@@ -101,6 +108,7 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
     made.backward_keys = add(keys), made.written = rows_written(keys.items);
     made.walks_are_long = keys.rows_met >= kLongWalk;
     made.keys_in_one_item = one_item_a_sequence(keys);
+    if (!made.keys_in_one_item) made.keys_in_turn = add_in_turn(keys, made.backward_keys);
   }
   return made;
 }

@@ -31,6 +31,7 @@ struct OperationTables {                               // what the device reads 
   // Of `forward` or `backward_keys`: items whose rows of the home sums nobody else writes, and the
   // others, where it is worth while to tell them apart.
   WorkTable sole, others;
+  WorkTable keys_in_turn;         // items_in_turn() of `backward_keys`, where there are some
   bool starts = false;            // whether its sums hold nothing before it
   std::vector<Interval> written;  // of compute: rows that its items write, as far as the host knows
   std::vector<Interval> cleared;  // of clear: rows that nobody writes first
@@ -148,6 +149,8 @@ struct ProgramParts {
   HostWorkList whole_keys(const std::vector<RankTiles>& tiles) const;
   WorkTable add(const HostWorkList& list);
   WorkTable add(const std::vector<WorkItem>& items, TableOf<Segment> partners);
+  // Items of `keys` that may add to dq in turn, where the family knows turns.
+  WorkTable add_in_turn(const HostWorkList& keys, const WorkTable& added);
   // Backward, these items of keys, if any; else items_of().
   OperationTables add_items(Pass pass, const std::vector<RankTiles>& tiles,
                             const HostWorkList& whole_keys = {});

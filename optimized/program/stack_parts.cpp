@@ -66,7 +66,8 @@ void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
       operations.back().starts = made.operations[i].starts;
       if (pass == Pass::backward && op.kind == OperationKind::compute)
         keys_in_one_item = keys_in_one_item && operations.back().keys_in_one_item,
-        carries_dq = carries_dq || operations.back().carries_dq;
+        carries_dq = carries_dq || operations.back().carries_dq,
+        takes_turns = takes_turns || operations.back().keys_in_turn.items.size > 0;
       if (operations.back().walks_are_long && family.backward_head_parts != nullptr)
         head_parts = family.backward_head_parts(shape);
     }
@@ -86,6 +87,7 @@ void StackParts::place(PassParts& parts) {
     places.lse = arena.take(home_q.cells * f32), places.delta = arena.take(home_q.cells * f32);
     if (!keys_in_one_item || carries_dq)
       dq_in_place = arena.take(home_q.cells * shape.head_dim_qk * f32);
+    if (takes_turns) turns_in_place = arena.take(home_q.cells * int64_t{sizeof(unsigned)});
     if (head_parts > 1) {
       dk_in_place = arena.take(home_k.cells * shape.head_dim_qk * f32);
       dv_in_place = arena.take(home_k.cells * shape.head_dim_v * f32);

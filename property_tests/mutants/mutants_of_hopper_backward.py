@@ -4,10 +4,13 @@ from mutants_list import Mutant
 
 LAUNCH = "optimized/attention/hopper/backward/backward.cu"
 PRODUCE = "optimized/attention/hopper/backward/backward_produce.cuh"
+SEND = "optimized/attention/hopper/backward/backward_send.cuh"
 LINE = "optimized/attention/hopper/seen_line.h"
 CONSUME = "optimized/attention/hopper/backward/backward_consume.cuh"
 TILES = "optimized/attention/hopper/backward/backward_tiles.cuh"
 WALK = "optimized/attention/hopper/backward/query_walk.cuh"
+TURN = "optimized/attention/hopper/machine/turn.h"
+IN_PLACE = "optimized/program/in_place.cpp"
 SPLIT = "optimized/attention/hopper/backward/backward_split.cuh"
 SPLIT_PRODUCE = "optimized/attention/hopper/backward/split_produce.cuh"
 
@@ -20,13 +23,13 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: sums of dq are not clipped where their segment ends",
-        PRODUCE,
+        SEND,
         "ragged_box(first_column + panel * 32, note.head, note.row, note.rows),",
         "ragged_box(first_column + panel * 32, note.head, note.row, kQueries),",
     ),
     Mutant(
         "hopper: both groups add dq to the same columns",
-        PRODUCE,
+        SEND,
         "note, group * Shape::kDqColumns, tile);",
         "note, 0, tile);",
     ),
@@ -86,19 +89,19 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: final dk and dv are not clipped where their segment ends",
-        PRODUCE,
+        SEND,
         "note.key_row + first_key, keys),",
         "note.key_row + first_key, kGroupKeys),",
     ),
     Mutant(
         "hopper: both groups store their final dv at the first one's keys",
-        PRODUCE,
+        SEND,
         "store_keys<kQueryPanel>(maps.dv, note, group * kGroupKeys, 0,",
         "store_keys<kQueryPanel>(maps.dv, note, 0, 0,",
     ),
     Mutant(
         "hopper: both groups store the first one's final dk",
-        PRODUCE,
+        SEND,
         "shared_address(shared.k[stage]) + group * kGroupKeys * 128);",
         "shared_address(shared.k[stage]));",
     ),
@@ -110,7 +113,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: keys are loaded over final dk that have not left",
-        PRODUCE,
+        SEND,
         "  commit_stores();\n  wait_until_read<0>();\n  arrive(shared.barriers.k_empty[stage]);",
         "  arrive(shared.barriers.k_empty[stage]);\n  commit_stores();\n  wait_until_read<0>();",
     ),
@@ -170,7 +173,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: final dq of two half rows leaves before one of the groups has left its own",
-        PRODUCE,
+        SEND,
         "for (Barrier& full : barriers.dq_full) wait(full, turn & 1);",
         "wait(barriers.dq_full[0], turn & 1);",
     ),
@@ -224,15 +227,15 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper, split: keys that are not finite reach queries that do not see them",
-        SPLIT_PRODUCE,
-        "const bool all_sent = (note.flags & kClear) != 0;",
-        "const bool all_sent = true;",
+        SPLIT,
+        "      if ((before & kClear) == 0) item_keys().drop_not_finite();\n",
+        "",
     ),
     Mutant(
         "hopper, split: queries that are not finite reach keys that do not see them",
         SPLIT,
-        "if ((flags & kClear) == 0)",
-        "if (false)",
+        "    if ((flags & kClear) == 0)\n      drop_not_finite<T, Shape>",
+        "    if (false)\n      drop_not_finite<T, Shape>",
     ),
     Mutant(
         "hopper: dq of a block of keys do not go on to the next one",
@@ -248,13 +251,13 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: dq on their way are asked for before they are in memory",
-        PRODUCE,
+        SEND,
         "  wait_until_stored<0>();  // what is asked for\n",
         "",
     ),
     Mutant(
         "hopper: dq on their way are brought to the first group's columns",
-        PRODUCE,
+        SEND,
         "*next, group * Shape::kDqColumns, shared_address(shared.dq[group]),",
         "*next, 0, shared_address(shared.dq[group]),",
     ),
@@ -287,5 +290,71 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         PRODUCE,
         "return note.key_row - item.own.row;",
         "return item.begin;",
+    ),
+    Mutant(
+        "hopper, in turn: items add to dq while the one before still does",
+        TURN,
+        "    if (value == turn) break;\n",
+        "    if (value + 1 >= turn) break;\n",
+    ),
+    Mutant(
+        "hopper, in turn: nobody waits for his turn",
+        SEND,
+        "        wait_for_turn(passed, note.turn);\n",
+        "",
+    ),
+    Mutant(
+        "hopper, in turn: nobody lets the next one pass",
+        SEND,
+        "        let_next_pass(passed, held);\n",
+        "",
+    ),
+    Mutant(
+        "hopper, in turn: of two blocks, one lets nobody pass",
+        SEND,
+        "        let_next_pass(passed, held);\n",
+        "        let_next_pass(passed, nullptr);\n",
+    ),
+    Mutant(
+        "hopper, in turn: an item of one block lets nobody pass before the next item",
+        SEND,
+        "if (in_turn && held == nullptr && (note.flags & kLast) == 0) {",
+        "if (in_turn && held == nullptr) {",
+    ),
+    Mutant(
+        "hopper, in turn: heads pass each other's turns",
+        SEND,
+        "int64_t{note.row} * parameters.shape.num_heads + note.head;",
+        "int64_t{note.row} * parameters.shape.num_heads;",
+    ),
+    Mutant(
+        "hopper, in turn: turns are counted at the row that all blocks of 128 rows share",
+        SEND,
+        "passed = parameters.turns + int64_t{note.row} *",
+        "passed = parameters.turns + int64_t{note.row / 128 * 128} *",
+    ),
+    Mutant(
+        "hopper, in turn: items that a window hides are waited for",
+        "optimized/tables/item_turns.h",
+        "return begin / rows - (first > 0 ? first / rows : 0);",
+        "return begin / rows;",
+    ),
+    Mutant(
+        "hopper, in turn: items cut queries where each begins to be seen",
+        WALK,
+        "if (blocks_ != Blocks::of_item) {",
+        "if (blocks_ == Blocks::of_segment) {",
+    ),
+    Mutant(
+        "hopper, in turn: words hold anything at first",
+        IN_PLACE,
+        "turns_in_place, 0, bytes, on_.stream)",
+        "turns_in_place, 0, 0, on_.stream)",
+    ),
+    Mutant(
+        "hopper, in turn: the next one is let pass before sums are in memory",
+        SEND,
+        "        wait_until_stored<0>();\n        let_next_pass(passed, held);\n",
+        "        let_next_pass(passed, held);\n        wait_until_stored<0>();\n",
     ),
 ]

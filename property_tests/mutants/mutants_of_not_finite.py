@@ -12,7 +12,7 @@ MMA_QUERIES = "optimized/attention/mma/backward_queries.cuh"
 SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
 PRODUCER = "optimized/attention/hopper/forward/producer.cuh"
 HOPPER_BACKWARD = "optimized/attention/hopper/backward/backward_consume.cuh"
-HOPPER_SENDERS = "optimized/attention/hopper/backward/backward_produce.cuh"
+HOPPER_KEYS = "optimized/attention/hopper/backward/item_keys.cuh"
 HOME = "optimized/exchange/move_home.cu"
 
 MUTANTS_OF_NOT_FINITE = [
@@ -144,9 +144,51 @@ MUTANTS_OF_NOT_FINITE = [
     ),
     Mutant(
         "hopper: keys that are not finite reach queries that do not see them",
-        HOPPER_SENDERS,
-        "bool all_sent = (note.flags & kClear) != 0;",
-        "bool all_sent = true;",
+        HOPPER_KEYS,
+        "      chunks[i] = finite_part<T>(chunks[i]);\n",
+        "      chunks[i] = chunks[i];\n",
+    ),
+    Mutant(
+        "hopper: keys that are not finite reach the last queries of an item",
+        HOPPER_BACKWARD,
+        "    if constexpr (kHasDq) drop_keys(flags, block - 1);\n",
+        "",
+    ),
+    Mutant(
+        "hopper: keys that were dropped are missed by the scores of later queries",
+        HOPPER_KEYS,
+        "    if (all_finite()) return;\n    Barrier& again",
+        "    if (true) return;\n    Barrier& again",
+    ),
+    Mutant(
+        "hopper: keys are dropped from blocks that all see, too",
+        HOPPER_BACKWARD,
+        "    if ((flags & kClear) != 0) return;\n    wait(barriers().ds_full",
+        "    wait(barriers().ds_full",
+    ),
+    Mutant(
+        "hopper: keys are dropped while the other group multiplies them",
+        HOPPER_KEYS,
+        "    if (all_finite()) return;\n    synchronize_both();\n",
+        "    if (all_finite()) return;\n",
+    ),
+    Mutant(
+        "hopper: keys come again while the other group multiplies those without",
+        HOPPER_KEYS,
+        "    synchronize_both();\n    if (group == 0 && thread == 0) {\n",
+        "    if (group == 0 && thread == 0) {\n",
+    ),
+    Mutant(
+        "hopper: nobody is told that keys were dropped",
+        HOPPER_KEYS,
+        "    if (!all_finite) *parameters.dropped = 1;\n",
+        "",
+    ),
+    Mutant(
+        "clear rows of a second launch are those of its own blocks",
+        PAIRS,
+        "at.clear.begin < at.begin - Block + 2",
+        "at.clear.begin <= at.begin",
     ),
     Mutant(
         "dsink takes part in rows that see nothing",

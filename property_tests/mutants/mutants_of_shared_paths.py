@@ -66,6 +66,12 @@ MUTANTS_OF_SHARED_PATHS = [
         "if (message.block.buffer == -2) add",
     ),
     Mutant(
+        "items that add in turn are taken before some that they wait for",
+        "optimized/tables/item_turns.cpp",
+        "std::tuple(-a.weight, a.item->begin)",
+        "std::tuple(-a.weight, -a.item->begin)",
+    ),
+    Mutant(
         "an item of 256 rows loses its last",
         "optimized/tables/build_work_list.cpp",
         "std::min(begin + rows_of_item, valid)",

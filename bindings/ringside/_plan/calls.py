@@ -169,7 +169,8 @@ def attention_backward(
         out, lse: what attention() returned for the same arguments.
         options, keywords: those of attention().
         deterministic: bit-equal results from run to run. The reference and the float32
-            kernels always are; on tensor cores it costs a second pass over the scores.
+            kernels always are; on tensor cores it costs a second pass over the scores, or,
+            with Hopper's kernels on one rank, a wait for each other's sums.
         The rest as for attention().
 
     Returns:

@@ -31,7 +31,8 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (!hopper::takes(arguments))
-    return arguments.options.empty() && arguments.carried.data == nullptr
+    return arguments.options.empty() && arguments.carried.data == nullptr &&
+                   arguments.turns == nullptr
                ? mma_family().backward(arguments, stream)
                : cudaErrorInvalidValue;
   return hopper::backward(arguments, stream);
@@ -47,6 +48,9 @@ KernelFamily hopper_family() {
   family.backward_key_rows = hopper::backward_key_rows;
   family.backward_whole_key_rows = hopper::backward_whole_key_rows;
   family.backward_head_parts = hopper::backward_head_parts;
+  family.backward_in_turn = [](const BackwardArguments& arguments) {
+    return hopper::takes(arguments) && hopper::takes_turns(arguments.shape);
+  };
   family.score_options = family.final_sinks = hopper::knows_options;
   family.forward = forward;
   family.backward = backward;

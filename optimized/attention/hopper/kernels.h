@@ -34,11 +34,14 @@ int backward_key_rows(const AttentionShape& shape);
 int backward_whole_key_rows(const AttentionShape& shape);
 int backward_head_parts(const AttentionShape& shape);
 int64_t backward_workspace_bytes(const AttentionShape& shape);
-// Likewise; dq of the deterministic mode is always the mma family's.
+// Whether items may add to dq in turn (BackwardArguments::turns).
+bool takes_turns(const AttentionShape& shape);
+// Likewise; dq of the deterministic mode without turns is another kernel's: the mma family's, or
+// the one below.
 bool takes(const BackwardArguments& arguments);
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream);
 
-// dq of the deterministic mode, with score options.
+// dq of the deterministic mode without turns, with score options.
 cudaError_t backward_queries_with_options(const BackwardArguments& arguments, cudaStream_t stream);
 
 }  // namespace ringside::hopper

@@ -1,4 +1,5 @@
 // Copies that go on beside the threads: boxes of tensor maps, and cp.async.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -196,13 +197,40 @@ After wait_for_reads(Warp& warp, const Inst& i) {
   return After::next;
 }
 
+bool on_their_way(const BulkGroups& groups, int64_t left) {
+  const auto waited_for = std::ssize(groups.committed) - left;
+  return waited_for > 0 &&
+         std::any_of(groups.committed.begin(), groups.committed.begin() + waited_for,
+                     [](const auto& group) {
+                       return std::ranges::any_of(group, [](const BulkStore& store) {
+                         return static_cast<bool>(store.act);
+                       });
+                     });
+}
+
+// Whether they are in memory; now and then that takes so long that other blocks go on before.
+bool arrived(const Warp& warp, BulkGroups& groups, int64_t left) {
+  constexpr unsigned kLong = 500;  // turns
+  if (!on_their_way(groups, left)) return true;
+  const uint64_t turn = warp.block->turn;
+  if (groups.due == 0) groups.due = turn + (random()() % 8 == 0 ? random()() % kLong : 0);
+  return turn >= groups.due;
+}
+
 After wait_for_stores(Warp& warp, const Inst& i) {
+  bool all_arrived = true;
+  each_lane(warp, [&](int lane) {
+    const std::unique_ptr<BulkGroups>& groups = warp.bulk[static_cast<size_t>(lane)];
+    all_arrived &= !groups || arrived(warp, *groups, i.imm);
+  });
+  if (!all_arrived) return After::blocked;
   each_lane(warp, [&](int lane) {
     const std::unique_ptr<BulkGroups>& groups = warp.bulk[static_cast<size_t>(lane)];
     while (groups && std::ssize(groups->committed) > i.imm) {
       finish(warp, i, groups->committed.front());
       groups->committed.pop_front();
     }
+    if (groups) groups->due = 0;
   });
   return After::next;
 }

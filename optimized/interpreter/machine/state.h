@@ -59,6 +59,7 @@ struct BulkStore {                              // reads shared memory until it 
 struct BulkGroups {  // of a thread
   std::vector<BulkStore> open;
   std::deque<std::vector<BulkStore>> committed;
+  uint64_t due = 0;  // the block's turn in which those that are waited for are in memory; or 0
 };
 
 struct ProductRead {  // an operand in shared memory of a product that was not waited for

@@ -11,6 +11,12 @@
 // engine, in float32; where the item is all that its queries meet, it is final at once. Such an
 // item may have several key blocks, one after the other, through which dq is carried in float32.
 // Where dk and dv are added to, too, an item may have a part of the query heads of its key head.
+//
+// Sums of dq come in any order, unless items take turns (tables/item_turns.h): then a word of each
+// block of queries and head counts the items that have added to it, of which the first one stores
+// what there is, and the sender waits for its turn. The others compute on meanwhile: what is behind
+// is a place for dq. Where bits must be the same and there are no turns, another kernel computes
+// dq.
 #include <algorithm>
 
 #include "optimized/attention/dropped.h"
@@ -25,7 +31,7 @@ namespace backward_detail {
 namespace {
 
 Dq dq_of(const BackwardArguments& a) {
-  if (a.deterministic) return Dq::none;
+  if (a.deterministic && a.turns == nullptr) return Dq::none;
   return a.one_item_of_keys ? Dq::store : Dq::add;
 }
 
@@ -65,6 +71,7 @@ Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
           .head_parts = a.head_parts,
           .taken = static_cast<unsigned*>(a.workspace),
           .dropped = static_cast<int32_t*>(a.workspace) + 1,
+          .turns = a.turns,
           .dk = a.dk,
           .dv = a.dv,
           .is_first = a.accumulate == Accumulate::start,
@@ -81,7 +88,7 @@ cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) 
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(processors_of_device(), items)));
   const Parameters parameters = parameters_of(a, maps);
-  static_assert(kQueries == kDroppedQueries && kPanelColumns == kDroppedColumns);
+  static_assert(kQueries == kDroppedQueries);
   const auto launch = [&] {
     if (!a.options.empty())
       return launch_backward<HeadDims<128, 128>, true>(
@@ -128,7 +135,15 @@ bool takes(const BackwardArguments& a) {
          fits_a_map(a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
          fits_a_map(a.dk, {result, s.head_dim_qk, s.num_kv_heads}) &&
          fits_a_map(a.dv, {result, s.head_dim_v, s.num_kv_heads}) &&
-         (a.deterministic || fits_a_map(a.dq, backward_detail::shape_of_dq(a)));
+         (backward_detail::dq_of(a) == backward_detail::Dq::none ||
+          fits_a_map(a.dq, backward_detail::shape_of_dq(a)));
+}
+
+bool takes_turns(const AttentionShape& shape) {
+  return with_head_dims(shape, [](auto dims) {
+    using Shape = backward_detail::BackwardShape<decltype(dims)>;
+    return backward_detail::kTakesTurns<Shape, backward_detail::Dq::add>;
+  });
 }
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
@@ -137,8 +152,10 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
     return cudaErrorInvalidValue;  // of other lists the host cannot know it
   if (arguments.head_parts != 1 && arguments.accumulate != Accumulate::merge)
     return cudaErrorInvalidValue;
+  if (arguments.turns != nullptr && (!arguments.deterministic || !takes_turns(arguments.shape)))
+    return cudaErrorInvalidValue;
   const cudaError_t error = backward_detail::differentiate_keys(arguments, stream);
-  if (error != cudaSuccess || !arguments.deterministic) return error;
+  if (error != cudaSuccess || !arguments.deterministic || arguments.turns != nullptr) return error;
   return arguments.options.empty() ? mma::backward_queries(arguments, stream)
                                    : backward_queries_with_options(arguments, stream);
 }

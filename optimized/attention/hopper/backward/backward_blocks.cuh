@@ -32,6 +32,10 @@ enum class Dq : uint8_t {
 template <typename Shape, Dq kDq>
 inline constexpr bool kMayCarry = kDq == Dq::store&& Shape::kCarries;
 
+// Whether items may take turns at adding to dq.
+template <typename Shape, Dq kDq>
+inline constexpr bool kTakesTurns = kDq == Dq::add && !Shape::kSplit;
+
 // How many threads of a warp arrive for it. One, behind __syncwarp(); where there is no dq all do,
 // which costs little there: racecheck takes what the others have read or written for unordered.
 template <Dq kDq>
@@ -58,6 +62,7 @@ struct Parameters {
   int head_parts;
   unsigned* taken;   // from the queue; 0 at the start
   int32_t* dropped;  // becomes 1 where numbers were dropped (seen_pairs.cuh); 0 at the start
+  unsigned* turns;   // as in BackwardArguments
   DeviceMatrix dk, dv;
   bool is_first, is_final;
 };
@@ -85,6 +90,7 @@ struct BlockNote {
   int flags;
   int key_row, keys, kv_head;  // of the item
   int item, partner, begin;    // numbers of the list, and the block's first row in the partner
+  int turn;                    // of the item to add to dq, where items take turns
 };
 inline constexpr int kFirst = 1, kLast = 2;  // of the item's
 inline constexpr int kClear = 4;             // every row sees all keys of the item
@@ -106,6 +112,7 @@ struct Barriers {
   Barrier ds_full[2], ds_empty[2];
   Barrier dq_full[kGroups], dq_empty[kGroups];
   Barrier k_read, dk_full[kGroups];  // of final dk, unless split
+  Barrier k_again;                   // see ItemKeys
 
   // By one thread. of_rows: how many threads of a warp say that they wrote or have read rows.
   // sent: dk leave from where K was, and who sends them off says that it is empty.
@@ -122,7 +129,7 @@ struct Barriers {
     for (Barrier& barrier : k_full) init(barrier, 1);
     for (Barrier& barrier : k_empty) init(barrier, sent ? 1 : kWarps);
     init(v_full, 1), init(v_empty, kWarpsOfValues);
-    init(k_read, kWarps);
+    init(k_read, kWarps), init(k_again, 1);
     for (int group = 0; group < kGroups; ++group) init(dk_full[group], 4);
     for (Barrier& barrier : ds_full) init(barrier, kWarpsOfValues);
     for (Barrier& barrier : ds_empty) init(barrier, kWarps);

@@ -7,6 +7,7 @@
 // need not keep step.
 #pragma once
 
+#include "optimized/attention/hopper/backward/item_keys.cuh"
 #include "optimized/attention/hopper/backward/score_options.cuh"
 
 namespace ringside::hopper::backward_detail {
@@ -147,16 +148,19 @@ struct Consumer {
     arrive_as_warp(barriers().ds_full[block % 2], thread);
   }
 
-  // Where keys are not finite, dq of blocks that see the item in part is not sent off.
-  __device__ __forceinline__ void look_at_keys() {
-    if constexpr (!kHasDq) return;
-    FiniteCheck<T> check;
+  __device__ __forceinline__ ItemKeys<T, Shape> item_keys() const {
+    return {parameters, shared, group, thread, item};
+  }
+  __device__ __forceinline__ void look_at_keys() const {
     constexpr int kBytes = Shape::kKeyTile / kGroups;
-    for_each_chunk<kBytes, kGroupThreads>(shared.k[item % kKeyStages] + group * kBytes, thread,
-                                          [&](const uint4& chunk) { check.look_at(chunk); });
-    const bool all_finite = all_of_group(group, check.all_finite());
-    if (thread == 0) shared.keys_found[group][item % kFoundStages] = !all_finite;
-    if (!all_finite) *parameters.dropped = 1;
+    if constexpr (kHasDq)
+      item_keys().template look_at<kBytes>(group * kBytes, shared.keys_found[group]);
+  }
+  // Before dq of a block that its note says this of.
+  __device__ __forceinline__ void drop_keys(int flags, uint32_t of_block) const {
+    if ((flags & kClear) != 0) return;
+    wait(barriers().ds_full[of_block % 2], of_block / 2 % 2);  // both have looked at keys
+    item_keys().drop_not_finite();
   }
 
   // Whether all of the group's keys are seen.
@@ -214,6 +218,7 @@ struct Consumer {
     else
       wait(barriers().v_full, item & 1);
     start_grads(grads, dout);
+    const int before = kLate && kHasDq ? flags : kClear;
     if constexpr (kLate) flags = read_note();
     uint32_t p[4][4], ds[4][4];
     const auto release_values = [&] {
@@ -239,9 +244,12 @@ struct Consumer {
     as_left_operand<T>(p, scores);
     as_left_operand<T>(ds, grads);
     pin(p), pin(ds);
-    if ((flags & kClear) == 0)
-      drop_not_finite<T, Shape>(shared.q[stage()], shared.dout[stage()], parameters.dropped, group,
-                                thread);
+    if ((flags & before & kClear) == 0) {
+      if ((flags & kClear) == 0)
+        drop_not_finite<T, Shape>(shared.q[stage()], shared.dout[stage()], parameters.dropped,
+                                  group, thread);
+      if constexpr (kLate && kHasDq) drop_keys(before, block - 1);
+    }
     float dq[kDqSums];
     if constexpr (kLate && kHasDq) start_dq(dq, block - 1);
     begin_products();
@@ -256,6 +264,8 @@ struct Consumer {
     }
     wait_for_products<0>();
     hopper::pin(dk), hopper::pin(dv);
+    if constexpr (kLate && kHasDq)
+      if ((before & kClear) == 0) item_keys().bring_again(shared.notes[block % kNotes]);
     release(block);
     forget_descriptors(flags);
     ++block;
@@ -272,6 +282,7 @@ struct Consumer {
       wait_for_queries();
       take_block<true>(flags, dk, dv);
     }
+    if constexpr (kHasDq) drop_keys(flags, block - 1);
     if (kHasDq && parameters.is_final)
       hand_over_results(dk, dv);
     else

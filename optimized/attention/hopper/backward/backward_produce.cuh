@@ -1,28 +1,38 @@
 // The producer group of the backward kernel, a warp for each task: one takes items off the queue
 // and leaves a note of each of their query blocks; one loads what the softmax left of the blocks'
-// rows; one has the copy engine bring tiles; one sends dq off. Notes are some blocks ahead: nobody
-// waits while the queue is asked and an item looked at.
+// rows; one has the copy engine bring tiles; one sends results off (backward_send.cuh). Notes are
+// some blocks ahead: nobody waits while the queue is asked and an item looked at.
 #pragma once
 
+#include "optimized/attention/hopper/backward/item_keys.cuh"
 #include "optimized/attention/hopper/backward/query_walk.cuh"
 #include "optimized/attention/hopper/seen_line.h"
+#include "optimized/tables/item_turns.h"
 
 namespace ringside::hopper::backward_detail {
 
 inline constexpr unsigned kEveryLane = ~0u;
 
-// The queue; the number of the next item is asked for ahead. By all lanes of a warp.
+// The queue; the number of the next item is asked for ahead. By all lanes of a warp. kInTurn: items
+// begin in the order of their numbers, or nearly, since others wait for them: no number is asked
+// for before its item is next, nor belongs to a block of threads that may not have begun.
+template <bool kInTurn>
 class Queue {
  public:
   __device__ explicit Queue(const Parameters& parameters)
       : p_(parameters), items_(min(*p_.work.num_items, p_.work.max_items)), index_(blockIdx.x) {
-    ask();
+    if (in_turn())
+      advance();
+    else
+      ask();
   }
+  __device__ bool in_turn() const { return kInTurn && p_.turns != nullptr; }
   __device__ bool valid() const { return index_ < p_.order.size(max(items_, 0)); }
   __device__ QueueEntry entry() const { return p_.order.in_sections(index_, items_); }
   __device__ void advance() {
+    if (in_turn()) next_ = threadIdx.x % 32 == 0 ? atomicAdd(p_.taken, 1u) : 0;
     index_ = __shfl_sync(kEveryLane, next_, 0);
-    ask();
+    if (!in_turn()) ask();
   }
 
  private:
@@ -63,11 +73,11 @@ __device__ inline Interval query_heads_of(const Parameters& p, const QueueEntry&
 
 // Of one block of an item's keys, behind so many blocks of others. Returns how many there are now.
 // flags_of(row): what else there is to say of the block that begins at this row of its partner.
-template <typename Shape, bool kAligned, typename FlagsOf>
+template <typename Shape, typename FlagsOf>
 __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& shared,
                                      const WorkItem& item, Interval keys, const QueueEntry& entry,
-                                     uint32_t block, FlagsOf flags_of) {
-  QueryWalk<Shape::kKeys, kAligned> at(p.work, item, keys, query_heads_of(p, entry));
+                                     Blocks blocks, uint32_t block, FlagsOf flags_of) {
+  QueryWalk<Shape::kKeys> at(p.work, item, keys, query_heads_of(p, entry), blocks);
   const int kv_head = entry.head / p.head_parts;
   for (int first = kFirst; at.valid(); first = 0, ++block) {
     BlockNote& note = begin_note(shared, block);
@@ -76,6 +86,9 @@ __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& sh
       note.key_row = item.own.row + keys.begin, note.keys = keys.size();
       note.kv_head = kv_head, note.item = entry.item;
       note.partner = at.partner(), note.begin = at.begin();
+      if (blocks == Blocks::in_turn)
+        note.turn = turn_of_item(sequence_mask(p.work, item), item.own, item.begin, Shape::kKeys,
+                                 p.work.partners[at.partner()], at.begin());
     }
     const bool is_clear = keys.size() == Shape::kKeys && at.is_clear();
     const int flags = first | (is_clear ? kClear : 0) | flags_of(at.begin());
@@ -106,51 +119,40 @@ __device__ inline uint32_t note_whole_item(const Parameters& p, PlainShared<Shap
     if (seeing.size() > 0) blocks = (seeing.end + kQueries - 1) / kQueries - first_block;
   }
   for (int part = parts - 1; part >= 0; --part) {
-    block = note_keys<Shape, true>(p, shared, item, keys_of(part), entry, block, [&](int row) {
+    const auto flags_of = [&](int row) {
       const unsigned parts_met = __ballot_sync(kEveryLane, row / kQueries - first_block < blocks);
       return (parts_met >> part > 1 ? kCarried : 0) |
              ((parts_met & ((1u << part) - 1)) != 0 ? kCarriedOn : 0);
-    });
+    };
+    block = note_keys<Shape>(p, shared, item, keys_of(part), entry, Blocks::of_segment, block,
+                             flags_of);
   }
   return block;
 }
 
-template <typename Shape, bool kWhole>
+template <typename Shape, Dq kDq>
 __device__ inline uint32_t note_item(const Parameters& p, PlainShared<Shape>& shared,
                                      const QueueEntry& entry, uint32_t block) {
   const WorkItem& item = p.work.items[entry.item];
   if (item.begin >= item.end) return block;
-  if constexpr (kWhole) return note_whole_item(p, shared, item, entry, block);
-  return note_keys<Shape, false>(p, shared, item, {item.begin, item.end}, entry, block,
-                                 [](int) { return 0; });
+  if constexpr (kMayCarry<Shape, kDq>) return note_whole_item(p, shared, item, entry, block);
+  const Blocks blocks =
+      kTakesTurns<Shape, kDq> && p.turns != nullptr ? Blocks::in_turn : Blocks::of_item;
+  return note_keys<Shape>(p, shared, item, {item.begin, item.end}, entry, blocks, block,
+                          [](int) { return 0; });
 }
 
 // By all lanes of a warp.
-template <typename Shape, bool kWhole>
+template <typename Shape, Dq kDq>
 __device__ inline void write_notes(const Parameters& parameters, PlainShared<Shape>& shared) {
   uint32_t block = 0;
-  for (Queue queue(parameters); queue.valid(); queue.advance())
-    block = note_item<Shape, kWhole>(parameters, shared, queue.entry(), block);
+  for (Queue<kTakesTurns<Shape, kDq>> queue(parameters); queue.valid(); queue.advance())
+    block = note_item<Shape, kDq>(parameters, shared, queue.entry(), block);
   begin_note(shared, block);
   publish(shared, block, kStop);
 }
 
-// So many panels of an item's rows of K or V.
-template <typename Shape, int kPanels>
-__device__ inline void load_keys(const CUtensorMap& map, uint8_t* tile, Barrier& full,
-                                 const BlockNote& note) {
-  arrive_and_expect(full, kPanels * Shape::kKeyPanel);
-  const uint32_t to = shared_address(tile);
-#pragma unroll
-  for (int panel = 0; panel < kPanels; ++panel)
-#pragma unroll
-    for (int half = 0; half < Shape::kKeyGroups; ++half)
-      load_box(to + panel * Shape::kKeyPanel + half * kQueryPanel, map,
-               ragged_box(panel * kPanelColumns, note.kv_head, note.key_row + half * kBoxRows,
-                          rows_of_box(0, note.keys, half)),
-               full);
-}
-// Likewise of a block's of Q or dO.
+// So many panels of a block's rows of Q or dO.
 template <int kPanels>
 __device__ inline void load_queries(const CUtensorMap& map, uint8_t* tile, Barrier& full,
                                     const BlockNote& note) {
@@ -321,141 +323,6 @@ __device__ void load_rows(const ParametersOf<kOptions>& parameters,
       arrive_of_warp<kArrivals>(shared.barriers.rows_full[stage]);
     else
       arrive_of_warp<kArrivals>(shared.barriers.dout_full[stage]);
-  }
-}
-
-// Panels of final dk or dv, of 64 keys of an item from `first_key` on, so many bytes apart.
-template <int kBytes>
-__device__ inline void store_keys(const CUtensorMap& map, const BlockNote& note, int first_key,
-                                  int first_panel, int panels, uint32_t tile) {
-  const int keys = note.keys - first_key;
-  if (keys <= 0) return;
-#pragma unroll
-  for (int panel = 0; panel < panels; ++panel)
-    store_box(map,
-              ragged_box((first_panel + panel) * kPanelColumns, note.kv_head,
-                         note.key_row + first_key, keys),
-              tile + panel * kBytes);
-}
-
-// visit(box, place in the tile) for the panels of a block's dq in float32 that are a group's.
-template <typename Shape, typename Visit>
-__device__ inline void for_each_panel_of_sums(const BlockNote& note, int first_column,
-                                              uint32_t tile, Visit visit) {
-#pragma unroll
-  for (int panel = 0; panel < Shape::kDqColumns / 32; ++panel)
-    visit(ragged_box(first_column + panel * 32, note.head, note.row, note.rows),
-          tile + panel * kQueryPanel);
-}
-
-// Of a block's dq, a group's columns.
-template <typename Shape, Dq kDq>
-__device__ inline void store_queries(const Maps& maps, const BlockNote& note, int first_column,
-                                     uint32_t tile) {
-  if constexpr (kDq == Dq::add) {
-    for_each_panel_of_sums<Shape>(
-        note, first_column, tile,
-        [&](const BoxCoordinates& box, uint32_t from) { add_box(maps.dq, box, from); });
-    return;
-  }
-  if constexpr (kMayCarry<Shape, kDq>)
-    if (note.flags & kCarriedOn)
-      return for_each_panel_of_sums<Shape>(
-          note, first_column, tile,
-          [&](const BoxCoordinates& box, uint32_t from) { store_box(maps.carried, box, from); });
-  store_box(maps.dq, ragged_box(first_column, note.head, note.row, note.rows), tile);
-}
-
-// Lets a group leave something in its place: behind dq that are carried to this block, if it is
-// given and there are some, to which the group adds its own.
-template <typename Shape>
-__device__ inline void free_place(const Maps& maps, PlainShared<Shape>& shared, int group,
-                                  const BlockNote* next) {
-  Barrier& empty = shared.barriers.dq_empty[group];
-  if (next == nullptr || (next->flags & kCarried) == 0) return arrive(empty);
-  wait_until_stored<0>();  // what is asked for
-  arrive_and_expect(empty, Shape::kDqTile);
-  for_each_panel_of_sums<Shape>(
-      *next, group * Shape::kDqColumns, shared_address(shared.dq[group]),
-      [&](const BoxCoordinates& box, uint32_t to) { load_box(to, maps.carried, box, empty); });
-}
-
-// An item's final dk, which the groups leave where K was.
-template <typename Shape>
-__device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>& shared,
-                               const BlockNote& note, uint32_t item) {
-  const uint32_t stage = item % Shape::kKeyStages;
-#pragma unroll 1
-  for (int group = 0; group < kGroups; ++group) {
-    wait(shared.barriers.dk_full[group], item & 1);
-    show_to_async();
-    store_keys<Shape::kKeyPanel>(parameters.maps.dk, note, group * kGroupKeys, 0, Shape::kQkPanels,
-                                 shared_address(shared.k[stage]) + group * kGroupKeys * 128);
-  }
-  commit_stores();
-  wait_until_read<0>();
-  arrive(shared.barriers.k_empty[stage]);
-}
-
-// Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
-// nothing more; by one thread. A group's last dq comes behind dv.
-template <Dq kDq, typename Shape>
-__device__ void send_results(const Parameters& parameters, PlainShared<Shape>& shared) {
-  auto& barriers = shared.barriers;
-  const Maps& maps = parameters.maps;
-  uint32_t items = 0, turn = 0;  // items that have begun; what was sent before, of each group
-  for (uint32_t block = 0;; ++block) {
-    wait(barriers.dq_full[0], turn & 1);
-    const BlockNote& note = shared.notes[block % kNotes];
-    if (note.flags & kStop) return;
-    if (note.flags & kFirst) ++items;
-    // A panel of K that the groups share is finite where both halves are.
-    constexpr bool kSharePanel = Shape::kQkPanels == 1;
-    const bool with_keys = parameters.is_final && (note.flags & kLast);
-    const BlockNote* next = nullptr;  // the next block, if its dq is the next thing to come
-    bool all_sent = (note.flags & kClear) != 0;
-    if constexpr (kMayCarry<Shape, kDq>) {
-      const BlockNote& behind = wait_for_note(shared, block + 1);
-      if ((behind.flags & (kStop | kLast)) == 0) next = &behind;
-      all_sent |= (note.flags & (kCarried | kCarriedOn)) != 0;
-    }
-    // Of keys that are not finite, another launch adds dq: seen_pairs.cuh. Or writes it, where it
-    // is carried, over all of what is sent.
-    const int* found = &shared.keys_found[0][(items - 1) % kFoundStages];
-    const auto send = [&](const BlockNote* then, auto start) {
-#pragma unroll 1
-      for (int group = 0; group < kGroups; ++group) {
-        wait(barriers.dq_full[group], turn & 1);
-        show_to_async();  // what four warps have written, who need not wait for the fence
-        start(group, shared_address(shared.dq[group]));
-        commit_stores();
-        wait_until_read<0>();
-        free_place<Shape>(maps, shared, group, then);
-      }
-      ++turn;
-    };
-    if (with_keys)
-      send(kMayCarry<Shape, kDq> ? &note : nullptr, [&](int group, uint32_t tile) {
-        store_keys<kQueryPanel>(maps.dv, note, group * kGroupKeys, 0, Shape::kVPanels, tile);
-      });
-    if constexpr (kSharePanel && kDq == Dq::store) {
-      // Both halves of the rows lie in the first group's place.
-      for (Barrier& full : barriers.dq_full) wait(full, turn & 1);
-      show_to_async();
-      if (all_sent || (found[0] == 0 && found[kFoundStages] == 0))
-        store_queries<Shape, kDq>(maps, note, 0, shared_address(shared.dq[0]));
-      commit_stores();
-      wait_until_read<0>();
-      arrive(barriers.dq_empty[0]), arrive(barriers.dq_empty[1]);
-      ++turn;
-    } else {
-      send(next, [&](int group, uint32_t tile) {
-        const int* of_group = kSharePanel ? found : &found[group * kFoundStages];
-        if (all_sent || (of_group[0] == 0 && (!kSharePanel || found[kFoundStages] == 0)))
-          store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile);
-      });
-    }
-    if (with_keys) send_dk(parameters, shared, note, items - 1);
   }
 }
 

@@ -7,7 +7,7 @@
 // whose columns are dealt to both by panels of 64, is computed a block late, as elsewhere.
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_tiles.cuh"
+#include "optimized/attention/hopper/backward/item_keys.cuh"
 
 namespace ringside::hopper::backward_detail {
 
@@ -101,18 +101,13 @@ struct SplitConsumer {
     }
   }
 
-  // Where keys are not finite, dq of blocks that see the item in part is not sent off.
-  __device__ __forceinline__ void look_at_keys() {
+  __device__ __forceinline__ ItemKeys<T, Shape> item_keys() const {
+    return {parameters, shared, kGroup, thread, item};
+  }
+  __device__ __forceinline__ void look_at_keys() const {
 #pragma unroll 1
-    for (int panel = kFirstPanel; panel < kEndPanel; ++panel) {
-      FiniteCheck<T> check;
-      for_each_chunk<kKeyPanel, kGroupThreads>(shared.k[item % kKeyStages] + panel * kKeyPanel,
-                                               thread,
-                                               [&](const uint4& chunk) { check.look_at(chunk); });
-      const bool all_finite = all_of_group(kGroup, check.all_finite());
-      if (thread == 0) shared.keys_found[panel][item % kFoundStages] = !all_finite;
-      if (!all_finite) *parameters.dropped = 1;
-    }
+    for (int panel = kFirstPanel; panel < kEndPanel; ++panel)
+      item_keys().template look_at<kKeyPanel>(panel * kKeyPanel, shared.keys_found[panel]);
   }
 
   // Whether every row sees all of the item's keys.
@@ -182,9 +177,10 @@ struct SplitConsumer {
     arrive_as_warp(barriers().ds_full[block % 2]);
   }
 
-  // A block of which there is Q. kLate: with the group's dq of the block before.
+  // A block of which there is Q. kLate: with the group's dq of the block before, whose flags these
+  // are.
   template <bool kLate>
-  __device__ __forceinline__ void take_block(int flags, float (&sum)[kSums]) {
+  __device__ __forceinline__ void take_block(int flags, int before, float (&sum)[kSums]) {
     uint32_t left[4][4];
     if constexpr (kOwnsDk)
       compute_gradients(left);
@@ -198,6 +194,7 @@ struct SplitConsumer {
     float dq[32];
     if constexpr (kLate && kHasDq) {
       wait_for_ds(block - 1);
+      if ((before & kClear) == 0) item_keys().drop_not_finite();
       start_dq(dq, block - 1, kFirstPanel);
     }
     begin_products();
@@ -213,7 +210,10 @@ struct SplitConsumer {
     wait_for_products<0>();
     hopper::pin(sum);
     arrive_as_warp(barriers().dout_empty[dout_stage()]);
-    if constexpr (kLate && kHasDq) finish_dq(block - 1, kFirstPanel + 1);
+    if constexpr (kLate && kHasDq) {
+      finish_dq(block - 1, kFirstPanel + 1);
+      if ((before & kClear) == 0) item_keys().bring_again(shared.notes[block % kNotes]);
+    }
     arrive_of_warp<kArriving<kDq>>(barriers().empty[stage()]);
     ++block;
   }
@@ -227,14 +227,16 @@ struct SplitConsumer {
     wait(barriers().k_full[item % kKeyStages], item / kKeyStages & 1);
     if constexpr (kHasDq) look_at_keys();
     if constexpr (kOwnsDk) wait(barriers().v_full, item & 1);
-    take_block<false>(flags, sum);
+    take_block<false>(flags, flags, sum);
     while ((flags & kLast) == 0) {
+      const int before = flags;
       flags = wait_for_note();
-      take_block<true>(flags, sum);
+      take_block<true>(flags, before, sum);
     }
     if constexpr (kOwnsDk) arrive_as_warp(barriers().v_empty);
     if constexpr (kHasDq) {
       wait_for_ds(block - 1);
+      if ((flags & kClear) == 0) item_keys().drop_not_finite();
       finish_dq(block - 1, kFirstPanel);
     }
     arrive_as_warp(barriers().k_empty[item % kKeyStages]);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <string>
 #include <tuple>
@@ -40,6 +41,7 @@ struct Pack {
   int piece = 1 << 20;  // longest query segment
   bool one_item_of_keys = false;
   int head_parts = 1;
+  bool in_turn = false;
 };
 
 struct Rows {  // of one side
@@ -200,21 +202,33 @@ void expect_close(const char* what, const std::vector<double>& want, const std::
   EXPECT_LE(std::sqrt(error), allowed * std::sqrt(size)) << what;  // false for NaN
 }
 
-void check(const Pack& p, ElementType type) {
-  const Inputs in(p, type);
-  const Rows q = in.tokens(true, p.heads, p.dim_qk, 1), dout = in.tokens(true, p.heads, p.dim_v, 2);
-  const Rows k = in.tokens(false, p.kv_heads, p.dim_qk, 3);
-  const Rows v = in.tokens(false, p.kv_heads, p.dim_v, 4);
-  const Rows lse = in.lse(), delta = in.lse();  // any finite numbers serve as delta
-  const Gradients want = by_definition(in, q, k, v, dout, lse, delta);
+struct Arrays {
+  Rows q, k, v, dout, lse, delta;
 
+  explicit Arrays(const Inputs& in)
+      : q(in.tokens(true, in.pack.heads, in.pack.dim_qk, 1)),
+        k(in.tokens(false, in.pack.kv_heads, in.pack.dim_qk, 3)),
+        v(in.tokens(false, in.pack.kv_heads, in.pack.dim_v, 4)),
+        dout(in.tokens(true, in.pack.heads, in.pack.dim_v, 2)),
+        lse(in.lse()),
+        delta(in.lse()) {}  // any finite numbers serve as delta
+};
+
+struct Results {
+  std::vector<double> dq, dk, dv;
+};
+
+// One call of the kernel.
+Results run(const Inputs& in, const Arrays& x) {
+  const Pack& p = in.pack;
+  const ElementType type = in.type;
   const ElementType result = p.accumulate == Accumulate::only ? type : ElementType::float32;
   const double before = p.accumulate == Accumulate::merge ? kBefore : NAN;
   const Rows empty_dk(p.kv_heads, p.dim_qk, in.rows_k, before);
   const Rows empty_dv(p.kv_heads, p.dim_v, in.rows_k, before);
-  const Rows empty_dq(p.heads, p.dim_qk, in.rows_q, p.one_item_of_keys ? NAN : 0);
-  const OnDevice at_q(q, type), at_k(k, type), at_v(v, type), at_dout(dout, type);
-  const OnDevice at_lse(lse, ElementType::float32), at_delta(delta, ElementType::float32);
+  const Rows empty_dq(p.heads, p.dim_qk, in.rows_q, p.one_item_of_keys || p.in_turn ? NAN : 0);
+  const OnDevice q(x.q, type), k(x.k, type), v(x.v, type), dout(x.dout, type);
+  const OnDevice lse(x.lse, ElementType::float32), delta(x.delta, ElementType::float32);
   const OnDevice dk(empty_dk, result), dv(empty_dv, result);
   const OnDevice dq(empty_dq, p.one_item_of_keys ? type : ElementType::float32);
   const AttentionShape shape{p.heads, p.kv_heads,      0,   0, p.heads / p.kv_heads, p.dim_qk,
@@ -227,11 +241,12 @@ void check(const Pack& p, ElementType type) {
   const DeviceMemory items = on_device(list.items), partners = on_device(list.partners);
   const DeviceMemory count = on_device(std::vector<int32_t>{int32_t(list.items.size())});
   const DeviceMemory workspace = on_device(std::vector<int32_t>{-1, -1});
+  const DeviceMemory turns = on_device(std::vector<uint32_t>(size_t(in.rows_q) * p.heads));
 
   BackwardArguments a;
   a.shape = shape;
-  a.q = at_q.matrix(), a.k = at_k.matrix(), a.v = at_v.matrix(), a.dout = at_dout.matrix();
-  a.lse = at_lse.floats(), a.delta = at_delta.floats();
+  a.q = q.matrix(), a.k = k.matrix(), a.v = v.matrix(), a.dout = dout.matrix();
+  a.lse = lse.floats(), a.delta = delta.floats();
   a.dq = dq.matrix(), a.dk = dk.matrix(), a.dv = dv.matrix();
   a.keys = {reinterpret_cast<const WorkItem*>(items.data()),
             reinterpret_cast<const Segment*>(partners.data()),
@@ -243,15 +258,106 @@ void check(const Pack& p, ElementType type) {
   a.accumulate = p.accumulate, a.one_item_of_keys = p.one_item_of_keys;
   a.workspace = workspace.data();
   if (p.one_item_of_keys) a.carried = carried.matrix();
-  ASSERT_TRUE(takes(a));
+  if (p.in_turn) a.deterministic = true, a.turns = reinterpret_cast<unsigned*>(turns.data());
+  EXPECT_TRUE(takes(a));
   RINGSIDE_CUDA(backward(a, nullptr));
   RINGSIDE_CUDA(cudaDeviceSynchronize());
+  return {dq.read(), dk.read(), dv.read()};
+}
+
+bool same_bits(const double* a, const double* b, size_t count) {
+  return std::memcmp(a, b, count * sizeof(double)) == 0;
+}
+
+void check(const Pack& p, ElementType type) {
+  const Inputs in(p, type);
+  const Arrays x(in);
+  const Gradients want = by_definition(in, x.q, x.k, x.v, x.dout, x.lse, x.delta);
+  const Results got = run(in, x);
+  if (p.in_turn) {
+    EXPECT_TRUE(same_bits(run(in, x).dq.data(), got.dq.data(), got.dq.size())) << "dq again";
+  }
   // Operands of the products are rounded twice more than inputs are: weights and their gradients.
   const double allowed = type == ElementType::float16 ? 0x1p-10 : 0x1p-7;
-  expect_close("dq", want.dq.of, dq.read(), allowed);
+  expect_close("dq", want.dq.of, got.dq, allowed);
   const double begun_with = p.accumulate == Accumulate::merge ? kBefore : 0;
-  expect_close("dk", want.dk.of, dk.read(), allowed, begun_with);
-  expect_close("dv", want.dv.of, dv.read(), allowed, begun_with);
+  expect_close("dk", want.dk.of, got.dk, allowed, begun_with);
+  expect_close("dv", want.dv.of, got.dv, allowed, begun_with);
+}
+
+enum class Class { finite, nan, plus, minus };
+Class class_of(double x) {
+  if (std::isnan(x)) return Class::nan;
+  return std::isfinite(x) ? Class::finite : x > 0 ? Class::plus : Class::minus;
+}
+void expect_classes(const char* what, const std::vector<double>& want,
+                    const std::vector<double>& got) {
+  int others = 0;
+  for (size_t i = 0; i < want.size(); ++i)
+    if (want[i] != 0) others += class_of(want[i]) != class_of(got[i]);
+  EXPECT_EQ(others, 0) << what;
+}
+
+// Of each document of some length a key, of each head, gets a number that is not finite: an
+// infinity, of which some weights become 0, others NaN; or NaN, with infinities all over the next.
+std::vector<Interval> poison(const Inputs& in, Rows& k) {
+  std::vector<Interval> poisoned;  // of a document
+  for (size_t s = 0; s < in.pack.documents.size(); ++s) {
+    const int keys = in.pack.documents[s].k, first = keys * 5 / 8;
+    const bool infinite = s % 2 == 1;
+    poisoned.push_back({first, keys < 50 ? first : first + (infinite ? 1 : 2)});
+    if (keys < 50) continue;
+    for (int head = 0; head < k.heads; ++head) {
+      k.at(in.row_k[s] + first, head)[(head * 70 + 3 * s) % k.dim] = infinite ? -INFINITY : NAN;
+      if (!infinite) std::fill_n(k.at(in.row_k[s] + first + 1, head), k.dim, INFINITY);
+    }
+  }
+  return poisoned;
+}
+
+// What a softmax leaves.
+Rows true_lse(const Inputs& in, const Arrays& x) {
+  Rows lse = x.lse;
+  const Pack& p = in.pack;
+  for (int s = 0; s < int(p.documents.size()); ++s)
+    for (int i = 0; i < p.documents[s].q; ++i)
+      for (int h = 0; h < p.heads; ++h) {
+        double sum = 0;
+        for (int j = in.visible(s, i).begin; j < in.visible(s, i).end; ++j)
+          sum += std::exp(in.scale * dot(x.q.at(in.row_q[s] + i, h),
+                                         x.k.at(in.row_k[s] + j, h / (p.heads / p.kv_heads)),
+                                         p.dim_qk));
+        *lse.at(in.row_q[s] + i, h) = std::log(sum);
+      }
+  return lse;
+}
+
+// Keys that are not finite: who sees them has what the definition says, who does not has the bits
+// of a call without them, and all have theirs again.
+void check_not_finite(const Pack& p, ElementType type) {
+  const Inputs in(p, type);
+  Arrays x(in);
+  x.lse = true_lse(in, x);
+  const Results clean = run(in, x);
+  const std::vector<Interval> poisoned = poison(in, x.k);
+  x.lse = true_lse(in, x);
+  const Gradients want = by_definition(in, x.q, x.k, x.v, x.dout, x.lse, x.delta);
+  const Results got = run(in, x), again = run(in, x);
+  expect_classes("dq", want.dq.of, got.dq);
+  expect_classes("dk", want.dk.of, got.dk);
+  expect_classes("dv", want.dv.of, got.dv);
+  int others = 0, apart = 0;
+  const size_t cells = size_t(p.heads) * p.dim_qk;
+  for (int s = 0; s < int(p.documents.size()); ++s)
+    for (int i = 0; i < p.documents[s].q; ++i) {
+      const size_t row = (in.row_q[s] + i) * cells;
+      const Interval seen = in.visible(s, i);
+      const bool sees = seen.begin < poisoned[s].end && poisoned[s].begin < seen.end;
+      others += !sees && !same_bits(&got.dq[row], &clean.dq[row], cells);
+      apart += !same_bits(&got.dq[row], &again.dq[row], cells);
+    }
+  EXPECT_EQ(others, 0) << "rows that do not see them";
+  EXPECT_EQ(apart, 0) << "rows";
 }
 
 // Of an instance: the head dimensions that it is compiled for, and shorter rows that are its own.
@@ -275,7 +381,17 @@ std::vector<Pack> packs(const Instance& of) {
   const Mask window = Mask::sliding_window(33, 17, Align::bottom_right);
   const int qk = of.qk, v = of.v, one_piece = 1 << 20;
   const Accumulate only = Accumulate::only;
-  return {
+  const bool has_turns = of.qk <= 128;
+  std::vector<Pack> in_turn;
+  const std::vector<Lengths> long_ones{{700, 700}, {600, 900}, {900, 600}, {300, 300}, {5, 700}};
+  for (const auto& [mask, kv_heads] : {std::pair{causal, 2},
+                                       {full, 1},
+                                       {last, 1},
+                                       {Mask::sliding_window(150, 70, Align::bottom_right), 2},
+                                       {Mask::chunked(200), 1}})
+    in_turn.push_back(
+        {"in turn", long_ones, mask, qk, v, 2, kv_heads, only, one_piece, false, 1, has_turns});
+  std::vector<Pack> all = {
       {"causal", same, causal, qk, v},
       {"full, a head of its own each", same, full, qk, v, 2, 2},
       {"causal from the last", apart, last, qk, v},
@@ -296,24 +412,59 @@ std::vector<Pack> packs(const Instance& of) {
       {"dq carried, chunks", carried, Mask::chunked(70), qk, v, 3, 1, only, one_piece, true},
       {"more items than processors", std::vector<Lengths>(24, {70, 70}), causal, qk, v, 8, 8},
   };
+  if (has_turns) all.insert(all.end(), in_turn.begin(), in_turn.end());
+  return all;
 }
 
-class HopperBackward : public ::testing::TestWithParam<std::tuple<Instance, ElementType>> {};
+// Those of which dq have the same bits from call to call, of documents that end within a block.
+std::vector<Pack> packs_of_same_bits(const Instance& of) {
+  const Mask causal = Mask::causal(), last = Mask::causal(Align::bottom_right);
+  const Mask window = Mask::sliding_window(90, 20, Align::bottom_right);
+  const int qk = of.qk, v = of.v, one_piece = 1 << 20;
+  const Accumulate only = Accumulate::only;
+  std::vector<Lengths> whole{{of.whole, of.whole}, {100, std::min(of.whole, 300)}};
+  for (const int length : {70, 129, 200}) whole.push_back({length, std::min(of.whole, length)});
+  std::vector<Pack> all = {
+      {"dq final, causal", whole, causal, qk, v, 2, 1, only, one_piece, true},
+      {"dq final, a window", whole, window, of.shorter_qk, v, 2, 2, only, one_piece, true},
+  };
+  if (of.qk > 128) return all;
+  const std::vector<Lengths> apart{{330, 330}, {500, 200}, {200, 300}, {70, 290}};
+  for (const auto& [name, mask] : {std::pair{"in turn, causal", causal},
+                                   {"in turn, causal from the last", last},
+                                   {"in turn, a window", window},
+                                   {"in turn, chunks", Mask::chunked(150)}})
+    all.push_back({name, apart, mask, qk, v, 2, 1, only, one_piece, false, 1, true});
+  return all;
+}
 
-TEST_P(HopperBackward, AgreesWithTheDefinition) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0 ||
-      properties_of(current_device()).compute_capability != 90)
-    GTEST_SKIP() << "no device of compute capability 9.0";
-  const auto [instance, type] = GetParam();
-  // With few cases every second pack: what one type leaves out of an instance, the other runs.
-  const bool few = std::getenv("RINGSIDE_FEW_CASES") != nullptr;
-  int number = instance.qk / 64 + (type == ElementType::float16 ? 1 : 0);
-  for (const Pack& pack : packs(instance)) {
-    if (few && ++number % 2 == 0) continue;
-    SCOPED_TRACE(pack.name);
-    check(pack, type);
+class HopperBackward : public ::testing::TestWithParam<std::tuple<Instance, ElementType>> {
+ protected:
+  void SetUp() override {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0 ||
+        properties_of(current_device()).compute_capability != 90)
+      GTEST_SKIP() << "no device of compute capability 9.0";
   }
+
+  // With few cases every second pack: what one type leaves out of an instance, the other runs.
+  static void for_each_pack(void check_pack(const Pack&, ElementType),
+                            std::vector<Pack> packs_of(const Instance&)) {
+    const auto [instance, type] = GetParam();
+    const bool few = std::getenv("RINGSIDE_FEW_CASES") != nullptr;
+    int number = instance.qk / 64 + (type == ElementType::float16 ? 1 : 0);
+    for (const Pack& pack : packs_of(instance)) {
+      if (few && ++number % 2 == 0) continue;
+      SCOPED_TRACE(pack.name);
+      check_pack(pack, type);
+    }
+  }
+};
+
+TEST_P(HopperBackward, AgreesWithTheDefinition) { for_each_pack(check, packs); }
+
+TEST_P(HopperBackward, KeepsTheBitsOfWhoDoesNotSeeWhatIsNotFinite) {
+  for_each_pack(check_not_finite, packs_of_same_bits);
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::tuple<Instance, ElementType>>& info) {

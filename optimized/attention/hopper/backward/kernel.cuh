@@ -6,6 +6,7 @@
 
 #include "optimized/attention/hopper/backward/backward_consume.cuh"
 #include "optimized/attention/hopper/backward/backward_produce.cuh"
+#include "optimized/attention/hopper/backward/backward_send.cuh"
 #include "optimized/attention/hopper/backward/backward_split.cuh"
 #include "optimized/attention/hopper/backward/launch.h"
 #include "optimized/attention/hopper/backward/split_produce.cuh"
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (role == 0) {
     give_registers<kProducerRegisters>();
     const int warp = threadIdx.x / 32;
-    if (warp == 0) write_notes<Shape, kMayCarry<Shape, kDq>>(parameters, shared);
+    if (warp == 0) write_notes<Shape, kDq>(parameters, shared);
     if (warp == 1) load_rows<Shape, kArriving<kDq>, kOptions>(parameters, shared);
     if (warp == 2 && threadIdx.x % 32 == 0) load_tiles(parameters, shared);
     if constexpr (kDq != Dq::none)

@@ -11,18 +11,27 @@
 
 namespace ringside::hopper::backward_detail {
 
-// kAligned: blocks are those of the segment's rows, all of their tokens: several items walk over
-// the same.
-template <int kKeys, bool kAligned = false>  // kKeys: of a whole item
+// Where items add to dq in turn, all go the same way, from the last block to the first: the later
+// one's turn, the later it was taken, and so is behind the others by as much.
+enum class Blocks : uint8_t {
+  of_item,     // from the first query that sees the item on
+  of_segment,  // those of the segment's rows, all of their tokens: several items walk over the same
+  in_turn,     // the same, where items add to dq in turn
+};
+
+template <int kKeys>  // of a whole item
 class QueryWalk {
  public:
   // Of so many of an item's keys.
-  __device__ QueryWalk(const WorkList& work, const WorkItem& item, Interval keys, Interval heads)
+  __device__ QueryWalk(const WorkList& work, const WorkItem& item, Interval keys, Interval heads,
+                       Blocks blocks)
       : work_(work),
         item_(item),
         keys_(keys),
         heads_(heads),
-        first_turn_(heads.size() > 0 ? keys.begin / kKeys % heads.size() : 0),
+        blocks_(blocks),
+        first_turn_(
+            heads.size() > 0 && blocks != Blocks::in_turn ? keys.begin / kKeys % heads.size() : 0),
         partner_(heads.size() > 0 ? item.partner_begin - 1 : item.partner_end) {
     if (valid()) find();
   }
@@ -41,12 +50,12 @@ class QueryWalk {
   __device__ void advance() {
     if (++turn_ < heads_.size()) return;
     turn_ = 0;
-    begin_ += is_alone() ? kQueries : -kQueries;
+    begin_ += goes_on() ? kQueries : -kQueries;
     if (begin_ < seeing_.begin || begin_ >= seeing_.end) find();
   }
 
  private:
-  __device__ bool is_alone() const { return heads_.size() == 1; }
+  __device__ bool goes_on() const { return heads_.size() == 1 && blocks_ != Blocks::in_turn; }
 
   __device__ void find() {  // the next partner's first block
     while (++partner_ < item_.partner_end) {
@@ -54,12 +63,12 @@ class QueryWalk {
       const SeeingQueries seeing(sequence_mask(work_, item_), q, item_.own, keys_.begin, keys_.end);
       row_ = q.row, seeing_ = seeing.some, clear_ = seeing.all;
       if (seeing_.size() <= 0) continue;
-      if constexpr (kAligned) {
+      if (blocks_ != Blocks::of_item) {
         const int tokens = q.rows_within({0, item_.len_q}).end;
         seeing_.begin -= seeing_.begin % kQueries;
         seeing_.end = min((seeing_.end + kQueries - 1) / kQueries * kQueries, tokens);
       }
-      begin_ = seeing_.begin + (is_alone() ? 0 : (seeing_.size() - 1) / kQueries * kQueries);
+      begin_ = seeing_.begin + (goes_on() ? 0 : (seeing_.size() - 1) / kQueries * kQueries);
       return;
     }
   }
@@ -67,6 +76,7 @@ class QueryWalk {
   const WorkList& work_;
   const WorkItem& item_;
   const Interval keys_, heads_;
+  const Blocks blocks_;
   const int first_turn_;
   int partner_, turn_ = 0;
   int row_ = 0, begin_ = 0;

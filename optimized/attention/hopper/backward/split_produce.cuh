@@ -2,7 +2,7 @@
 // one of dk and dv (backward_split.cuh).
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_produce.cuh"
+#include "optimized/attention/hopper/backward/backward_send.cuh"
 
 namespace ringside::hopper::backward_detail {
 
@@ -42,14 +42,11 @@ template <Dq kDq, typename Shape>
 __device__ void send_results(const Parameters& parameters, SplitShared<Shape>& shared) {
   auto& barriers = shared.barriers;
   const Maps& maps = parameters.maps;
-  uint32_t items = 0, turns[kGroups] = {};
+  uint32_t turns[kGroups] = {};
   for (uint32_t block = 0;; ++block) {
     wait(barriers.dq_full[0], turns[0] & 1);
     const BlockNote& note = shared.notes[block % kNotes];
     if (note.flags & kStop) return;
-    if (note.flags & kFirst) ++items;
-    const bool all_sent = (note.flags & kClear) != 0;
-    const int* found = &shared.keys_found[0][(items - 1) % kFoundStages];
     const auto send = [&](int group, auto start) {
       wait(barriers.dq_full[group], turns[group] & 1);
       start(shared_address(shared.dq[group]));
@@ -65,8 +62,7 @@ __device__ void send_results(const Parameters& parameters, SplitShared<Shape>& s
         const int panel = Shape::first_panel(group) + round;
         if (panel >= Shape::end_panel(group)) continue;
         send(group, [&](uint32_t tile) {
-          if (all_sent || found[panel * kFoundStages] == 0)
-            store_queries<Shape, kDq>(maps, note, panel * kPanelColumns, tile);
+          store_queries<Shape, kDq>(maps, note, panel * kPanelColumns, tile);
         });
       }
     if (!parameters.is_final || (note.flags & kLast) == 0) continue;

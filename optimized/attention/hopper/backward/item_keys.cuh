@@ -1,0 +1,89 @@
+// An item's keys in shared memory: how they come there, and what they are to dq.
+//
+// Where some of a block's queries do not see all keys of the item, their d(scores) are zeros, and 0
+// times a number that is not finite is NaN. So dq of such a block is computed from keys that have 0
+// in the place of such numbers: who does not see them keeps his bits. What they add to dq of those
+// who do is another launch's (seen_pairs.cuh). Scores are computed from the keys as they are, which
+// are brought again where more blocks come.
+#pragma once
+
+#include "optimized/attention/hopper/backward/backward_tiles.cuh"
+
+namespace ringside::hopper::backward_detail {
+
+// So many panels of an item's rows of K or V.
+template <typename Shape, int kPanels>
+__device__ inline void load_keys(const CUtensorMap& map, uint8_t* tile, Barrier& full,
+                                 const BlockNote& note) {
+  arrive_and_expect(full, kPanels * Shape::kKeyPanel);
+  const uint32_t to = shared_address(tile);
+#pragma unroll
+  for (int panel = 0; panel < kPanels; ++panel)
+#pragma unroll
+    for (int half = 0; half < Shape::kKeyGroups; ++half)
+      load_box(to + panel * Shape::kKeyPanel + half * kQueryPanel, map,
+               ragged_box(panel * kPanelColumns, note.kv_head, note.key_row + half * kBoxRows,
+                          rows_of_box(0, note.keys, half)),
+               full);
+}
+
+inline constexpr int kBoth = kGroups * kGroupThreads;  // threads
+
+__device__ __forceinline__ void synchronize_both() { synchronize(kBothBarrier, kBoth); }
+
+// Of an item's keys, by both groups, when neither has a product under way and each has looked at
+// its part of them.
+template <typename T, typename Shape>
+struct ItemKeys {
+  const Parameters& parameters;
+  PlainShared<Shape>& shared;
+  const int group;
+  const uint32_t thread, item;
+
+  __device__ __forceinline__ uint8_t* tile() const { return shared.k[item % Shape::kKeyStages]; }
+
+  // By one group: so many bytes from this one on are its part of the tile. found: its word for it.
+  template <int kBytes>
+  __device__ __forceinline__ void look_at(int first_byte, int (&found)[kFoundStages]) const {
+    FiniteCheck<T> check;
+    for_each_chunk<kBytes, kGroupThreads>(tile() + first_byte, thread,
+                                          [&](const uint4& chunk) { check.look_at(chunk); });
+    const bool all_finite = all_of_group(group, check.all_finite());
+    if (thread == 0) found[item % kFoundStages] = !all_finite;
+    if (!all_finite) *parameters.dropped = 1;
+  }
+
+  __device__ __forceinline__ bool all_finite() const {
+    int found = 0;
+#pragma unroll
+    for (const auto& part : shared.keys_found) found |= part[item % kFoundStages];
+    return __reduce_or_sync(~0u, found) == 0;
+  }
+
+  __device__ __forceinline__ void drop_not_finite() const {
+    if (all_finite()) return;
+    synchronize_both();
+    auto* const chunks = reinterpret_cast<uint4*>(tile());
+#pragma unroll 1
+    for (int i = group * kGroupThreads + thread; i < Shape::kKeyTile / 16; i += kBoth)
+      chunks[i] = finite_part<T>(chunks[i]);
+    show_to_async();
+    synchronize_both();
+  }
+
+  // What was dropped, behind the products, where more scores come. note: of one of the item's
+  // blocks. The barrier is at its first phase before and behind.
+  __device__ __forceinline__ void bring_again(const BlockNote& note) const {
+    if (all_finite()) return;
+    Barrier& again = shared.barriers.k_again;
+    synchronize_both();
+    if (group == 0 && thread == 0) {
+      arrive(again);
+      load_keys<Shape, Shape::kQkPanels>(parameters.maps.k, tile(), again, note);
+    }
+    synchronize_both();
+    wait(again, 1);
+  }
+};
+
+}  // namespace ringside::hopper::backward_detail

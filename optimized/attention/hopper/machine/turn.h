@@ -1,0 +1,33 @@
+// Words in global memory by which blocks of threads take turns at adding to the same rows by bulk
+// copies. By one thread.
+//
+// Words are raised behind a release: behind wait_until_stored() alone, sums of bulk copies may
+// still come after those of whoever has seen the word. It waits for all that a block of threads has
+// written, so two words have one.
+#pragma once
+
+#include <cstdint>
+
+namespace ringside::hopper {
+
+// Until so many others have let pass. What they added by bulk copies comes before what is added
+// from here on.
+__device__ inline void wait_for_turn(const unsigned* passed, unsigned turn) {
+  for (;;) {
+    unsigned value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(passed) : "memory");
+    if (value == turn) break;
+    __nanosleep(32);
+  }
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
+// At one word, or at two. Behind wait_until_stored<0>().
+__device__ inline void let_next_pass(unsigned* passed, unsigned* other) {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(passed) : "memory");
+  if (other != nullptr)
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(other) : "memory");
+}
+
+}  // namespace ringside::hopper
