@@ -30,8 +30,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: both groups add dq to the same columns",
         SEND,
-        "note, group * Shape::kDqColumns, tile);",
-        "note, 0, tile);",
+        "note, group * Shape::kDqColumns, tile,",
+        "note, 0, tile,",
     ),
     Mutant(
         "hopper: all query heads of a group are the first",

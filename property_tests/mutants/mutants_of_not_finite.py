@@ -167,12 +167,6 @@ MUTANTS_OF_NOT_FINITE = [
         "    wait(barriers().ds_full",
     ),
     Mutant(
-        "hopper: keys are dropped while the other group multiplies them",
-        HOPPER_KEYS,
-        "    if (all_finite()) return;\n    synchronize_both();\n",
-        "    if (all_finite()) return;\n",
-    ),
-    Mutant(
         "hopper: keys come again while the other group multiplies those without",
         HOPPER_KEYS,
         "    synchronize_both();\n    if (group == 0 && thread == 0) {\n",
