@@ -2,6 +2,7 @@
 
 import os
 import threading
+import types
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,6 +80,17 @@ def test_long_suites_wait_until_all_faults_have_had_the_short_ones():
     for thread in waiting:
         thread.join()
     assert order == [(0, "0"), (1, "0"), (2, "0")]
+
+
+def test_a_fault_is_planted_in_the_copy_alone(tmp_path):
+    fault = gpu_mutants.KERNELS[0]
+    own = gpu_mutants.ROOT / fault.file
+    before = own.read_text(encoding="utf-8")
+    healthy = types.SimpleNamespace(objects={fault.file: ["x.o"]}, build=tmp_path)
+    copy = gpu_mutants.Copy(fault, healthy, tmp_path)
+    assert copy.plant() == ["x.o"] and own.read_text(encoding="utf-8") == before
+    planted = (copy.source / fault.file).read_text(encoding="utf-8")
+    assert planted == before.replace(fault.old, fault.new) != before
 
 
 class Touches(NamedTuple):
