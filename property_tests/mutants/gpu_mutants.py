@@ -133,7 +133,7 @@ class Healthy:
 
 
 def link(file: str, to: str) -> None:
-    """A name more for a file, a thousand times as quick as a copy of a tree; where there may be one."""
+    """One more name for a file, which takes a hundredth of the time of a copy; else a copy."""
     try:
         os.link(file, to)
     except OSError:  # on another disk
