@@ -56,6 +56,9 @@ function(ringside_compile_level level)
   target_compile_definitions(ringside_cpu_${level} PRIVATE
     RINGSIDE_CPU_LEVEL=${level} RINGSIDE_CPU_KERNELS=ringside_cpu_kernels_${level} Eigen=ringside_eigen_${level})
   target_link_libraries(ringside_cpu_${level} PRIVATE Eigen3::Eigen ringside_options)
+  if(RINGSIDE_PRECOMPILED_HEADERS)  # so is Eigen parsed once a level, not once a file
+    set_target_properties(ringside_cpu_${level} PROPERTIES UNITY_BUILD ON)
+  endif()
 endfunction()
 
 # The same, wider than the rest of the library: one sealed object, named in `result`.
