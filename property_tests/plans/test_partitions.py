@@ -208,6 +208,13 @@ def test_parts_of_unlike_dtype_are_promoted_never_truncated():
     assert plan.unshard([np.array([1]), np.array([2.5])]).tolist() == [1.0, 2.5]
 
 
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_a_part_of_fewer_or_more_rows_than_the_rank_s_is_refused(rows):
+    plan = rs.plan(rs.PackedLayout([0, 4]), cp_size=2)
+    with pytest.raises(ValueError, match=rf"part 1 has shape \({rows}, 3\); rank 1 owns 2"):
+        plan.unshard([np.ones((2, 3)), np.ones((rows, 3))])
+
+
 def test_parts_of_unlike_shape_are_refused_not_broadcast():
     plan = rs.plan(rs.PackedLayout([0, 2]), cp_size=2)
     with pytest.raises(ValueError, match=r"part 1 has shape \(1, 1\)"):

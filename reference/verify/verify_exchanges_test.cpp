@@ -12,9 +12,9 @@ namespace {
 
 using testing::expect_error;
 
-// One sequence of 6 tokens over 3 ranks of 2 rows; 3 query and 3 kv heads; everybody sees all.
-Plan all_seen_plan(const std::string& comm) {
-  const PackedLayout layout({0, 6});
+// One sequence over 3 ranks, of 2 rows as a rule; 3 query and 3 kv heads; everybody sees all.
+Plan all_seen_plan(const std::string& comm, int tokens = 6) {
+  const PackedLayout layout({0, tokens});
   const Problem problem{layout, layout, Mask::full(), 3, 3};
   return build_plan(problem, place(problem, "contiguous", 3), {comm});
 }
@@ -335,6 +335,18 @@ TEST(VerifyExchanges, CountsMessages) {
   EXPECT_EQ(verify_exchanges(all_seen_plan("p2p")), 6);
   EXPECT_EQ(verify_exchanges(all_seen_plan("all_gather")), 9);
   EXPECT_EQ(verify_exchanges(all_seen_plan("a2a")), 18);
+}
+
+// The first and the last row of four are those that come, two between them have changed places.
+TEST(VerifyExchanges, LooksAtEachRowOfAMessage) {
+  Plan plan = all_seen_plan("p2p", 12);
+  ASSERT_NO_THROW(verify_exchanges(plan));
+  Shard claimed;
+  for (const int pos : {0, 2, 1, 3}) append(claimed, 0, pos, 1, 1);
+  plan.shards.push_back(claimed);
+  step_at(plan, 1, 1).kv.shard = static_cast<int>(plan.shards.size()) - 1;
+  expect_error<PlanError>([&] { verify_exchanges(plan); },
+                          {"row 1 claims global row 2 but global row 1 arrives"});
 }
 
 // A group of messages is posted at once, so a ring in which all send first is no deadlock; two
