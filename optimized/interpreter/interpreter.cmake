@@ -24,7 +24,8 @@ set_source_files_properties(${interpreter_tests} PROPERTIES UNITY_GROUP interpre
 target_compile_definitions(ringside_optimized_test PRIVATE RINGSIDE_INTERPRETED)
 
 # All of these run at once here, in order, so nobody waits for a stream; of the long ones some seeds are enough.
-set(left_out DeviceTables.DoNotWaitForTheDefaultStream Boxes.ReachRowsBehindFourGigabytes)
+set(left_out DeviceTables.DoNotWaitForTheDefaultStream DeviceTables.AreThereForEveryStreamOnceUploaded
+    Boxes.ReachRowsBehindFourGigabytes)
 foreach(seed IN ITEMS 1 2 3 4 5 6 7 9 10 11)
   list(APPEND left_out "*AgreesWithTheCpu/${seed}")
 endforeach()
