@@ -95,6 +95,9 @@ def test_pairs_are_what_a_kernel_would_compute(layout, cp_rank, mask, comm):
         assert [tuple(pair) for pair in pairs.tolist()] == want
 
 
+MOST = 1_000  # pairs of a kind that a report lists
+
+
 @settings(max_examples=25)
 @given(layouts(batch=2), cp_ranks(), masks(), st.data())
 def test_wrong_metadata_are_told_pair_by_pair(layout, cp_rank, mask, data):
@@ -116,11 +119,13 @@ def test_wrong_metadata_are_told_pair_by_pair(layout, cp_rank, mask, data):
     meant = Counter((q_tokens[q], k_tokens[k]) for step in steps for q, k in read_literally(step))
     want = wanted(layout, *cp_rank, mask)
     missing = sorted((q[0], q[1], k[1]) for q, k in want - set(meant))
-    assert sorted(map(tuple, report.missing.tolist())) == missing
+    listed = [tuple(pair) for pair in report.missing.tolist()]
+    assert len({*listed}) == len(listed) == min(len(missing), MOST) and {*listed} <= {*missing}
     assert report.num_missing == len(missing)
     surplus = {(*q, *k): (q, k) in want for q, k in meant if meant[q, k] > ((q, k) in want)}
     found = [tuple(pair) for pair in report.surplus.tolist()]
-    assert dict(zip(found, report.repeated.tolist(), strict=True)) == surplus
+    assert len({*found}) == len(found) == min(len(surplus), MOST)
+    assert {*zip(found, report.repeated.tolist(), strict=True)} <= {*surplus.items()}
     assert report.num_surplus == sum(meant.values()) - len(set(meant) & want)
     assert bool(report) == (set(meant) == want and report.num_surplus == 0)
 
