@@ -437,4 +437,10 @@ MUTANTS_OF_KERNELS = [
         "return together % 4 == 0 && reinterpret_cast",
         "return together >= 0 && reinterpret_cast",
     ),
+    Mutant(
+        "sums that a launch goes on from are not cleared before it",
+        "optimized/program/parts.cpp",
+        "if (!operations[j].starts) break;",
+        "if (false) break;",
+    ),
 ]

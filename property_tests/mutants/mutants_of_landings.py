@@ -164,4 +164,10 @@ MUTANTS_OF_LANDINGS = [
         "to.heads(t.to) * t.step,",
         "to.heads(t.to),",
     ),
+    Mutant(
+        "the last row that nobody writes is not cleared",
+        "optimized/tables/sole_items.cpp",
+        "if (reached < rows) left.push_back({reached, rows});",
+        "if (reached + 1 < rows) left.push_back({reached, rows});",
+    ),
 ]
