@@ -355,6 +355,7 @@ class Trial:
         self.healthy, self.folder, self.noticed = healthy, folder, noticed
         self.tests = HealthyTests(healthy)
         self.compilers = ThreadPoolExecutor(jobs)
+        self.linkers = ThreadPoolExecutor(math.ceil(jobs / 4))  # behind compilers all would wait for all
         self.until = until  # of time.monotonic()
 
     def verdict_on(self, mutant: Mutant, gpus: Gpus | None) -> Verdict:
@@ -364,7 +365,7 @@ class Trial:
             planted = self.compilers.submit(copy.plant).result()
             waiting = [self.compilers.submit(copy.compile, target) for target in planted]
             objects = [compiled.result() for compiled in waiting]
-            self.compilers.submit(copy.link, objects).result()
+            self.linkers.submit(copy.link, objects).result()
             built = time.monotonic() - begin
             if gpus is None:
                 return Verdict("built, not tested", built)
@@ -421,7 +422,7 @@ def print_line(mutant: Mutant, verdict: Verdict) -> None:
 def try_all(mutants: list[Mutant], trial: Trial, gpus: Gpus | None) -> list[Verdict]:
     """All are built, each is tested where there is a place for it, and reported."""
     print(f"{'build':>6} {'test':>6}  fault: killed by", flush=True)
-    with trial.compilers, ThreadPoolExecutor(len(mutants)) as all_at_once:
+    with trial.compilers, trial.linkers, ThreadPoolExecutor(len(mutants)) as all_at_once:
         running = [all_at_once.submit(trial.verdict_on, mutant, gpus) for mutant in mutants]
         for future in as_completed(running):
             print_line(mutants[running.index(future)], future.result())
