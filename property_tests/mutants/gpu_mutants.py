@@ -75,6 +75,11 @@ PROPERTIES_OF_LINKS = (
     "test_group_cuda_lengths_set.py",
 )
 ROOM, RACECHECK = "kernels", "racecheck"  # names of tests in noticed.json
+MADE_FOR: tuple[tuple[Callable[[Mutant], bool], str], ...] = (
+    (MUTANTS_OF_NOT_FINITE.__contains__, "cuda/test_cuda_not_finite.py"),
+    (MUTANTS_OF_LENGTHS.__contains__, f"{ROOM}: *Lengths*:EmptyIf*:*/Ranks.*"),
+    (lambda mutant: mutant.name.startswith("hopper, in turn"), "cuda/test_cuda_in_order.py"),
+)
 QUICK = "*AgreesWithTheCpu*"  # plans by any family, in a quarter of the conformance test's time
 PATIENCE = Patience(300)  # with one suite; a kernel may hang
 
@@ -250,10 +255,11 @@ def properties_of_links(place: Place) -> str:
 
 
 def suites_of(mutant: Mutant) -> tuple[Tests, ...]:
-    """The tests that may notice a fault, quick ones first."""
+    """The tests that may notice a fault, those made for its kind and quick ones first."""
     if mutant in MUTANTS_OF_LINKS:
         return (properties_of_links,)
-    return quick_conformance, conformance, properties, race
+    made_for_it = tuple(named(test) for of, test in MADE_FOR if of(mutant))
+    return (*made_for_it, quick_conformance, conformance, properties, race)
 
 
 @functools.cache
@@ -355,7 +361,9 @@ class Trial:
         self.healthy, self.folder, self.noticed = healthy, folder, noticed
         self.tests = HealthyTests(healthy)
         self.compilers = ThreadPoolExecutor(jobs)
-        self.linkers = ThreadPoolExecutor(math.ceil(jobs / 4))  # behind compilers all would wait for all
+        self.linkers = ThreadPoolExecutor(
+            math.ceil(jobs / 4)
+        )  # behind compilers all would wait for all
         self.until = until  # of time.monotonic()
 
     def verdict_on(self, mutant: Mutant, gpus: Gpus | None) -> Verdict:

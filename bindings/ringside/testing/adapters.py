@@ -235,14 +235,21 @@ def _jax(q: Any, k: Any, v: Any, *, layout_q: Any, layout_k: Any, mask: Any, **o
     _refuse(options)
     if q.shape[2] != v.shape[2]:
         raise NotImplementedError("head_dim_v must be head_dim here")
-    out = jax.numpy.zeros((*q.shape[:2], v.shape[2]), q.dtype)
-    for rows, keys in _documents(layout_q, layout_k):
-        visible = mask.to_dense(rows.stop - rows.start, keys.stop - keys.start)
-        batch = (x[None] for x in (q[rows], k[keys], v[keys]))
-        result = dot_product_attention(*batch, mask=visible[None, None], scale=scale)[0]
-        seen = visible.any(axis=1)[:, None, None]
-        out = out.at[rows].set(jax.numpy.where(seen, result, 0.0))
-    return out
+    documents = list(_documents(layout_q, layout_k))
+    masks = [mask.to_dense(q.stop - q.start, k.stop - k.start) for q, k in documents]
+
+    def pack(q: Any, k: Any, v: Any, masks: list[Any]) -> Any:
+        out = jax.numpy.zeros((*q.shape[:2], v.shape[2]), q.dtype)
+        for (rows, keys), visible in zip(documents, masks, strict=True):
+            batch = (x[None] for x in (q[rows], k[keys], v[keys]))
+            result = dot_product_attention(*batch, mask=visible[None, None], scale=scale)[0]
+            seen = visible.any(axis=1)[:, None, None]
+            out = out.at[rows].set(jax.numpy.where(seen, result, 0.0))
+        return out
+
+    # Else each operation is compiled by itself, for each shape; of float16 XLA takes it on CPUs only so.
+    whole = pack if q.dtype == np.float16 else jax.jit(pack)
+    return whole(q, k, v, masks)
 
 
 torch_sdpa = TorchFunction(_sdpa, "torch_sdpa")
