@@ -247,7 +247,7 @@ def _jax(q: Any, k: Any, v: Any, *, layout_q: Any, layout_k: Any, mask: Any, **o
             out = out.at[rows].set(jax.numpy.where(seen, result, 0.0))
         return out
 
-    # Else each operation is compiled by itself, for each shape; of float16 XLA takes it on CPUs only so.
+    # Else each operation is compiled by itself; of float16 XLA for CPUs takes no more.
     whole = pack if q.dtype == np.float16 else jax.jit(pack)
     return whole(q, k, v, masks)
 
