@@ -59,7 +59,7 @@ PROPERTIES = (
     "test_cuda_not_finite.py::test_whoever_does_not_see_the_poison_keeps_his_bits",
     "test_cuda_device_plan.py::test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so",
     "test_cuda_device_plan.py::test_a_captured_graph_replays_other_lengths_without_a_synchronization",
-    "test_cuda_device_plan.py::test_many_sequences[2500]",
+    "test_cuda_device_plan.py::test_many_sequences[2500-bfloat16]",
     "test_cuda_attention.py::test_lengths_around_the_tiles_agree_for_every_head_dimension",
     "test_cuda_attention.py::test_any_plan_agrees_with_the_cpu",
     "test_cuda_arrays.py::test_results_are_the_same_bits_from_run_to_run",
@@ -81,6 +81,7 @@ MADE_FOR: tuple[tuple[Callable[[Mutant], bool], str], ...] = (
     (lambda mutant: mutant.name.startswith("hopper, in turn"), "cuda/test_cuda_in_order.py"),
 )
 QUICK = "*AgreesWithTheCpu*"  # plans by any family, in a quarter of the conformance test's time
+DIRECT = "CudaProgram.*:RoomForLengths.*:*Hopper*"  # what its other tests find in kernels
 PATIENCE = Patience(300)  # with one suite; a kernel may hang
 
 
@@ -100,6 +101,7 @@ class Place(NamedTuple):
     test: Path
     package: Path
     gpu: str
+    patience: Patience = PATIENCE
 
 
 class Healthy:
@@ -192,10 +194,10 @@ class Copy:
             command = self.healthy.command(target)
             self._shell(command.replace(f"-o {target}", f"-o {made} {named}"))
 
-    def red(self, tests: Tests, gpu: str, healthy: HealthyTests) -> str:
-        """The first of these tests that notices the fault, or nothing."""
-        healthy.prove(tests, gpu)
-        return tests(Place(self.test, self.package, gpu))
+    def red(self, tests: Tests, gpu: str, seconds: float) -> str:
+        """The first of these tests, which take so long without it, that notices the fault; else ""."""
+        patience = Patience(min(PATIENCE.seconds, math.ceil(60 + 4 * seconds)))
+        return tests(Place(self.test, self.package, gpu, patience))
 
     def _shell(self, command: str) -> None:
         code, output = run(["/bin/sh", "-c", command], self.healthy.build)
@@ -220,38 +222,46 @@ class HealthyTests:
     def __init__(self, healthy: Healthy):
         self.healthy, self.proofs, self.failure = healthy, Proofs(), ""
 
-    def prove(self, tests: Tests, gpu: str) -> None:
-        """Raises Failure where one is red, from then on for all."""
+    def prove(self, tests: Tests, gpus: Gpus, tests_before: int) -> float:
+        """How long they take; raises Failure where one is red, from then on for all.
+
+        Who waits for a proof that another has begun keeps no place.
+        """
+
+        def run() -> str:
+            with gpus.one(tests_before) as gpu:
+                return tests(Place(self.healthy.test, self.healthy.package, gpu))
+
         if self.failure:
             raise Failure(self.failure)
         try:
-            self.proofs.of(tests, Place(self.healthy.test, self.healthy.package, gpu))
+            return self.proofs.of(tests, run)
         except Failure as failure:
             self.failure = str(failure)
             raise
 
 
 def quick_conformance(place: Place) -> str:
-    return red_conformance(place.test, place.gpu, QUICK)
+    return red_conformance(place, QUICK)
+
+
+def direct_conformance(place: Place) -> str:
+    return red_conformance(place, f"{DIRECT}-{QUICK}")
 
 
 def conformance(place: Place) -> str:
-    return red_conformance(place.test, place.gpu, f"*-{QUICK}")
+    return red_conformance(place, f"*-{QUICK}:{DIRECT}")
 
 
 def properties(place: Place) -> str:
     tests = [f"property_tests/cuda/{name}" for name in PROPERTIES]
-    return red_property(place.package, tests, place.gpu)
-
-
-def race(place: Place) -> str:
-    return red_race(place.test, place.gpu)
+    return red_property(place, tests)
 
 
 def properties_of_links(place: Place) -> str:
     """Of those that several processes run: they notice faults of links."""
     tests = [f"property_tests/group_cuda/{x}" for x in PROPERTIES_OF_LINKS]
-    return red_property(place.package, tests, place.gpu)
+    return red_property(place, tests)
 
 
 def suites_of(mutant: Mutant) -> tuple[Tests, ...]:
@@ -259,7 +269,8 @@ def suites_of(mutant: Mutant) -> tuple[Tests, ...]:
     if mutant in MUTANTS_OF_LINKS:
         return (properties_of_links,)
     made_for_it = tuple(named(test) for of, test in MADE_FOR if of(mutant))
-    return (*made_for_it, quick_conformance, conformance, properties, race)
+    in_binary = quick_conformance, direct_conformance, conformance
+    return (*made_for_it, *in_binary, properties, race)
 
 
 @functools.cache
@@ -270,18 +281,18 @@ def named(name: str) -> Tests:
         if name == RACECHECK:
             return race(place)
         if name.startswith(f"{ROOM}: "):
-            return red_conformance(place.test, place.gpu, name.removeprefix(f"{ROOM}: "))
+            return red_conformance(place, name.removeprefix(f"{ROOM}: "))
         if not (ROOT / "property_tests" / name.partition("::")[0]).is_file():
             return ""
-        return red_property(place.package, [f"property_tests/{name}"], place.gpu)
+        return red_property(place, [f"property_tests/{name}"], may_be_gone=True)
 
     again.__name__ = name
     return again
 
 
-def red_conformance(test: Path, gpu: str, names: str) -> str:
-    command = [str(test), "--gtest_fail_fast", f"--gtest_filter={names}"]
-    code, output = run(command, ROOT, PATIENCE, CUDA_VISIBLE_DEVICES=gpu)
+def red_conformance(place: Place, names: str) -> str:
+    command = [str(place.test), "--gtest_fail_fast", f"--gtest_filter={names}"]
+    code, output = run(command, ROOT, place.patience, CUDA_VISIBLE_DEVICES=place.gpu)
     if not code and "*" in names and "[  PASSED  ] 0 tests" in output:
         raise Failure(f"the conformance test was skipped, nothing was tested\n{output[:600]}")
     if not code:
@@ -289,18 +300,18 @@ def red_conformance(test: Path, gpu: str, names: str) -> str:
     return f"{ROOM}: {red_gtest(code, output)}"
 
 
-def red_property(package: Path, tests: list[str], gpu: str) -> str:
+def red_property(place: Place, tests: list[str], *, may_be_gone: bool = False) -> str:
     options = ["-x", "-v", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
     code, output = run(
         [sys.executable, "-m", "pytest", *options, *tests],
         ROOT,
-        PATIENCE,
-        CUDA_VISIBLE_DEVICES=gpu,
-        PYTHONPATH=str(package),
+        place.patience,
+        CUDA_VISIBLE_DEVICES=place.gpu,
+        PYTHONPATH=str(place.package),
         PYTHONDONTWRITEBYTECODE="1",
         RINGSIDE_GPU_RESULTS="",
     )
-    if code == NO_SUCH_TEST and "not found: " in output:
+    if may_be_gone and code == NO_SUCH_TEST and "not found: " in output:
         return ""
     if not re.search(r"\d+ (passed|failed|error)", output) and code != 124 and code >= 0:
         raise Failure(f"no property test ran\n{output[-600:]}")
@@ -311,17 +322,17 @@ def red_property(package: Path, tests: list[str], gpu: str) -> str:
     return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
 
 
-def red_race(test: Path, gpu: str) -> str:
+def race(place: Place) -> str:
     """What ./dev gpu-test runs under racecheck; nothing where there is no compute-sanitizer."""
     sanitizer = shutil.which("compute-sanitizer")
     if sanitizer is None:
         return ""
     options = ["--tool", "racecheck", "--error-exitcode", "1"]
     code, output = run(
-        [sanitizer, *options, str(test), "--gtest_brief=1", "--gtest_filter=*AgreesWithTheCpu/0"],
+        [sanitizer, *options, place.test, "--gtest_brief=1", "--gtest_filter=*AgreesWithTheCpu/0"],
         ROOT,
-        PATIENCE,
-        CUDA_VISIBLE_DEVICES=gpu,
+        place.patience,
+        CUDA_VISIBLE_DEVICES=place.gpu,
         RINGSIDE_FEW_CASES="1",
     )
     if "RACECHECK SUMMARY" not in output:
@@ -388,11 +399,12 @@ class Trial:
         killed_by, tested = "", 0.0
         suites = [*map(named, self.noticed.likely(copy.mutant)), *suites_of(copy.mutant)]
         for number, tests in enumerate(suites):
-            with gpus.one(number) as place:
+            seconds = self.tests.prove(tests, gpus, number)
+            with gpus.one(number) as gpu:
                 begin = time.monotonic()
                 if begin > self.until:
                     return Verdict(built=built, tested=tested, tried=False)
-                killed_by = copy.red(tests, place, self.tests)
+                killed_by = copy.red(tests, gpu, seconds)
                 tested += time.monotonic() - begin
             if killed_by:
                 break

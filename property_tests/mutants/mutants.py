@@ -13,13 +13,14 @@ fault.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import os
 import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -114,24 +115,25 @@ class Proofs:
     """What is green without a fault, or no red would mean anything: each is run once, by one."""
 
     def __init__(self) -> None:
-        self.green: set[Suite] = set()
+        self.green: dict[Callable[..., str], float] = {}  # and how many seconds it took
         self.lock = threading.Lock()
+        self.locks: dict[Callable[..., str], threading.Lock] = {}
 
-    def of(self, tests: Suite, scratch: Scratch) -> None:
-        """Runs these, unless somebody has, in a copy that has no fault."""
-        if tests in self.green:
-            return
+    def of(self, tests: Callable[..., str], run: Callable[[], str]) -> float:
+        """How long these take in a copy without a fault; runs them there, unless somebody has."""
         with self.lock:
+            lock = self.locks.setdefault(tests, threading.Lock())
+        with lock:  # others go on with other tests meanwhile
             if tests in self.green:
-                return
+                return self.green[tests]
             begin = time.monotonic()
-            if red := tests(scratch):
+            if red := run():
                 raise Failure(
                     f"{red} is red without any fault; expected green. Mend it first: ./dev test"
                 )
-            self.green.add(tests)
-            seconds = time.monotonic() - begin
-            print(f"healthy: {tests.__name__} is green, {seconds:.0f} s", flush=True)
+            self.green[tests] = time.monotonic() - begin
+            print(f"healthy: {tests.__name__} is green, {self.green[tests]:.0f} s", flush=True)
+            return self.green[tests]
 
 
 def verdict_on(
@@ -143,7 +145,7 @@ def verdict_on(
         with scratch.planted(mutant):
             killed_by = run_again(scratch, likely)
     for tests in () if killed_by else tests_of(mutant, suite):
-        proofs.of(tests, scratch)
+        proofs.of(tests, functools.partial(tests, scratch))
         with scratch.planted(mutant):
             killed_by = tests(scratch, mutant.file)
         if killed_by:
