@@ -195,7 +195,7 @@ class Copy:
             self._shell(command.replace(f"-o {target}", f"-o {made} {named}"))
 
     def red(self, tests: Tests, gpu: str, seconds: float) -> str:
-        """The first of these tests, which take so long without it, that notices the fault; else ""."""
+        """The first of these tests that notices the fault, or nothing; `seconds` without it."""
         patience = Patience(min(PATIENCE.seconds, math.ceil(60 + 4 * seconds)))
         return tests(Place(self.test, self.package, gpu, patience))
 
