@@ -1,8 +1,11 @@
 """What the runner of faults in kernels counts as noticed, played without a GPU."""
 
 import os
+import subprocess
+import sys
 import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,15 +33,19 @@ def test_a_fault_that_time_left_untried_is_not_killed(
         def link(self, objects):
             pass
 
-        def red(self, tests, gpu, healthy):
+        def red(self, tests, gpu, seconds):
             return f"a red test on GPU {gpu}"
 
+    monkeypatch.setattr(gpu_mutants.HealthyTests, "prove", lambda *_: 0.0)
     monkeypatch.setattr(gpu_mutants, "Copy", Copy)
     monkeypatch.setattr(gpu_mutants, "Healthy", lambda build: None)
     monkeypatch.setattr(gpu_mutants, "Noticed", lambda all_: Noticed(all_, tmp_path / "noticed"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     assert gpu_mutants.main(["--only", "float32: output is not", "--minutes", minutes]) == code
     assert said in capsys.readouterr().out
+
+
+HERE = Path(__file__).parents[1]
 
 
 class WithTests(NamedTuple):
@@ -55,11 +62,25 @@ def test_gpu_tests_are_green_without_a_fault_before_they_are_put_to_one(monkeypa
         asked.append((place.test, place.gpu))
         return "" if place.test == "healthy" else "kernels: Plans.Agree"
 
-    healthy = gpu_mutants.HealthyTests(WithTests("healthy"))
+    healthy, gpus = gpu_mutants.HealthyTests(WithTests("healthy")), gpu_mutants.Gpus(["1"])
     copy = gpu_mutants.Copy(fault, None, tmp_path)
     for _ in range(2):
-        assert copy.red(suite, "1", healthy) == "kernels: Plans.Agree"
+        seconds = healthy.prove(suite, gpus, 0)
+        assert copy.red(suite, "1", seconds) == "kernels: Plans.Agree"
     assert asked == [("healthy", "1"), (copy.test, "1"), (copy.test, "1")]
+
+
+def test_a_kernel_that_hangs_is_ended_after_a_few_times_what_the_suite_takes(tmp_path):
+    given = []
+
+    def suite(place):
+        given.append(place.patience.seconds)
+        return "kernels: Plans.Agree"
+
+    copy = gpu_mutants.Copy(Mutant("seen", "file.cu", "a", "b"), None, tmp_path)
+    for seconds in (0.1, 15.0, 1000.0):
+        copy.red(suite, "0", seconds)
+    assert given == [61, 120, gpu_mutants.PATIENCE.seconds]
 
 
 def test_long_suites_wait_until_all_faults_have_had_the_short_ones():
@@ -80,6 +101,17 @@ def test_long_suites_wait_until_all_faults_have_had_the_short_ones():
     for thread in waiting:
         thread.join()
     assert order == [(0, "0"), (1, "0"), (2, "0")]
+
+
+def test_every_test_of_a_gpu_that_is_to_notice_is_there():
+    """Else pytest runs none of those named beside it."""
+    named = {"cuda": gpu_mutants.PROPERTIES, "group_cuda": gpu_mutants.PROPERTIES_OF_LINKS}
+    tests = [HERE / folder / name for folder, names in named.items() for name in names]
+    tests += [HERE / name for _, name in gpu_mutants.MADE_FOR if ".py" in name]
+    options = ["-q", "-p", "no:cacheprovider", "--collect-only"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    done = subprocess.run(command, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
 def test_a_fault_is_planted_in_the_copy_alone(tmp_path):
@@ -109,6 +141,27 @@ def test_objects_of_two_folders_may_share_a_name(tmp_path):
     assert len({*made}) == 2 and all(path.is_file() for path in made)
 
 
+def test_who_waits_for_the_proof_of_a_suite_keeps_no_gpu():
+    def suite(place):
+        asked.append(place.gpu)
+        begun.set()
+        assert go_on.wait(60)
+        return ""
+
+    asked, begun, go_on = [], threading.Event(), threading.Event()
+    gpus, healthy = gpu_mutants.Gpus(["0", "1"]), gpu_mutants.HealthyTests(WithTests("healthy"))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(healthy.prove, suite, gpus, 0)
+        assert begun.wait(60)
+        second = pool.submit(healthy.prove, suite, gpus, 0)
+        with gpus.one(1) as other:
+            healthy.proofs.of(test_objects_of_two_folders_may_share_a_name, lambda: "")
+            assert other != asked[0] and not second.done()
+            go_on.set()
+            assert first.result(60) == second.result(60)
+    assert len(asked) == 1
+
+
 def test_gpu_tests_that_are_red_without_a_fault_clear_nobody():
     healthy, asked = gpu_mutants.HealthyTests(WithTests("healthy")), []
 
@@ -118,28 +171,28 @@ def test_gpu_tests_that_are_red_without_a_fault_clear_nobody():
 
     for _ in range(2):  # for all faults to come, too
         with pytest.raises(Failure, match="is red without any fault"):
-            healthy.prove(suite, "0")
+            healthy.prove(suite, gpu_mutants.Gpus(["0"]), 0)
     assert len(asked) == 1
 
 
 def played_test(folder, *lines):
-    """A test program that only says some lines."""
+    """A place with a test program that only says some lines."""
     test = folder / "test"
     test.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
     test.chmod(0o755)
-    return test
+    return gpu_mutants.Place(test, folder, "0")
 
 
 def test_one_that_wants_more_gpus_is_skipped_and_the_others_count(tmp_path):
-    test = played_test(tmp_path, "[  PASSED  ] 99 tests.", "[  SKIPPED ] 1 test.")
-    assert gpu_mutants.red_conformance(test, "0", "*") == ""
+    place = played_test(tmp_path, "[  PASSED  ] 99 tests.", "[  SKIPPED ] 1 test.")
+    assert gpu_mutants.red_conformance(place, "*") == ""
 
 
 def test_a_suite_of_which_nothing_ran_clears_nobody(tmp_path):
-    test = played_test(tmp_path, "[  PASSED  ] 0 tests.", "[  SKIPPED ] 100 tests.")
+    place = played_test(tmp_path, "[  PASSED  ] 0 tests.", "[  SKIPPED ] 100 tests.")
     with pytest.raises(Failure, match="nothing was tested"):
-        gpu_mutants.red_conformance(test, "0", "*")
-    assert gpu_mutants.red_conformance(test, "0", "Plans.NoMore") == ""
+        gpu_mutants.red_conformance(place, "*")
+    assert gpu_mutants.red_conformance(place, "Plans.NoMore") == ""
 
 
 @pytest.mark.parametrize(
@@ -147,13 +200,13 @@ def test_a_suite_of_which_nothing_ran_clears_nobody(tmp_path):
     [("echo RACECHECK SUMMARY: 0 hazards", ""), ("echo RACECHECK SUMMARY; exit 1", "racecheck")],
 )
 def test_a_race_is_what_the_sanitizer_says(monkeypatch, tmp_path, script, red):
-    assert gpu_mutants.red_race(played_sanitizer(monkeypatch, tmp_path, script), "0") == red
+    assert gpu_mutants.race(played_sanitizer(monkeypatch, tmp_path, script)) == red
 
 
 def test_a_sanitizer_that_does_not_end_clears_nobody(monkeypatch, tmp_path):
-    test = played_sanitizer(monkeypatch, tmp_path, "echo no driver; exit 1")
+    place = played_sanitizer(monkeypatch, tmp_path, "echo no driver; exit 1")
     with pytest.raises(Failure, match="no driver"):
-        gpu_mutants.red_race(test, "0")
+        gpu_mutants.race(place)
 
 
 def played_sanitizer(monkeypatch, folder, script):
@@ -162,4 +215,4 @@ def played_sanitizer(monkeypatch, folder, script):
     played.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     played.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return folder / "test"
+    return gpu_mutants.Place(folder / "test", folder, "0")

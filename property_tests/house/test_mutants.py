@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gpu_mutants
@@ -79,17 +77,6 @@ def test_every_test_that_is_to_notice_is_there_and_imports_in_the_copy(tmp_path)
         capture_output=True,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-
-
-def test_every_test_of_a_gpu_that_is_to_notice_is_there():
-    """Else pytest runs none of those named beside it."""
-    named = {"cuda": gpu_mutants.PROPERTIES, "group_cuda": gpu_mutants.PROPERTIES_OF_LINKS}
-    tests = [HERE / folder / name for folder, names in named.items() for name in names]
-    tests += [HERE / name for _, name in gpu_mutants.MADE_FOR if ".py" in name]
-    options = ["-q", "-p", "no:cacheprovider", "--collect-only"]
-    command = [sys.executable, "-m", "pytest", *options, *tests]
-    done = subprocess.run(command, text=True, capture_output=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
 @pytest.fixture
@@ -291,30 +278,6 @@ def test_a_suite_that_is_red_without_a_fault_clears_nobody():
     proofs = mutants.Proofs()
     with pytest.raises(Failure, match="is red without any fault"):
         proofs.of(test_a_stale_fault_is_refused, lambda: "plans/test_x.py::test_y")
-
-
-def test_who_waits_for_the_proof_of_a_suite_keeps_no_gpu():
-    class Build:
-        test, package = Path("test"), Path("python")
-
-    def suite(place):
-        asked.append(place.gpu)
-        begun.set()
-        assert go_on.wait(60)
-        return ""
-
-    asked, begun, go_on = [], threading.Event(), threading.Event()
-    gpus, healthy = gpu_mutants.Gpus(["0", "1"]), gpu_mutants.HealthyTests(Build())
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(healthy.prove, suite, gpus, 0)
-        assert begun.wait(60)
-        second = pool.submit(healthy.prove, suite, gpus, 0)
-        with gpus.one(1) as other:
-            healthy.proofs.of(test_a_stale_fault_is_refused, lambda: "")
-            assert other != asked[0] and not second.done()
-            go_on.set()
-            assert first.result(60) == second.result(60)
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(

@@ -399,7 +399,8 @@ class Trial:
         killed_by, tested = "", 0.0
         suites = [*map(named, self.noticed.likely(copy.mutant)), *suites_of(copy.mutant)]
         for number, tests in enumerate(suites):
-            seconds = self.tests.prove(tests, gpus, number)
+            in_time = time.monotonic() <= self.until
+            seconds = self.tests.prove(tests, gpus, number) if in_time else 0.0
             with gpus.one(number) as gpu:
                 begin = time.monotonic()
                 if begin > self.until:
