@@ -20,36 +20,45 @@ struct Box {
   uint32_t shared = 0;
 };
 
-// f(element of the tensor, or null outside of it; its place in shared memory).
+// What lies together in a box and in shared memory: at most the 16 bytes that a swizzle moves as
+// one.
+constexpr uint32_t kPieceBytes = 16;
+struct Piece {
+  std::byte* of_tensor;  // null outside of it
+  std::byte* of_shared;
+  uint32_t bytes;
+};
+
+// f(piece) for all of a box, in its order.
 template <typename F>
-void each_element(const Warp& warp, const Inst& i, const Box& box, F f) {
+void each_piece(const Warp& warp, const Inst& i, const Box& box, F f) {
   const TensorMap& map = box.map;
   if (box.shared % 128 != 0) fail(warp, i, "a box at shared address " + std::to_string(box.shared));
+  const uint32_t bytes = map.element_bytes;
+  const auto size = static_cast<int64_t>(map.size[0]);
   uint32_t place = box.shared;
-  std::array<int64_t, 5> at;
-  const auto along = [&](const auto& self, int k) -> void {
-    for (int x = 0; x < map.box[static_cast<size_t>(k)]; ++x) {
-      const auto dim = static_cast<size_t>(k);
-      at[dim] = int64_t{box.at[dim]} + x;
-      if (k > 0) {
-        self(self, k - 1);
-        continue;
-      }
-      std::byte* element = map.data;
-      for (size_t d = 0; d < map.rank; ++d) {
-        const bool inside = at[d] >= 0 && static_cast<uint64_t>(at[d]) < map.size[d];
-        if (!inside) element = nullptr;
-        if (element != nullptr) element += static_cast<uint64_t>(at[d]) * map.stride[d];
-      }
-      const uint32_t swizzled = place ^ (place >> 7 & map.swizzle_bits) << 4;
-      if (element != nullptr &&
-          !in_device_memory(reinterpret_cast<uint64_t>(element), map.element_bytes))
+  const auto along_row = [&](std::byte* row) {  // null where all of it lies outside
+    for (int64_t at = box.at[0], end = at + map.box[0]; at < end;) {
+      const bool inside = row != nullptr && at >= 0 && at < size;
+      int64_t count = std::min<int64_t>(end - at, (kPieceBytes - place % kPieceBytes) / bytes);
+      if (row != nullptr && at < size) count = std::min(count, at < 0 ? -at : size - at);
+      const auto piece = static_cast<uint32_t>(count) * bytes;
+      std::byte* element = inside ? row + at * bytes : nullptr;
+      if (inside && !in_device_memory(reinterpret_cast<uint64_t>(element), piece))
         fail(warp, i, "a box outside of device memory");
-      f(element, shared_at(warp, i, swizzled, map.element_bytes));
-      place += map.element_bytes;
+      const uint32_t swizzled = place ^ (place >> 7 & map.swizzle_bits) << 4;
+      f(Piece{element, shared_at(warp, i, swizzled, piece), piece});
+      place += piece, at += count;
     }
   };
-  along(along, map.rank - 1);
+  const auto along = [&](const auto& self, size_t dim, std::byte* begin) -> void {
+    if (dim == 0) return along_row(begin);
+    for (int64_t at = box.at[dim], end = at + map.box[dim]; at < end; ++at) {
+      const bool inside = begin != nullptr && at >= 0 && static_cast<uint64_t>(at) < map.size[dim];
+      self(self, dim - 1, inside ? begin + static_cast<uint64_t>(at) * map.stride[dim] : nullptr);
+    }
+  };
+  along(along, map.rank - 1u, map.data);
 }
 
 // Where something of a box is out of bounds an H200 may look up where the map begins.
@@ -76,12 +85,12 @@ After load_box(Warp& warp, const Inst& i) {
     const auto land = [&warp, &i, box = box_of(warp, i, lane),
                        barrier_at = warp.row<uint32_t>(i.o[2])[lane]] {
       int bytes = 0;
-      each_element(warp, i, box, [&](const std::byte* from, std::byte* to) {
-        if (from == nullptr)
-          std::memset(to, 0, box.map.element_bytes);
+      each_piece(warp, i, box, [&](const Piece& piece) {
+        if (piece.of_tensor == nullptr)
+          std::memset(piece.of_shared, 0, piece.bytes);
         else
-          std::memcpy(to, from, box.map.element_bytes);
-        bytes += box.map.element_bytes;
+          std::memcpy(piece.of_shared, piece.of_tensor, piece.bytes);
+        bytes += static_cast<int>(piece.bytes);
       });
       std::byte* at = shared_at(warp, i, barrier_at, 8);
       Mbarrier barrier = Mbarrier::load(at);
@@ -101,34 +110,32 @@ After load_box(Warp& warp, const Inst& i) {
 }
 
 template <bool Adds>
-void store_element(const Warp& warp, const Inst& i, int bytes, std::byte* to,
-                   const std::byte* from) {
-  if (to == nullptr) return;
+void store_piece(const Piece& piece) {
+  if (piece.of_tensor == nullptr) return;
   if (!Adds) {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
+    std::memcpy(piece.of_tensor, piece.of_shared, piece.bytes);
     return;
   }
-  if (bytes != 4) fail(warp, i, "a sum of something else than float32");
-  float value;
-  std::memcpy(&value, from, 4);
-  update(AtomicOp::add, reinterpret_cast<float*>(to), value);
+  for (uint32_t at = 0; at < piece.bytes; at += sizeof(float)) {
+    float value;
+    std::memcpy(&value, piece.of_shared + at, sizeof value);
+    update(AtomicOp::add, reinterpret_cast<float*>(piece.of_tensor + at), value);
+  }
 }
 
 template <bool Adds>
 After store_box(Warp& warp, const Inst& i) {
   each_lane(warp, [&](int lane) {
     const Box box = box_of(warp, i, lane);
-    const auto act = [&warp, &i, box] {
-      each_element(warp, i, box, [&](std::byte* to, const std::byte* from) {
-        store_element<Adds>(warp, i, box.map.element_bytes, to, from);
-      });
-    };
+    if (Adds && box.map.element_bytes != sizeof(float))
+      fail(warp, i, "a sum of something else than float32");
+    const auto act = [&warp, &i, box] { each_piece(warp, i, box, store_piece<Adds>); };
     const auto digest = [&warp, &i, box] {
       uint64_t all = kDigestBegin;
-      each_element(warp, i, box, [&](std::byte*, const std::byte* from) {
-        uint32_t element = 0;
-        std::memcpy(&element, from, box.map.element_bytes);
-        all = digest_with(all, element);
+      each_piece(warp, i, box, [&](const Piece& piece) {
+        std::array<uint64_t, kPieceBytes / sizeof(uint64_t)> words{};
+        std::memcpy(words.data(), piece.of_shared, piece.bytes);
+        for (const uint64_t word : words) all = digest_with(all, word);
       });
       return all;
     };
@@ -136,13 +143,17 @@ After store_box(Warp& warp, const Inst& i) {
     if (!groups) groups = std::make_unique<BulkGroups>();
     // What is written later, of what was read.
     const auto read = [&warp, &i, box]() -> std::function<void()> {
-      std::vector<std::pair<std::byte*, uint32_t>> elements;
-      each_element(warp, i, box, [&](std::byte* to, const std::byte* from) {
-        std::memcpy(&elements.emplace_back(to, 0).second, from, box.map.element_bytes);
+      struct Read {
+        Piece piece;
+        std::array<std::byte, kPieceBytes> bytes;
+      };
+      std::vector<Read> all;
+      each_piece(warp, i, box, [&](const Piece& piece) {
+        std::memcpy(all.emplace_back(Read{piece, {}}).bytes.data(), piece.of_shared, piece.bytes);
       });
-      return [&warp, &i, elements, bytes = box.map.element_bytes] {
-        for (const auto& [to, element] : elements)
-          store_element<Adds>(warp, i, bytes, to, reinterpret_cast<const std::byte*>(&element));
+      return [all = std::move(all)]() mutable {
+        for (Read& one : all)
+          store_piece<Adds>({one.piece.of_tensor, one.bytes.data(), one.piece.bytes});
       };
     };
     groups->open.push_back({{}, read, digest, digest()});

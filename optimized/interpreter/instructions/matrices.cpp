@@ -114,7 +114,9 @@ struct Tile {
   bool transposed;  // rows of it lie side by side
 };
 
-// Element (row, k) of a tile in shared memory: swizzled lines of 128, 64 or 32 bytes.
+// A digest of a tile in shared memory, in swizzled lines of 128, 64 or 32 bytes, and where it is
+// asked for element (row, k) at out[k * rows + row].
+template <bool Elements>
 uint64_t read_tile(const Warp& warp, const Inst& i, const Tile& tile, uint16_t* out) {
   const auto field = [&](int bit) {
     return static_cast<uint32_t>(tile.descriptor >> bit & 0x3fff) << 4;
@@ -127,21 +129,26 @@ uint64_t read_tile(const Warp& warp, const Inst& i, const Tile& tile, uint16_t* 
   uint64_t digest = kDigestBegin;
   const auto eight_at = [&](uint32_t offset) {
     const uint32_t at = start + offset;
-    return reinterpret_cast<const uint16_t*>(shared_at(warp, i, at ^ (at >> 7 & bits) << 4, 16));
+    return shared_at(warp, i, at ^ (at >> 7 & bits) << 4, 16);
   };
   const auto unsigned_of = [](int x) { return static_cast<uint32_t>(x); };
   const int of_rows = tile.transposed ? 8 : 1, of_depth = tile.transposed ? 1 : 8;
   for (int row = tile.first; row < tile.first + tile.rows; row += of_rows)
     for (int k = 0; k < kDepth; k += of_depth) {
       const uint32_t r = unsigned_of(row), d = unsigned_of(k), wide = line / 2;
-      const uint16_t* eight =
+      const std::byte* place =
           tile.transposed ? eight_at(r / wide * lead + d / 8 * stride + d % 8 * line + r % wide * 2)
                           : eight_at(r / 8 * stride + r % 8 * line + d * 2);
+      uint64_t words[2];
+      std::memcpy(words, place, sizeof words);
+      digest = digest_with(digest_with(digest, words[0]), words[1]);
+      if constexpr (!Elements) continue;
+      uint16_t eight[8];
+      std::memcpy(eight, place, sizeof eight);
       for (int x = 0; x < 8; ++x) {
         const int to_k = tile.transposed ? k : k + x,
                   to_row = row - tile.first + (tile.transposed ? x : 0);
         out[to_k * tile.rows + to_row] = eight[x];
-        digest = digest_with(digest, eight[x]);
       }
     }
   return digest;
@@ -158,7 +165,7 @@ After wgmma(Warp& warp, const Inst& i) {
   const auto columns = static_cast<int>(i.imm);
   const auto read = [&](int k, int first, int rows, bool transposed) {
     const Tile tile{warp.row<uint64_t>(i.o[k])[0], first, rows, transposed};
-    const uint64_t digest = read_tile(warp, i, tile, raw);
+    const uint64_t digest = read_tile<true>(warp, i, tile, raw);
     warp.reads.push_back({digest, tile.descriptor, first, rows, transposed, i.line});
   };
   read(4, 0, columns, (i.imm2 & 2) != 0);
@@ -187,11 +194,10 @@ After commit_products(Warp& warp, const Inst&) {
 }
 
 After wait_for_products(Warp& warp, const Inst& i) {
-  static thread_local uint16_t raw[kDepth * kMostColumns];
   while (std::ssize(warp.read_groups) > i.imm) {
     for (const ProductRead& read : warp.read_groups.front())
-      if (read_tile(warp, i, {read.descriptor, read.first, read.rows, read.transposed}, raw) !=
-          read.digest)
+      if (read_tile<false>(warp, i, {read.descriptor, read.first, read.rows, read.transposed},
+                           nullptr) != read.digest)
         fail(warp, i,
              "shared memory changed under a product not waited for, of line " +
                  std::to_string(read.line));

@@ -127,7 +127,8 @@ std::byte* shared_at(const Warp& warp, const Inst& i, uint64_t address, size_t b
 
 constexpr uint64_t kDigestBegin = 1469598103934665603u;
 inline uint64_t digest_with(uint64_t digest, uint64_t word) {
-  return (digest ^ word) * 1099511628211u;
+  digest = (digest ^ word) * 1099511628211u;
+  return digest ^ digest >> 32;  // else what is high in a word reaches nothing below
 }
 
 // Barriers release who waits; lanes that end leave nothing under way.
