@@ -78,5 +78,26 @@ TEST(PtxMatrices, BoxesAreSwizzledAndZeroOutside) {
   for (const int bits : {0, 1, 3}) check_box(static_cast<uint8_t>(bits));
 }
 
+// A product of four warps, 64 x 8, of numbers in 32-byte lines, and what happens before it is over.
+void multiply_and(const std::string& meanwhile) {
+  launch(
+      "mov.u32 %r1, tile; shl.b32 %r2, %thread, 4; add.u32 %r2, %r2, %r1;\n"
+      "st.shared.b64 [%r2], 0; st.shared.b64 [%r2+8], 0; bar.sync 0;\n"
+      "setp.eq.u32 %p0, %thread, 127; cvt.u64.u32 %rd10, %r1; shr.u64 %rd10, %rd10, 4;\n"
+      "or.b64 %rd10, %rd10, 0xC000001000000000;\nwgmma.fence.sync.aligned;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%r10,%r11,%r12,%r13}, %rd10, %rd10, "
+      "%p0, 1, 1, 0, 0;\nwgmma.commit_group.sync.aligned;\n" +
+          meanwhile + "wgmma.wait_group.sync.aligned 0;",
+      {}, {128}, ".shared .align 1024 .b8 tile[2048];\n");
+}
+
+TEST(PtxMatricesDeathTest, MemoryThatChangesUnderAProduct) {
+  multiply_and("");  // all warps read the first 256 bytes, the last one, which writes, its own 512
+  for (const int at : {0, 6, 8, 14, 1550, 2046})
+    EXPECT_DEATH(multiply_and("@%p0 st.shared.b16 [%r1+" + std::to_string(at) + "], 1;\n"),
+                 "shared memory changed under a product not waited for")
+        << at;
+}
+
 }  // namespace
 }  // namespace ringside::ptx
