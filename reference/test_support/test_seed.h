@@ -34,7 +34,7 @@ inline uint32_t seed_of_run() {
 // How many of so many cases a build with sanitizers draws: it takes ten times as long for each, and
 // the same test without them draws all. No divisor of what small cases are counted by.
 #if defined(__SANITIZE_ADDRESS__)
-constexpr int kSanitizedShare = 7;
+constexpr int kSanitizedShare = 5;
 #else
 constexpr int kSanitizedShare = 1;
 #endif
