@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "optimized/attention/kernel.h"
@@ -172,12 +173,12 @@ void expect_same_bits(const char* what, const std::vector<double>& a,
 
 class DeviceRun {  // of one case on the device
  public:
-  DeviceRun(const DeviceCase& device_case, const TypeInfo& type)
+  DeviceRun(const DeviceCase& device_case, const TypeInfo& type, std::string_view family = {})
       : c(device_case.c),
         plan_(device_case.plan),
         type_(type),
         deterministic_(device_case.deterministic),
-        program_(program_of(device_case, type)),
+        program_(program_of(device_case, type, family)),
         workspace_(std::max(program_.forward_bytes(), program_.backward_bytes())) {
     if (device_case.capacity) set_lengths();
   }
@@ -228,14 +229,16 @@ class DeviceRun {  // of one case on the device
     RINGSIDE_CUDA(cudaDeviceSynchronize());
   }
 
-  static CudaProgram program_of(const DeviceCase& x, const TypeInfo& type) {
+  static CudaProgram program_of(const DeviceCase& x, const TypeInfo& type,
+                                std::string_view family) {
     const ProgramOptions options{x.c.q.dim,
                                  x.c.v.dim,
                                  type.type,
                                  has_score_options(x.c.options),
                                  static_cast<float>(x.c.options.softmax_scale),
                                  Poison::on,
-                                 !x.c.options.sinks.empty()};
+                                 !x.c.options.sinks.empty(),
+                                 family};
     return x.capacity ? CudaProgram(*x.capacity, options) : CudaProgram(x.plan, options);
   }
 
@@ -299,10 +302,12 @@ TEST_P(EveryPlanOnTheDevice, AgreesWithTheCpu) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   const auto& [type, seed, numbers] = GetParam();
   Random random(seed);
-  const int cases = std::getenv("RINGSIDE_FEW_CASES") != nullptr ? 8 : 25;  // under sanitizers
+  const int cases = std::getenv("RINGSIDE_FEW_CASES") != nullptr ? 8 : 36;  // under sanitizers
   for (int i = 0; i < cases; ++i) {
     const DeviceCase device_case(random, type, numbers);
-    const DeviceRun run(device_case, type);
+    // On a Hopper GPU the family for all others would have few.
+    const bool of_any_gpu = type.type != ElementType::float32 && i % 3 == 2;
+    const DeviceRun run(device_case, type, of_any_gpu ? "mma" : "");
     const Plan& plan = device_case.plan;
     SCOPED_TRACE("case " + std::to_string(i) + " by " + run.family() + ": " + plan.partition +
                  " over " + plan.comm + ", cp_size " + std::to_string(plan.cp_size()) +
@@ -371,6 +376,21 @@ TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
   const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
   for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
     EXPECT_STREQ(CudaProgram(plan, {5, 191, type.type}).family(), "mma") << type.name;
+}
+
+TEST(CudaProgram, RunsTheFamilyAskedForOrThoseBehindIt) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 1), {"p2p"});
+  ProgramOptions options{128, 128, ElementType::bfloat16};
+  for (const char* name : {"mma", "float32"}) {
+    options.family = name;
+    EXPECT_STREQ(CudaProgram(plan, options).family(), name);
+  }
+  options.score_options = true, options.family = "mma";
+  EXPECT_STREQ(CudaProgram(plan, options).family(), "float32");
+  options.family = "volta";
+  EXPECT_THROW(CudaProgram(plan, options), InvalidArgument);
 }
 
 TEST(CudaProgram, RefusesToRunOnAnotherDevice) {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "optimized/attention/kernel.h"
 #include "optimized/exchange/move.h"
@@ -33,6 +34,8 @@ struct ProgramOptions {
   float softmax_scale = 1;
   Poison poison = Poison::off;
   bool sinks = true;  // whether calls may bring sinks
+  // The first one in the table that is asked, as "mma" on a Hopper GPU; empty: its first.
+  std::string_view family{};
 };
 
 struct ForwardCall {
@@ -58,7 +61,8 @@ struct StackParts;  // stack_parts.h
 
 class CudaProgram {
  public:
-  // Raises Unsupported where no kernel family takes the head dimensions.
+  // Raises Unsupported where no kernel family takes the head dimensions, InvalidArgument where the
+  // table has none of the name asked for.
   CudaProgram(const Plan& plan, const ProgramOptions& options);
   // One whose lengths only the device knows: set_lengths() before the first pass.
   CudaProgram(const Capacity& capacity, const ProgramOptions& options);

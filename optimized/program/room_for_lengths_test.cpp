@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -92,108 +93,115 @@ TEST(RoomForLengths, OfNoRows) {
 
 // More items than blocks of threads, of documents that mostly fill a little of one, in arrays with
 // more rows than they have; rows behind them are NaN and of nobody.
+void expect_that_all_items_run(Random& random, int batch, const std::vector<int>& lengths,
+                               const TypeInfo& type, int dim, bool deterministic,
+                               std::string_view family) {
+  constexpr int kRoom = 300;
+  Problem problem;
+  std::array<std::vector<int32_t>, 2> offsets{{{0}, {0}}};
+  for (auto& of_side : offsets)
+    for (int s = 0; s < batch; ++s) of_side.push_back(of_side.back() + random.choice(lengths));
+  problem.layout_q = {offsets[0], offsets[0]}, problem.layout_k = {offsets[1], offsets[1]};
+  problem.num_heads = problem.num_kv_heads = 2;
+  testing::RandomCase c(random, problem);
+  c.options = {};
+  c.q = random_tensor(random, problem.layout_q, 2, dim);
+  c.k = random_tensor(random, problem.layout_k, 2, dim);
+  c.v = random_tensor(random, problem.layout_k, 2, dim);
+  c.dout = random_tensor(random, problem.layout_q, 2, dim);
+  for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
+    for (double& value : x->data) value = testing::rounded(value, type.type);
+
+  const auto with_room = [&](Tensor x) {
+    x.data.resize(x.data.size() + int64_t{kRoom} * x.heads * x.dim, NAN), x.rows += kRoom;
+    return OnDevice(x, type.type);
+  };
+  const OnDevice q = with_room(c.q), k = with_room(c.k), v = with_room(c.v);
+  const OnDevice dout = with_room(c.dout);
+  Capacity room;
+  room.comm.name = "p2p", room.max_sequences = batch;
+  room.max_rows_q = q.rows, room.max_rows_k = k.rows;
+  room.num_heads = room.num_kv_heads = 2;
+  ProgramOptions options{dim, dim, type.type};
+  options.softmax_scale = static_cast<float>(c.options.softmax_scale), options.poison = Poison::on,
+  options.sinks = false, options.family = family;
+  const CudaProgram program(room, options);
+  DeviceTables tables;
+  const auto of_q = tables.add(offsets[0]), of_k = tables.add(offsets[1]);
+  tables.upload();
+  const DeviceOffsets in_q{tables.at(of_q), of_q.size, false};
+  const DeviceOffsets in_k{tables.at(of_k), of_k.size, false};
+  program.set_lengths({in_q, in_q, q.rows}, {in_k, in_k, k.rows}, nullptr);
+  EXPECT_TRUE(program.lengths_fitted(nullptr));
+
+  const DeviceMemory workspace(std::max(program.forward_bytes(), program.backward_bytes()));
+  const OnDevice out(q.rows, 2, dim, type.type), dq(q.rows, 2, dim, type.type);
+  const OnDevice dk(k.rows, 2, dim, type.type), dv(k.rows, 2, dim, type.type);
+  const OnDevice lse(q.rows, 2, 1, ElementType::float32);
+  program.forward(
+      {q.array(), k.array(), v.array(), out.array(), lse.array(), nullptr, {}, workspace.data()},
+      nullptr);
+  RINGSIDE_CUDA(cudaDeviceSynchronize());
+  program.backward({dout.array(),
+                    q.array(),
+                    k.array(),
+                    v.array(),
+                    out.array(),
+                    lse.array(),
+                    dq.array(),
+                    dk.array(),
+                    dv.array(),
+                    nullptr,
+                    nullptr,
+                    {},
+                    deterministic,
+                    workspace.data()},
+                   nullptr);
+  RINGSIDE_CUDA(cudaDeviceSynchronize());
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 1), {"p2p"});
+  const AttentionOutput want = attention(plan, c.inputs());
+  const auto without_room = [&](const OnDevice& x) {
+    Tensor read = x.read();
+    read.rows = c.q.rows, read.data.resize(size_t(c.q.rows) * read.heads * read.dim);
+    return read;
+  };
+  const AttentionGradients gradients =  // from what forward returned
+      attention_backward(plan, c.inputs(), c.dout, {without_room(out), without_room(lse), {}});
+  const auto compare = [&](const char* what, const std::vector<double>& expected,
+                           const OnDevice& x) {
+    std::vector<double> got = x.read().data;
+    for (size_t i = expected.size(); i < got.size(); ++i) ASSERT_EQ(got[i], 0) << what;
+    got.resize(expected.size());
+    expect_close(what, type, expected, got);
+  };
+  compare("out", want.out.data, out);
+  compare("dq", gradients.dq.data, dq);
+  compare("dk", gradients.dk.data, dk);
+  compare("dv", gradients.dv.data, dv);
+}
+
 TEST(RoomForLengths, OfMoreItemsThanRunAtOnce) {
   if (!has_device()) GTEST_SKIP() << "no CUDA device";
   // The interpreter runs a few blocks of threads at once, a GPU a few hundred.
-  const int batch = std::getenv("RINGSIDE_FEW_CASES") != nullptr ? 40 : 150;
-  constexpr int kRoom = 300;
+  const bool few = std::getenv("RINGSIDE_FEW_CASES") != nullptr;
   Random random(7);
-  for (const int dim : {64, 128})
-    for (const bool deterministic : {false, true}) {
-      random.begin_case();
-      SCOPED_TRACE(concat("dim ", dim, deterministic ? ", deterministic" : ""));
-      Problem problem;
-      std::array<std::vector<int32_t>, 2> offsets{{{0}, {0}}};
-      for (auto& of_side : offsets)
-        for (int s = 0; s < batch; ++s)
-          of_side.push_back(of_side.back() +
-                            random.choice(std::vector<int>{0, 1, 1, 1, 2, 2, 2, 63, 64, 65, 200}));
-      problem.layout_q = {offsets[0], offsets[0]}, problem.layout_k = {offsets[1], offsets[1]};
-      problem.num_heads = problem.num_kv_heads = 2;
-      testing::RandomCase c(random, problem);
-      c.options = {};
-      c.q = random_tensor(random, problem.layout_q, 2, dim);
-      c.k = random_tensor(random, problem.layout_k, 2, dim);
-      c.v = random_tensor(random, problem.layout_k, 2, dim);
-      c.dout = random_tensor(random, problem.layout_q, 2, dim);
-      for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
-        for (double& value : x->data) value = testing::rounded(value, ElementType::float16);
-
-      const auto with_room = [](Tensor x) {
-        x.data.resize(x.data.size() + int64_t{kRoom} * x.heads * x.dim, NAN), x.rows += kRoom;
-        return OnDevice(x, ElementType::float16);
-      };
-      const OnDevice q = with_room(c.q), k = with_room(c.k), v = with_room(c.v);
-      const OnDevice dout = with_room(c.dout);
-      Capacity room;
-      room.comm.name = "p2p", room.max_sequences = batch;
-      room.max_rows_q = q.rows, room.max_rows_k = k.rows;
-      room.num_heads = room.num_kv_heads = 2;
-      ProgramOptions options{dim, dim, ElementType::float16};
-      options.softmax_scale = static_cast<float>(c.options.softmax_scale),
-      options.poison = Poison::on, options.sinks = false;
-      const CudaProgram program(room, options);
-      DeviceTables tables;
-      const auto of_q = tables.add(offsets[0]), of_k = tables.add(offsets[1]);
-      tables.upload();
-      const DeviceOffsets in_q{tables.at(of_q), of_q.size, false};
-      const DeviceOffsets in_k{tables.at(of_k), of_k.size, false};
-      program.set_lengths({in_q, in_q, q.rows}, {in_k, in_k, k.rows}, nullptr);
-      EXPECT_TRUE(program.lengths_fitted(nullptr));
-
-      const DeviceMemory workspace(std::max(program.forward_bytes(), program.backward_bytes()));
-      const OnDevice out(q.rows, 2, dim, ElementType::float16),
-          dq(q.rows, 2, dim, ElementType::float16);
-      const OnDevice dk(k.rows, 2, dim, ElementType::float16),
-          dv(k.rows, 2, dim, ElementType::float16);
-      const OnDevice lse(q.rows, 2, 1, ElementType::float32);
-      program.forward({q.array(),
-                       k.array(),
-                       v.array(),
-                       out.array(),
-                       lse.array(),
-                       nullptr,
-                       {},
-                       workspace.data()},
-                      nullptr);
-      RINGSIDE_CUDA(cudaDeviceSynchronize());
-      program.backward({dout.array(),
-                        q.array(),
-                        k.array(),
-                        v.array(),
-                        out.array(),
-                        lse.array(),
-                        dq.array(),
-                        dk.array(),
-                        dv.array(),
-                        nullptr,
-                        nullptr,
-                        {},
-                        deterministic,
-                        workspace.data()},
-                       nullptr);
-      RINGSIDE_CUDA(cudaDeviceSynchronize());
-      const Plan plan = build_plan(problem, place(problem, "zigzag", 1), {"p2p"});
-      const AttentionOutput want = attention(plan, c.inputs());
-      const auto without_room = [&](const OnDevice& x) {
-        Tensor read = x.read();
-        read.rows = c.q.rows, read.data.resize(size_t(c.q.rows) * read.heads * read.dim);
-        return read;
-      };
-      const AttentionGradients gradients =  // from what forward returned
-          attention_backward(plan, c.inputs(), c.dout, {without_room(out), without_room(lse), {}});
-      const auto compare = [](const char* what, const std::vector<double>& expected,
-                              const OnDevice& x) {
-        std::vector<double> got = x.read().data;
-        for (size_t i = expected.size(); i < got.size(); ++i) ASSERT_EQ(got[i], 0) << what;
-        got.resize(expected.size());
-        expect_close(what, testing::kFloat16, expected, got);
-      };
-      compare("out", want.out.data, out);
-      compare("dq", gradients.dq.data, dq);
-      compare("dk", gradients.dk.data, dk);
-      compare("dv", gradients.dv.data, dv);
-    }
+  const auto check = [&](const TypeInfo& type, int dim, bool deterministic,
+                         std::string_view family = {}) {
+    random.begin_case();
+    SCOPED_TRACE(
+        concat(type.name, ", dim ", dim, deterministic ? ", deterministic " : " ", family));
+    const bool is_first = family.empty();  // others launch up to 16 blocks a processor
+    const std::vector<int> lengths = is_first
+                                         ? std::vector<int>{0, 1, 1, 1, 2, 2, 2, 63, 64, 65, 200}
+                                         : std::vector<int>{0, 1, 1, 1, 2, 2, 2, 65};
+    const int batch = few ? 40 : is_first ? 150 : 1400;
+    expect_that_all_items_run(random, batch, lengths, type, dim, deterministic, family);
+  };
+  for (const bool deterministic : {false, true}) {
+    for (const int dim : {64, 128}) check(testing::kFloat16, dim, deterministic);
+    check(testing::kBFloat16, 64, deterministic, "mma");
+    check(testing::kFloat32, 16, deterministic, "float32");
+  }
 }
 
 }  // namespace
