@@ -371,6 +371,25 @@ TEST(CudaProgram, GivesTheSameGradientsAgainWhereKeysAreNotFinite) {
   }
 }
 
+// Of a block of keys nobody sees the second half, or some of it; it is NaN. Forward in place.
+TEST(CudaProgram, LeavesOutKeysThatNobodySees) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(14);
+  const std::vector<int32_t> queries{0, 64, 84, 85, 185}, keys{0, 128, 228, 528, 700};
+  const PackedLayout layout_q(queries), layout_k(keys);
+  for (const TypeInfo& type : {testing::kFloat32, testing::kFloat16, testing::kBFloat16})
+    for (const int dim : {64, 128, 192, 256}) {
+      DeviceCase device_case(random, type, {layout_q, layout_k, Mask::causal(), 2, 1}, dim);
+      for (Tensor* x : {&device_case.c.k, &device_case.c.v})
+        for (size_t seq = 0; seq + 1 < keys.size(); ++seq)
+          for (int row = keys[seq] + queries[seq + 1] - queries[seq]; row < keys[seq + 1]; ++row)
+            std::fill_n(x->at(row, 0), x->dim, NAN);
+      const DeviceRun run(device_case, type);
+      SCOPED_TRACE(concat(type.name, ", ", dim, " by ", run.family()));
+      run.expect_forward(), run.expect_backward();
+    }
+}
+
 TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import gpu_mutants
+import gpu_suites
 import pytest
 from copies.scratch import Failure
 from mutants_list import Mutant
@@ -80,7 +81,7 @@ def test_a_kernel_that_hangs_is_ended_after_a_few_times_what_the_suite_takes(tmp
     copy = gpu_mutants.Copy(Mutant("seen", "file.cu", "a", "b"), None, tmp_path)
     for seconds in (0.1, 15.0, 1000.0):
         copy.red(suite, "0", seconds)
-    assert given == [61, 120, gpu_mutants.PATIENCE.seconds]
+    assert given == [61, 120, gpu_suites.PATIENCE.seconds]
 
 
 def test_long_suites_wait_until_all_faults_have_had_the_short_ones():
@@ -105,9 +106,9 @@ def test_long_suites_wait_until_all_faults_have_had_the_short_ones():
 
 def test_every_test_of_a_gpu_that_is_to_notice_is_there():
     """Else pytest runs none of those named beside it."""
-    named = {"cuda": gpu_mutants.PROPERTIES, "group_cuda": gpu_mutants.PROPERTIES_OF_LINKS}
-    tests = [HERE / folder / name for folder, names in named.items() for name in names]
-    tests += [HERE / name for _, name in gpu_mutants.MADE_FOR if ".py" in name]
+    named = {"cuda": gpu_suites.PROPERTIES, "group_cuda": gpu_suites.PROPERTIES_OF_LINKS}
+    tests = [HERE / folder / name for folder, suites in named.items() for x in suites for name in x]
+    tests += [HERE / name for _, names in gpu_suites.MADE_FOR for name in names if ".py" in name]
     options = ["-q", "-p", "no:cacheprovider", "--collect-only"]
     command = [sys.executable, "-m", "pytest", *options, *tests]
     done = subprocess.run(command, text=True, capture_output=True)
@@ -115,7 +116,7 @@ def test_every_test_of_a_gpu_that_is_to_notice_is_there():
 
 
 def test_a_fault_is_planted_in_the_copy_alone(tmp_path):
-    fault = gpu_mutants.KERNELS[0]
+    fault = gpu_suites.KERNELS[0]
     own = gpu_mutants.ROOT / fault.file
     before = own.read_text(encoding="utf-8")
     healthy = types.SimpleNamespace(objects={fault.file: ["x.o"]}, build=tmp_path)
@@ -180,19 +181,19 @@ def played_test(folder, *lines):
     test = folder / "test"
     test.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
     test.chmod(0o755)
-    return gpu_mutants.Place(test, folder, "0")
+    return gpu_suites.Place(test, folder, "0")
 
 
 def test_one_that_wants_more_gpus_is_skipped_and_the_others_count(tmp_path):
     place = played_test(tmp_path, "[  PASSED  ] 99 tests.", "[  SKIPPED ] 1 test.")
-    assert gpu_mutants.red_conformance(place, "*") == ""
+    assert gpu_suites.red_conformance(place, "*") == ""
 
 
 def test_a_suite_of_which_nothing_ran_clears_nobody(tmp_path):
     place = played_test(tmp_path, "[  PASSED  ] 0 tests.", "[  SKIPPED ] 100 tests.")
     with pytest.raises(Failure, match="nothing was tested"):
-        gpu_mutants.red_conformance(place, "*")
-    assert gpu_mutants.red_conformance(place, "Plans.NoMore") == ""
+        gpu_suites.red_conformance(place, "*")
+    assert gpu_suites.red_conformance(place, "Plans.NoMore") == ""
 
 
 @pytest.mark.parametrize(
@@ -200,13 +201,25 @@ def test_a_suite_of_which_nothing_ran_clears_nobody(tmp_path):
     [("echo RACECHECK SUMMARY: 0 hazards", ""), ("echo RACECHECK SUMMARY; exit 1", "racecheck")],
 )
 def test_a_race_is_what_the_sanitizer_says(monkeypatch, tmp_path, script, red):
-    assert gpu_mutants.race(played_sanitizer(monkeypatch, tmp_path, script)) == red
+    assert gpu_suites.race(played_sanitizer(monkeypatch, tmp_path, script)) == red
 
 
 def test_a_sanitizer_that_does_not_end_clears_nobody(monkeypatch, tmp_path):
     place = played_sanitizer(monkeypatch, tmp_path, "echo no driver; exit 1")
     with pytest.raises(Failure, match="no driver"):
-        gpu_mutants.race(place)
+        gpu_suites.race(place)
+
+
+def test_faults_are_put_to_the_tests_made_for_their_kind_first():
+    def first(fault):
+        return gpu_suites.suites_of(fault)[0].__name__
+
+    assert first(gpu_suites.MUTANTS_OF_LINKS[0]).startswith("group_cuda, ")
+    assert "/8:" in first(gpu_suites.MUTANTS_OF_NOT_FINITE[0])
+    assert first(Mutant("played", "a/f32/b.cu", "x", "y")) == "Float32/EveryPlan*"
+    assert first(Mutant("played", "a/mma/b.cu", "x", "y")) == gpu_suites.IN_BINARY[0]
+    twice = [gpu_suites.suites_of(gpu_suites.KERNELS[0]) for _ in range(2)]
+    assert twice[0] == twice[1]  # or each would be proved again
 
 
 def played_sanitizer(monkeypatch, folder, script):
@@ -215,4 +228,4 @@ def played_sanitizer(monkeypatch, folder, script):
     played.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     played.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return gpu_mutants.Place(folder / "test", folder, "0")
+    return gpu_suites.Place(folder / "test", folder, "0")

@@ -3,8 +3,7 @@
 The faults are data (mutants_of_kernels.py). Each gets a copy of the sources; only the objects that
 its file goes into are compiled again, by the commands of the healthy build, and linked in front of
 the others. All are compiled at once, and tested one by one on each GPU until the first red: the
-test that noticed it last time (noticed.json), the C++ conformance test, its quick parts first, some
-property tests, then compute-sanitizer's racecheck, as a race need not show in results. Tests are
+test that noticed it last time (noticed.json), then the suites that may (gpu_suites.py). Tests are
 green without a fault before they are put to one. A fault that no test notices has survived: exit 1.
 """
 
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import heapq
 import itertools
 import math
@@ -23,66 +21,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
 from copies.scratch import ROOT, Failure, Patience, run
-from copies.suites import NO_SUCH_TEST, ending, red_gtest
+from gpu_suites import KERNELS, MUTANTS_OF_LINKS, PATIENCE, Place, Tests, named, suites_of
 from mutants import Proofs, at_least_1, chosen, may_choose
 from mutants import check_list as check
 from mutants_list import Mutant
-from mutants_of_hopper import MUTANTS_OF_HOPPER
-from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
-from mutants_of_kernels import MUTANTS_OF_KERNELS
-from mutants_of_links import MUTANTS_OF_LENGTHS, MUTANTS_OF_LINKS
-from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
 from noticed import Noticed
 
-KERNELS = [
-    *(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD),
-    *(MUTANTS_OF_NOT_FINITE + MUTANTS_OF_LENGTHS),
-]
 SOURCES = ("reference", "optimized", "bindings")
 TEST = "optimized/ringside_optimized_test"
-# Quick ones first; the many cells of the last find little that the others do not.
-PROPERTIES = (
-    "test_cuda_attention.py::test_options_agree_with_the_cpu",
-    "test_cuda_attention.py::test_a_sink_enters_rows_that_see_nothing",
-    "test_cuda_attention.py::test_steps_that_exchange_nothing_go_on_where_the_one_before_ended",
-    "test_cuda_attention.py::test_the_largest_of_negative_logits_is_negative",
-    "test_cuda_attention.py::test_blocks_that_see_nothing_and_blocks_that_nobody_sees_hold_zeros",
-    "test_cuda_attention.py::test_a_key_among_a_hundred_thousand_keeps_its_digits",
-    "test_cuda_arrays.py::test_strided_arrays_need_no_copy",
-    "test_cuda_not_finite.py::test_they_are_those_of_the_definition",
-    "test_cuda_not_finite.py::test_whoever_does_not_see_the_poison_keeps_his_bits",
-    "test_cuda_device_plan.py::test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so",
-    "test_cuda_device_plan.py::test_a_captured_graph_replays_other_lengths_without_a_synchronization",
-    "test_cuda_device_plan.py::test_many_sequences[2500-bfloat16]",
-    "test_cuda_attention.py::test_lengths_around_the_tiles_agree_for_every_head_dimension",
-    "test_cuda_attention.py::test_any_plan_agrees_with_the_cpu",
-    "test_cuda_arrays.py::test_results_are_the_same_bits_from_run_to_run",
-    "test_cuda_in_order.py::test_a_hundred_calls_give_the_same_bits",
-    "test_cuda_device_plan.py::test_every_cell_of_documents_longer_than_a_block",
-    "test_cuda_attention.py::test_every_cell_agrees_on_documents_longer_than_a_block",
-)
-PROPERTIES_OF_LINKS = (
-    "test_group_cuda_results.py::test_every_transport_over_every_way_to_host",
-    "test_group_cuda_torch.py",
-    "test_group_cuda_kept.py",
-    "test_group_cuda_failures.py",
-    "test_group_cuda_lengths_set.py",
-)
-ROOM, RACECHECK = "kernels", "racecheck"  # names of tests in noticed.json
-MADE_FOR: tuple[tuple[Callable[[Mutant], bool], str], ...] = (
-    (MUTANTS_OF_NOT_FINITE.__contains__, "cuda/test_cuda_not_finite.py"),
-    (MUTANTS_OF_LENGTHS.__contains__, f"{ROOM}: *Lengths*:EmptyIf*:*/Ranks.*"),
-    (lambda mutant: mutant.name.startswith("hopper, in turn"), "cuda/test_cuda_in_order.py"),
-)
-QUICK = "*AgreesWithTheCpu*"  # plans by any family, in a quarter of the conformance test's time
-DIRECT = "CudaProgram.*:RoomForLengths.*:*Hopper*"  # what its other tests find in kernels
-PATIENCE = Patience(300)  # with one suite; a kernel may hang
 
 
 class Verdict(NamedTuple):
@@ -93,15 +45,6 @@ class Verdict(NamedTuple):
     tested: float = 0
     problem: str = ""
     tried: bool = True  # False: time was up
-
-
-class Place(NamedTuple):
-    """Where tests run: a build's test program and Python package, on a GPU."""
-
-    test: Path
-    package: Path
-    gpu: str
-    patience: Patience = PATIENCE
 
 
 class Healthy:
@@ -213,9 +156,6 @@ def gpus() -> list[str]:
     return subprocess.check_output(query, text=True).split()
 
 
-Tests = Callable[[Place], str]  # the first that is red, or nothing
-
-
 class HealthyTests:
     """Without a fault tests are green, or no red would mean anything: each is proved once."""
 
@@ -239,105 +179,6 @@ class HealthyTests:
         except Failure as failure:
             self.failure = str(failure)
             raise
-
-
-def quick_conformance(place: Place) -> str:
-    return red_conformance(place, QUICK)
-
-
-def direct_conformance(place: Place) -> str:
-    return red_conformance(place, f"{DIRECT}-{QUICK}")
-
-
-def conformance(place: Place) -> str:
-    return red_conformance(place, f"*-{QUICK}:{DIRECT}")
-
-
-def properties(place: Place) -> str:
-    tests = [f"property_tests/cuda/{name}" for name in PROPERTIES]
-    return red_property(place, tests)
-
-
-def properties_of_links(place: Place) -> str:
-    """Of those that several processes run: they notice faults of links."""
-    tests = [f"property_tests/group_cuda/{x}" for x in PROPERTIES_OF_LINKS]
-    return red_property(place, tests)
-
-
-def suites_of(mutant: Mutant) -> tuple[Tests, ...]:
-    """The tests that may notice a fault, those made for its kind and quick ones first."""
-    if mutant in MUTANTS_OF_LINKS:
-        return (properties_of_links,)
-    made_for_it = tuple(named(test) for of, test in MADE_FOR if of(mutant))
-    in_binary = quick_conformance, direct_conformance, conformance
-    return (*made_for_it, *in_binary, properties, race)
-
-
-@functools.cache
-def named(name: str) -> Tests:
-    """A test that noticed a fault before; green if there is no such test any more."""
-
-    def again(place: Place) -> str:
-        if name == RACECHECK:
-            return race(place)
-        if name.startswith(f"{ROOM}: "):
-            return red_conformance(place, name.removeprefix(f"{ROOM}: "))
-        if not (ROOT / "property_tests" / name.partition("::")[0]).is_file():
-            return ""
-        return red_property(place, [f"property_tests/{name}"], may_be_gone=True)
-
-    again.__name__ = name
-    return again
-
-
-def red_conformance(place: Place, names: str) -> str:
-    command = [str(place.test), "--gtest_fail_fast", f"--gtest_filter={names}"]
-    code, output = run(command, ROOT, place.patience, CUDA_VISIBLE_DEVICES=place.gpu)
-    if not code and "*" in names and "[  PASSED  ] 0 tests" in output:
-        raise Failure(f"the conformance test was skipped, nothing was tested\n{output[:600]}")
-    if not code:
-        return ""
-    return f"{ROOM}: {red_gtest(code, output)}"
-
-
-def red_property(place: Place, tests: list[str], *, may_be_gone: bool = False) -> str:
-    options = ["-x", "-v", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
-    code, output = run(
-        [sys.executable, "-m", "pytest", *options, *tests],
-        ROOT,
-        place.patience,
-        CUDA_VISIBLE_DEVICES=place.gpu,
-        PYTHONPATH=str(place.package),
-        PYTHONDONTWRITEBYTECODE="1",
-        RINGSIDE_GPU_RESULTS="",
-    )
-    if may_be_gone and code == NO_SUCH_TEST and "not found: " in output:
-        return ""
-    if not re.search(r"\d+ (passed|failed|error)", output) and code != 124 and code >= 0:
-        raise Failure(f"no property test ran\n{output[-600:]}")
-    if not code:
-        return ""
-    failed = re.search(r"^(?:FAILED|ERROR) property_tests/(.+?)(?: - .*)?$", output, re.MULTILINE)
-    started = re.findall(r"^property_tests/(\S+)", output, re.MULTILINE)
-    return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
-
-
-def race(place: Place) -> str:
-    """What ./dev gpu-test runs under racecheck; nothing where there is no compute-sanitizer."""
-    sanitizer = shutil.which("compute-sanitizer")
-    if sanitizer is None:
-        return ""
-    options = ["--tool", "racecheck", "--error-exitcode", "1"]
-    code, output = run(
-        [sanitizer, *options, place.test, "--gtest_brief=1", "--gtest_filter=*AgreesWithTheCpu/0"],
-        ROOT,
-        place.patience,
-        CUDA_VISIBLE_DEVICES=place.gpu,
-        RINGSIDE_FEW_CASES="1",
-    )
-    if "RACECHECK SUMMARY" not in output:
-        raise Failure(f"racecheck did not end\n{output[-600:]}")
-    return RACECHECK if code else ""
 
 
 class Gpus:

@@ -36,12 +36,6 @@ MUTANTS_OF_HOPPER = [
         "return halves | (all.begin <= begin && end <= all.end + 1 ? 0 : kMasked);",
     ),
     Mutant(
-        "hopper: behind half of a block's values lies what was there before",
-        PRODUCER,
-        "block.halves == kBothHalves ? block.keys : min(block.keys, kHalfKeys), full);",
-        "block.keys, full);",
-    ),
-    Mutant(
         "hopper: output is not rescaled when the maximum grows",
         CONSUMER,
         "output[n] *= factor[n / 2 % 2];",
@@ -165,7 +159,7 @@ MUTANTS_OF_HOPPER = [
         "hopper: an item's rows are those of the next",
         CONSUMER,
         "finish<T, Shape, kOptions>(p_, s_, before, group_",
-        "finish<T, Shape, kOptions>(p_, s_, item, group_",
+        "finish<T, Shape, kOptions>(p_, s_, (static_cast<void>(before), item), group_",
     ),
     Mutant(
         "hopper: an item's output goes on from the one before",

@@ -360,12 +360,6 @@ MUTANTS_OF_KERNELS = [
         "sequences.insert(item.own.seq);",
     ),
     Mutant(
-        "in place: arrays of no rows, which may lie nowhere, are handed to kernels",
-        IN_PLACE,
-        "rows.q.home_of_global.size == 0 || rows.kv.home_of_global.size == 0",
-        "rows.q.home_of_global.size < 0",
-    ),
-    Mutant(
         "in place: half of what is summed is not emptied before",
         IN_PLACE,
         "cudaMemsetAsync(matrix.data, 0, bytes, stream)",

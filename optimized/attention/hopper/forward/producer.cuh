@@ -30,7 +30,7 @@ __device__ inline void load_keys(ForwardShared<Shape>& s, int stage, const Forwa
   load_tile<Shape::kQk>(s.k[stage], Shape::kPanelBytes, whole ? maps.whole_k : maps.k,
                         block.kv_head, block.row, block.keys, full);
 }
-// Behind a first half zeros follow, which weights of 0 meet.
+// Behind the last key that is seen zeros follow, which weights of 0 meet.
 template <typename Shape>
 __device__ inline void load_values(ForwardShared<Shape>& s, int stage, const ForwardMaps& maps,
                                    const LoadedBlock& block) {
@@ -38,7 +38,7 @@ __device__ inline void load_values(ForwardShared<Shape>& s, int stage, const For
   if (block.halves == kNoHalf) return arrive(full);
   arrive_and_expect(full, Shape::kValueBytes);
   load_tile<Shape::kV>(s.v[stage], Shape::kPanelBytes, maps.whole_v, block.kv_head, block.row,
-                       block.halves == kBothHalves ? block.keys : min(block.keys, kHalfKeys), full);
+                       block.keys, full);
 }
 
 // The values of blocks, in the order of their tasks: by one thread.

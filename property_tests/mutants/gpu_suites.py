@@ -1,0 +1,217 @@
+"""The tests that faults in kernels are put to on a GPU: a suite says which of them is red first.
+
+C++ tests come before property tests, which take longer, and both before compute-sanitizer's
+racecheck, as a race need not show in results. Tests made for a kind of fault come before all.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from copies.scratch import ROOT, Failure, Patience, run
+from copies.suites import NO_SUCH_TEST, ending, red_gtest
+from mutants_list import Mutant
+from mutants_of_hopper import MUTANTS_OF_HOPPER
+from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
+from mutants_of_kernels import MUTANTS_OF_KERNELS
+from mutants_of_links import MUTANTS_OF_LENGTHS, MUTANTS_OF_LINKS
+from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
+
+KERNELS = [
+    *(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD),
+    *(MUTANTS_OF_NOT_FINITE + MUTANTS_OF_LENGTHS),
+]
+ROOM, RACECHECK = "kernels", "racecheck"  # names of tests in noticed.json
+# The C++ tests in parts; what is in none of them comes last.
+IN_BINARY = (
+    "CudaProgram.*:RoomForLengths.*",
+    "Float16/EveryPlan*",
+    "Float32/EveryPlan*",
+    "*HopperBackward.Agrees*",
+    "BFloat16/EveryPlan*",
+)
+# Quick ones first; the many cells of the last find little that the others do not.
+PROPERTIES = (
+    (
+        "test_cuda_arrays.py::test_strided_arrays_need_no_copy",
+        "test_cuda_attention.py::test_options_agree_with_the_cpu",
+        "test_cuda_attention.py::test_a_sink_enters_rows_that_see_nothing",
+        "test_cuda_attention.py::test_steps_that_exchange_nothing_go_on_where_the_one_before_ended",
+        "test_cuda_attention.py::test_the_largest_of_negative_logits_is_negative",
+        "test_cuda_attention.py::"
+        "test_blocks_that_see_nothing_and_blocks_that_nobody_sees_hold_zeros",
+        "test_cuda_attention.py::test_a_key_among_a_hundred_thousand_keeps_its_digits",
+    ),
+    (
+        "test_cuda_device_plan.py::"
+        "test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so",
+        "test_cuda_device_plan.py::"
+        "test_a_captured_graph_replays_other_lengths_without_a_synchronization",
+        "test_cuda_device_plan.py::test_many_sequences[2500-bfloat16]",
+        "test_cuda_not_finite.py::test_they_are_those_of_the_definition",
+        "test_cuda_attention.py::test_any_plan_agrees_with_the_cpu",
+        "test_cuda_arrays.py::test_results_are_the_same_bits_from_run_to_run",
+    ),
+    ("test_cuda_attention.py::test_lengths_around_the_tiles_agree_for_every_head_dimension",),
+    ("test_cuda_in_order.py::test_a_hundred_calls_give_the_same_bits",),
+    (
+        "test_cuda_device_plan.py::test_every_cell_of_documents_longer_than_a_block",
+        "test_cuda_attention.py::test_every_cell_agrees_on_documents_longer_than_a_block",
+    ),
+)
+PROPERTIES_OF_LINKS = (
+    ("test_group_cuda_results.py::test_every_transport_over_every_way_to_host",),
+    ("test_group_cuda_torch.py",),
+    ("test_group_cuda_kept.py",),
+    ("test_group_cuda_failures.py",),
+    ("test_group_cuda_results.py::test_any_plan",),
+    ("test_group_cuda_lengths_set.py",),
+)
+NOT_FINITE = "cuda/test_cuda_not_finite.py::test_"
+MADE_FOR: tuple[tuple[Callable[[Mutant], bool], tuple[str, ...]], ...] = (
+    (
+        MUTANTS_OF_NOT_FINITE.__contains__,
+        (
+            f"{ROOM}: *EveryPlan*/8:*EveryPlan*/9:*EveryPlan*/10:*EveryPlan*/11:*NotFinite",
+            f"{NOT_FINITE}they_are_those_of_the_definition",
+            f"{NOT_FINITE}whoever_does_not_see_the_poison_keeps_his_bits",
+            f"{NOT_FINITE}the_largest_logit_is_nan_where_a_score_is",
+            "cuda/test_cuda_in_order.py::test_what_is_not_finite_stays_with_those_who_see_it",
+            "cuda/test_cuda_short_documents.py::test_what_is_not_finite_reaches_those_who_see_it",
+            f"{ROOM}: *HopperBackward.Keeps*",
+            f"{NOT_FINITE}what_was_saved_of_a_row_that_sees_nothing_is_not_read",
+        ),
+    ),
+    (
+        MUTANTS_OF_LENGTHS.__contains__,
+        (
+            f"{ROOM}: *Lengths*:EmptyIf*:*/Ranks.*",
+            "group_cuda/test_group_cuda_lengths_set.py::"
+            "test_lengths_that_differ_between_processes_give_an_empty_batch_in_all",
+        ),
+    ),
+    (
+        lambda mutant: mutant.name.startswith("hopper, in turn"),
+        (
+            "cuda/test_cuda_in_order.py::test_they_agree_with_the_cpu",
+            "cuda/test_cuda_in_order.py::test_they_agree_with_the_cpu_where_many_heads_share_one",
+            "cuda/test_cuda_in_order.py",
+        ),
+    ),
+)
+PATIENCE = Patience(600)  # with one suite; a kernel may hang
+
+
+class Place(NamedTuple):
+    """Where tests run: a build's test program and Python package, on a GPU."""
+
+    test: Path
+    package: Path
+    gpu: str
+    patience: Patience = PATIENCE
+
+
+Tests = Callable[[Place], str]  # the first that is red, or nothing
+
+
+def suites_of(mutant: Mutant) -> tuple[Tests, ...]:
+    """The tests that may notice a fault, those made for its kind and quick ones first."""
+    if mutant in MUTANTS_OF_LINKS:
+        return tuple(properties("group_cuda", names) for names in PROPERTIES_OF_LINKS)
+    made_for_it = [named(test) for of, tests in MADE_FOR if of(mutant) for test in tests]
+    in_binary = [conformance(names) for names in IN_BINARY]
+    if "/f32/" in mutant.file:  # other types have kernels of their own
+        in_binary.sort(key=lambda tests: "Float32" not in tests.__name__)
+    rest = conformance(f"*-{':'.join(IN_BINARY)}")
+    of_python = [properties("cuda", names) for names in PROPERTIES]
+    return (*made_for_it, *in_binary, rest, *of_python, race)
+
+
+def suite(make: Callable[..., Tests]) -> Callable[..., Tests]:
+    """The same tests are one object, which is proved once, and named after what they are."""
+
+    @functools.cache
+    def made(*of: object) -> Tests:
+        tests = make(*of)
+        tests.__name__ = ", ".join(x if isinstance(x, str) else f"{x[0]}..." for x in of)
+        return tests
+
+    return made
+
+
+@suite
+def conformance(names: str) -> Tests:
+    return lambda place: red_conformance(place, names)
+
+
+@suite
+def properties(folder: str, names: tuple[str, ...]) -> Tests:
+    return lambda place: red_property(place, [f"property_tests/{folder}/{x}" for x in names])
+
+
+@suite
+def named(name: str) -> Tests:
+    """A test that noticed a fault before; green if there is no such test any more."""
+    if name == RACECHECK:
+        return lambda place: race(place)
+    if name.startswith(f"{ROOM}: "):
+        return lambda place: red_conformance(place, name.removeprefix(f"{ROOM}: "))
+    if not (ROOT / "property_tests" / name.partition("::")[0]).is_file():
+        return lambda place: ""
+    return lambda place: red_property(place, [f"property_tests/{name}"], may_be_gone=True)
+
+
+def red_conformance(place: Place, names: str) -> str:
+    command = [str(place.test), "--gtest_fail_fast", f"--gtest_filter={names}"]
+    code, output = run(command, ROOT, place.patience, CUDA_VISIBLE_DEVICES=place.gpu)
+    if not code and "*" in names and "[  PASSED  ] 0 tests" in output:
+        raise Failure(f"the conformance test was skipped, nothing was tested\n{output[:600]}")
+    if not code:
+        return ""
+    return f"{ROOM}: {red_gtest(code, output)}"
+
+
+def red_property(place: Place, tests: list[str], *, may_be_gone: bool = False) -> str:
+    options = ["-x", "-v", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
+    code, output = run(
+        [sys.executable, "-m", "pytest", *options, *tests],
+        ROOT,
+        place.patience,
+        CUDA_VISIBLE_DEVICES=place.gpu,
+        PYTHONPATH=str(place.package),
+        PYTHONDONTWRITEBYTECODE="1",
+        RINGSIDE_GPU_RESULTS="",
+    )
+    if may_be_gone and code == NO_SUCH_TEST and "not found: " in output:
+        return ""
+    if not re.search(r"\d+ (passed|failed|error)", output) and code != 124 and code >= 0:
+        raise Failure(f"no property test ran\n{output[-600:]}")
+    if not code:
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) property_tests/(.+?)(?: - .*)?$", output, re.MULTILINE)
+    started = re.findall(r"^property_tests/(\S+)", output, re.MULTILINE)
+    return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
+
+
+def race(place: Place) -> str:
+    """What ./dev gpu-test runs under racecheck; nothing where there is no compute-sanitizer."""
+    sanitizer = shutil.which("compute-sanitizer")
+    if sanitizer is None:
+        return ""
+    options = ["--tool", "racecheck", "--error-exitcode", "1"]
+    code, output = run(
+        [sanitizer, *options, place.test, "--gtest_brief=1", "--gtest_filter=*AgreesWithTheCpu/0"],
+        ROOT,
+        place.patience,
+        CUDA_VISIBLE_DEVICES=place.gpu,
+        RINGSIDE_FEW_CASES="1",
+    )
+    if "RACECHECK SUMMARY" not in output:
+        raise Failure(f"racecheck did not end\n{output[-600:]}")
+    return RACECHECK if code else ""
