@@ -38,20 +38,24 @@ class Pool:
 
     def __init__(self, workers):
         self.workers, self.made = workers, {}
-        workers.all("from group_cuda import passes; import torch; torch.cuda.init()")
+        workers.all("from group_cuda import Shards, passes; import torch; torch.cuda.init()")
 
-    def passes(self, name, case, dtype, exchange):
-        """(arrays by rank, max_logit of each process)."""
+    def all(self, name, call, **values):
+        """What each process of `group` answers."""
         hosted = HOSTED[name]
         if name not in self.made:
             self.made[name] = f"group_{len(self.made)}"
             self.workers.make_group(hosted, self.made[name], timeout_s=20)
         taking_part = self.workers[: len(hosted)]
-        call = f"answer = passes(case, {self.made[name]}, dtype, exchange, device, 2)"
         for i, worker in enumerate(taking_part):
-            values = {"case": case, "dtype": dtype, "exchange": exchange}
-            worker.tell(call, **values, device=i % devices())
-        answers = [worker.answer() for worker in taking_part]
+            worker.tell(f"group = {self.made[name]}\n{call}", **values, device=i % devices())
+        return [worker.answer() for worker in taking_part]
+
+    def passes(self, name, case, dtype, exchange):
+        """(arrays by rank, max_logit of each process)."""
+        hosted = HOSTED[name]
+        call = "answer = passes(case, group, dtype, exchange, device, 2)"
+        answers = self.all(name, call, case=case, dtype=dtype, exchange=exchange)
         by_rank = {}
         for ranks, (arrays, _) in zip(hosted, answers, strict=True):
             for what, parts in arrays.items():
@@ -138,6 +142,27 @@ def groups_and_cases(draw):
 @given(groups_and_cases())
 def test_any_plan(pool, drawn):
     check(pool, *drawn)
+
+
+def test_who_is_ahead_waits_for_those_who_still_read(pool):
+    """Rank 1 sees three times as many pairs; rank 0 has its next keys ready meanwhile."""
+    case = Case(
+        rs.PackedLayout([0, 16_384]), cp_size=2, partition="contiguous", num_heads=8,
+        num_kv_heads=8, head_dim=64,
+    )  # fmt: skip
+    call = """
+torch.cuda.set_device(device)
+shards = Shards(case, group, "bfloat16", device)
+keys, found, answer = [shards.k * factor for factor in (1, -0.5, 0.25, -2)], [], []
+torch.cuda.synchronize()
+for shards.k in keys:
+    found.append(shards.forward("peer")[0])
+group.synchronize()
+for shards.k, out in zip(keys, found):
+    answer.append(torch.equal(shards.forward("peer")[0], out))
+    group.synchronize()
+"""
+    assert pool.all("two processes", call, case=case) == [[True] * 4] * 2
 
 
 def test_ranks_without_rows_and_calls_in_turn(pool):

@@ -69,6 +69,7 @@ PROPERTIES_OF_LINKS = (
     ("test_group_cuda_results.py::test_every_transport_over_every_way_to_host",),
     ("test_group_cuda_torch.py",),
     ("test_group_cuda_kept.py",),
+    ("test_group_cuda_results.py::test_who_is_ahead_waits_for_those_who_still_read",),
     ("test_group_cuda_failures.py",),
     ("test_group_cuda_results.py::test_any_plan",),
     ("test_group_cuda_lengths_set.py",),
