@@ -34,11 +34,11 @@ def test_a_fault_that_time_left_untried_is_not_killed(
         def link(self, objects):
             pass
 
-        def red(self, tests, gpu, seconds):
-            return f"a red test on GPU {gpu}"
-
     monkeypatch.setattr(gpu_mutants.HealthyTests, "prove", lambda *_: 0.0)
     monkeypatch.setattr(gpu_mutants, "Copy", Copy)
+    monkeypatch.setattr(
+        gpu_mutants, "red", lambda copy, tests, gpu, seconds: f"a red test on GPU {gpu}"
+    )
     monkeypatch.setattr(gpu_mutants, "Healthy", lambda build: None)
     monkeypatch.setattr(gpu_mutants, "Noticed", lambda all_: Noticed(all_, tmp_path / "noticed"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
@@ -67,7 +67,7 @@ def test_gpu_tests_are_green_without_a_fault_before_they_are_put_to_one(monkeypa
     copy = gpu_mutants.Copy(fault, None, tmp_path)
     for _ in range(2):
         seconds = healthy.prove(suite, gpus, 0)
-        assert copy.red(suite, "1", seconds) == "kernels: Plans.Agree"
+        assert gpu_mutants.red(copy, suite, "1", seconds) == "kernels: Plans.Agree"
     assert asked == [("healthy", "1"), (copy.test, "1"), (copy.test, "1")]
 
 
@@ -80,7 +80,7 @@ def test_a_kernel_that_hangs_is_ended_after_a_few_times_what_the_suite_takes(tmp
 
     copy = gpu_mutants.Copy(Mutant("seen", "file.cu", "a", "b"), None, tmp_path)
     for seconds in (0.1, 15.0, 1000.0):
-        copy.red(suite, "0", seconds)
+        gpu_mutants.red(copy, suite, "0", seconds)
     assert given == [61, 120, gpu_suites.PATIENCE.seconds]
 
 
@@ -220,6 +220,35 @@ def test_faults_are_put_to_the_tests_made_for_their_kind_first():
     assert first(Mutant("played", "a/mma/b.cu", "x", "y")) == gpu_suites.IN_BINARY[0]
     twice = [gpu_suites.suites_of(gpu_suites.KERNELS[0]) for _ in range(2)]
     assert twice[0] == twice[1]  # or each would be proved again
+
+
+def test_faults_of_time_are_put_to_the_interpreter(capsys):
+    def listed(*options):
+        assert gpu_mutants.main(["--list", *options]) == 0
+        return {line.rpartition("  [")[0] for line in capsys.readouterr().out.splitlines()}
+
+    everything = {mutant.name for mutant in gpu_mutants.everything()}
+    assert listed("--interpreted") == gpu_suites.OF_INTERPRETER
+    assert listed() == everything - gpu_suites.OF_INTERPRETER
+    one = next(iter(gpu_suites.OF_INTERPRETER))
+    assert listed("--only", one) == {one}
+
+
+def test_files_that_compile_together_are_those_with_the_fault(tmp_path):
+    together = tmp_path / "Unity" / "unity_0_cxx.cxx"
+    together.parent.mkdir()
+    together.write_text(f'#include "{gpu_mutants.ROOT}/optimized/a.cpp"\n')
+
+    class Compiles(NamedTuple):
+        build: Path
+
+        def command(self, target):
+            return f"copy() {{ cp $2 $3; }}; copy -c {together} {target}"
+
+    copy = gpu_mutants.Copy(Mutant("seen", "file.h", "a", "b"), Compiles(tmp_path), tmp_path)
+    copy.folder.mkdir()
+    made = copy.compile("x.dir/Unity/unity_0_cxx.cxx.o").read_text()
+    assert made == f'#include "{copy.source}/optimized/a.cpp"\n'
 
 
 def played_sanitizer(monkeypatch, folder, script):

@@ -15,7 +15,6 @@ import heapq
 import itertools
 import math
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -26,15 +25,23 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from copies.scratch import ROOT, Failure, Patience, run
-from gpu_suites import KERNELS, MUTANTS_OF_LINKS, PATIENCE, Place, Tests, named, suites_of
+from copies.kernels import Copy, Healthy, Interpreted
+from copies.scratch import ROOT, Failure, Patience
+from gpu_suites import (
+    KERNELS,
+    MUTANTS_OF_LINKS,
+    OF_INTERPRETER,
+    PATIENCE,
+    Place,
+    Tests,
+    named,
+    over_interpreter,
+    suites_of,
+)
 from mutants import Proofs, at_least_1, chosen, may_choose
 from mutants import check_list as check
 from mutants_list import Mutant
 from noticed import Noticed
-
-SOURCES = ("reference", "optimized", "bindings")
-TEST = "optimized/ringside_optimized_test"
 
 
 class Verdict(NamedTuple):
@@ -45,107 +52,6 @@ class Verdict(NamedTuple):
     tested: float = 0
     problem: str = ""
     tried: bool = True  # False: time was up
-
-
-class Healthy:
-    """The build without a fault: ./dev gpu-test's, with its test and its Python package."""
-
-    def __init__(self, build: Path):
-        self.build = build
-        self.test, self.package = build / TEST, build / "python"
-        (module,) = (build / "bindings").glob("_cuda_core*.so")
-        self.module = str(module.relative_to(build))
-        self.objects = self._objects_by_source()
-
-    def ninja(self, *tool: str) -> str:
-        """The output of one of ninja's tools."""
-        return subprocess.check_output(["ninja", "-C", str(self.build), "-t", *tool], text=True)
-
-    def _objects_by_source(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        target = ""
-        for line in self.ninja("deps").splitlines():
-            if match := re.match(r"(\S+): #deps", line):
-                target = match[1]
-            elif (name := line.strip()) and re.search(
-                r"ringside_(optimized|hopper|work_lists)\.dir", target
-            ):
-                path = (self.build / name).resolve()
-                if path.is_relative_to(ROOT):
-                    found.setdefault(str(path.relative_to(ROOT)), []).append(target)
-        return found
-
-    def command(self, target: str) -> str:
-        """The one that makes a target: compiles it, or links it."""
-        last = self.ninja("commands", target).splitlines()[-1]
-        (made,) = (part for part in last.split(" && ") if f"-o {target}" in part)
-        return made
-
-
-def link(file: str, to: str) -> None:
-    """One more name for a file, which takes a hundredth of the time of a copy; else a copy."""
-    try:
-        os.link(file, to)
-    except OSError:  # on another disk
-        shutil.copy2(file, to)
-
-
-class Copy:
-    """A tree with one fault, its objects, its test program and its Python package."""
-
-    def __init__(self, mutant: Mutant, healthy: Healthy, folder: Path):
-        self.mutant, self.healthy = mutant, healthy
-        self.folder = folder / re.sub(r"\W+", "_", mutant.name)
-        self.source, self.package = self.folder / "source", self.folder / "python"
-        self.test = self.folder / "test"
-
-    def plant(self) -> list[str]:
-        """Copies the sources with the fault; the objects to compile."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        for name in SOURCES:
-            shutil.copytree(
-                ROOT / name,
-                self.source / name,
-                ignore=shutil.ignore_patterns("*.so"),
-                copy_function=link,
-            )
-        path = self.source / self.mutant.file
-        text = path.read_text(encoding="utf-8")
-        path.unlink()  # else the checkout's own file would have the fault
-        path.write_text(text.replace(self.mutant.old, self.mutant.new), encoding="utf-8")
-        objects = self.healthy.objects.get(self.mutant.file, [])
-        if not objects:
-            raise Failure(f"{self.mutant.file} goes into no object of {self.healthy.build}")
-        return objects
-
-    def compile(self, target: str) -> Path:
-        """One object, from the sources with the fault; files of two folders may share a name."""
-        made = self.folder / target.replace("/", "_")
-        command = self.healthy.command(target).replace(f"-I{ROOT} ", f"-I{self.source} ")
-        for name in SOURCES:
-            command = command.replace(f"{ROOT}/{name}/", f"{self.source}/{name}/")
-        self._shell(command.replace(target, str(made)))
-        return made
-
-    def link(self, objects: list[Path]) -> None:
-        """The test and the module: an object that is named replaces the archive's."""
-        shutil.copytree(self.healthy.build / "python", self.package)
-        module = self.package / "ringside" / Path(self.healthy.module).name
-        named = " ".join(map(str, objects))
-        for target, made in ((TEST, self.test), (self.healthy.module, module)):
-            made.unlink(missing_ok=True)
-            command = self.healthy.command(target)
-            self._shell(command.replace(f"-o {target}", f"-o {made} {named}"))
-
-    def red(self, tests: Tests, gpu: str, seconds: float) -> str:
-        """The first of these tests that notices the fault, or nothing; `seconds` without it."""
-        patience = Patience(min(PATIENCE.seconds, math.ceil(60 + 4 * seconds)))
-        return tests(Place(self.test, self.package, gpu, patience))
-
-    def _shell(self, command: str) -> None:
-        code, output = run(["/bin/sh", "-c", command], self.healthy.build)
-        if code:
-            raise Failure(f"'{self.mutant.name}' does not build\n{output[-2000:]}")
 
 
 def gpus() -> list[str]:
@@ -179,6 +85,12 @@ class HealthyTests:
         except Failure as failure:
             self.failure = str(failure)
             raise
+
+
+def red(copy: Copy, tests: Tests, gpu: str, seconds: float) -> str:
+    """The first of these tests that notices a fault, or nothing; they take `seconds` without it."""
+    patience = Patience(min(PATIENCE.seconds, math.ceil(60 + 4 * seconds)))
+    return tests(Place(copy.test, copy.package, gpu, patience))
 
 
 class Gpus:
@@ -217,6 +129,7 @@ class Trial:
             math.ceil(jobs / 4)
         )  # behind compilers all would wait for all
         self.until = until  # of time.monotonic()
+        self.suites_of = over_interpreter if isinstance(healthy, Interpreted) else suites_of
 
     def verdict_on(self, mutant: Mutant, gpus: Gpus | None) -> Verdict:
         """Without GPUs it is only built."""
@@ -238,7 +151,7 @@ class Trial:
     def _tested(self, copy: Copy, gpus: Gpus, built: float) -> Verdict:
         """By the tests that noticed it last, then by all, until the first red."""
         killed_by, tested = "", 0.0
-        suites = [*map(named, self.noticed.likely(copy.mutant)), *suites_of(copy.mutant)]
+        suites = [*map(named, self.noticed.likely(copy.mutant)), *self.suites_of(copy.mutant)]
         for number, tests in enumerate(suites):
             in_time = time.monotonic() <= self.until
             seconds = self.tests.prove(tests, gpus, number) if in_time else 0.0
@@ -246,7 +159,7 @@ class Trial:
                 begin = time.monotonic()
                 if begin > self.until:
                     return Verdict(built=built, tested=tested, tried=False)
-                killed_by = copy.red(tests, gpu, seconds)
+                killed_by = red(copy, tests, gpu, seconds)
                 tested += time.monotonic() - begin
             if killed_by:
                 break
@@ -261,7 +174,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="begin no test after so many"
     )
-    parser.add_argument("--build", default=ROOT / "build/gpu", type=Path, help="the healthy build")
+    parser.add_argument(
+        "--interpreted",
+        action="store_true",
+        help="those that only the interpreter notices; no GPU, but the build of ./dev test",
+    )
+    parser.add_argument(
+        "--build", type=Path, help="the healthy build; default build/gpu, or build/ci"
+    )
     parser.add_argument(
         "--jobs", type=at_least_1, default=os.cpu_count() or 1, help="compilers at once"
     )
@@ -292,23 +212,40 @@ def try_all(mutants: list[Mutant], trial: Trial, gpus: Gpus | None) -> list[Verd
 
 
 def everything() -> list[Mutant]:
-    """All faults that tests on a GPU are to notice."""
+    """All faults that tests on a GPU, or over the interpreter, are to notice."""
     return KERNELS + MUTANTS_OF_LINKS
+
+
+def faults(options: argparse.Namespace) -> list[Mutant]:
+    """Those that a run tries; one that is named may be of either kind."""
+    check(everything())
+    found = chosen(everything(), options)
+    if options.only:
+        return found
+    return [mutant for mutant in found if (mutant.name in OF_INTERPRETER) == options.interpreted]
+
+
+def places(options: argparse.Namespace) -> Gpus | None:
+    """Where the faults are tested."""
+    if options.build_only:
+        return None
+    if not options.interpreted:
+        return Gpus(gpus() * options.at_once)
+    os.environ |= {"RINGSIDE_FEW_CASES": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return Gpus(["none"] * (os.cpu_count() or 1))
 
 
 def main(arguments: list[str] | None = None) -> int:
     options, begin = parse(arguments), time.monotonic()
-    mutants = chosen(everything(), options)
-    check(mutants)
+    mutants = faults(options)
     if options.list:
         print("\n".join(f"{mutant.name}  [{mutant.file}]" for mutant in mutants))
         return 0
     folder, until = ROOT / "build" / "gpu_mutants", begin + 60 * options.minutes
-    trial = Trial(
-        Healthy(options.build.resolve()), folder, options.jobs, until, Noticed(everything())
-    )
-    places = None if options.build_only else Gpus(gpus() * options.at_once)
-    verdicts = try_all(mutants, trial, places)
+    kind, build = (Interpreted, "build/ci") if options.interpreted else (Healthy, "build/gpu")
+    healthy = kind((options.build or ROOT / build).resolve())
+    trial = Trial(healthy, folder, options.jobs, until, Noticed(everything()))
+    verdicts = try_all(mutants, trial, places(options))
     done = sum(bool(verdict.killed_by) for verdict in verdicts)
     word, seconds = "built" if options.build_only else "killed", time.monotonic() - begin
     untried = sum(not verdict.tried for verdict in verdicts)
