@@ -390,6 +390,24 @@ TEST(CudaProgram, LeavesOutKeysThatNobodySees) {
     }
 }
 
+// A key whose scores are all -inf weighs nothing, but it is seen: NaN in its value, or an infinity
+// of its own, reaches whom it reaches by the definition, in blocks that all rows see and in others.
+TEST(CudaProgram, KeysOfInfinitelySmallScores) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(15);
+  const PackedLayout layout(std::vector<int32_t>{0, 300, 340});
+  for (const TypeInfo& type : {testing::kFloat32, testing::kFloat16, testing::kBFloat16})
+    for (const int dim : {64, 128, 192, 256}) {
+      DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, dim);
+      for (double& x : device_case.c.q.data) x = std::max(std::abs(x), 0.5);
+      for (const int key : {30, 100, 310}) std::fill_n(device_case.c.k.at(key, 0), dim, -INFINITY);
+      for (const int key : {30, 310}) std::fill_n(device_case.c.v.at(key, 0), dim, NAN);
+      const DeviceRun run(device_case, type);
+      SCOPED_TRACE(concat(type.name, ", ", dim, " by ", run.family()));
+      run.expect_forward(), run.expect_backward();
+    }
+}
+
 TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};

@@ -95,7 +95,7 @@ TEST(RoomForLengths, OfNoRows) {
 // more rows than they have; rows behind them are NaN and of nobody.
 void expect_that_all_items_run(Random& random, int batch, const std::vector<int>& lengths,
                                const TypeInfo& type, int dim, bool deterministic,
-                               std::string_view family) {
+                               std::string_view family, int cp_size) {
   constexpr int kRoom = 300;
   Problem problem;
   std::array<std::vector<int32_t>, 2> offsets{{{0}, {0}}};
@@ -121,7 +121,7 @@ void expect_that_all_items_run(Random& random, int batch, const std::vector<int>
   Capacity room;
   room.comm.name = "p2p", room.max_sequences = batch;
   room.max_rows_q = q.rows, room.max_rows_k = k.rows;
-  room.num_heads = room.num_kv_heads = 2;
+  room.num_heads = room.num_kv_heads = 2, room.cp_size = cp_size;
   ProgramOptions options{dim, dim, type.type};
   options.softmax_scale = static_cast<float>(c.options.softmax_scale);
   options.poison = deterministic ? Poison::on : Poison::off;
@@ -167,7 +167,7 @@ void expect_that_all_items_run(Random& random, int batch, const std::vector<int>
                     workspace.data()},
                    nullptr);
   RINGSIDE_CUDA(cudaDeviceSynchronize());
-  const Plan plan = build_plan(problem, place(problem, "zigzag", 1), {"p2p"});
+  const Plan plan = build_plan(problem, place(problem, "zigzag", cp_size), {"p2p"});
   const AttentionOutput want = attention(plan, c.inputs());
   const auto without_room = [&](const OnDevice& x) {
     Tensor read = x.read();
@@ -195,19 +195,20 @@ TEST(RoomForLengths, OfMoreItemsThanRunAtOnce) {
   const bool few = std::getenv("RINGSIDE_FEW_CASES") != nullptr;
   Random random(7);
   const auto check = [&](const TypeInfo& type, int dim, bool deterministic,
-                         std::string_view family = {}) {
+                         std::string_view family = {}, int cp_size = 1) {
     random.begin_case();
-    SCOPED_TRACE(
-        concat(type.name, ", dim ", dim, deterministic ? ", deterministic " : " ", family));
+    SCOPED_TRACE(concat(type.name, ", dim ", dim, ", cp ", cp_size,
+                        deterministic ? ", deterministic " : " ", family));
     const bool is_first = family.empty();  // others launch up to 16 blocks a processor
     const std::vector<int> lengths = is_first
                                          ? std::vector<int>{0, 1, 1, 1, 2, 2, 2, 63, 64, 65, 200}
                                          : std::vector<int>{0, 1, 1, 1, 2, 2, 2, 65};
     const int batch = few ? 40 : is_first ? 150 : 1400;
-    expect_that_all_items_run(random, batch, lengths, type, dim, deterministic, family);
+    expect_that_all_items_run(random, batch, lengths, type, dim, deterministic, family, cp_size);
   };
   for (const bool deterministic : {false, true}) {
     for (const int dim : {64, 128}) check(testing::kFloat16, dim, deterministic);
+    check(testing::kFloat16, 128, deterministic, "", 2);  // each step goes on from the one before
     check(testing::kBFloat16, 64, deterministic, "mma");
     check(testing::kFloat32, 16, deterministic, "float32");
   }

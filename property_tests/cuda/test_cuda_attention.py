@@ -153,19 +153,20 @@ def test_scales_near_zero_have_no_reciprocal(scale, dtype):
     check(Case(layout, cp_size=4, head_dim=64, softmax_scale=scale), dtype)
 
 
+@pytest.mark.parametrize("dim", [64, 136])  # of two families
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_a_key_among_a_hundred_thousand_keeps_its_digits(dtype):
+def test_a_key_among_a_hundred_thousand_keeps_its_digits(dtype, dim):
     """Beside all that its row has seen before it weighs 100.5 of the smallest steps of float16.
 
     Rank 0 sees `many` values of -1, then 64 that make up for them, as all scores are equal; other
     keys of rank 1 are far below. Rounded to such a step, the 64 would weigh 0.5 % too much.
     """
     many, few, value = 166_935, 64, 2608.0
-    k, v = np.zeros((2 * many, 1, 64)), np.zeros((2 * many, 1, 64))
+    k, v = np.zeros((2, 2 * many, 1, dim))
     v[:many], v[many : many + few], k[many + few :] = -1, value, -100
     queries, keys = rs.PackedLayout([0, 2]), rs.PackedLayout([0, 2 * many])
     plan = rs.plan(queries, keys, mask=rs.Mask.full(), cp_size=2, partition="contiguous")
-    x = (to_device(x, dtype) for x in (np.ones((2, 1, 64)), k, v))
+    x = (to_device(x, dtype) for x in (np.ones((2, 1, dim)), k, v))
     out, _ = plan.attention(*x, backend="cuda")
     want = (few * value - many) / (few + many)
     assert np.abs(to_host(out) - want).max() <= float_of(dtype).roundoff
@@ -188,11 +189,15 @@ def test_the_largest_logit_of_each_head_is_the_cpus(scale, dtype, comm):
     assert np.abs(to_host(got) - want).max() <= 4e-6 * scale_of(want)  # as lse: a float32 product
 
 
+@pytest.mark.parametrize("dim", [64, 128, 136])  # of three kernels
 @pytest.mark.parametrize("cp_size", [1, 4])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_largest_of_negative_logits_is_negative(dtype, cp_size):
+def test_the_largest_of_negative_logits_is_negative(dtype, cp_size, dim):
     """Rows that fill up a block have scores of 0, which nobody asked for."""
-    case = Case(rs.PackedLayout([0, 300, 301, 460]), cp_size=cp_size, num_heads=2, head_dim=64)
+    case = Case(
+        rs.PackedLayout([0, 300, 301, 460]), cp_size=cp_size, num_heads=2, head_dim=dim,
+        head_dim_v=dim,
+    )  # fmt: skip
     arrays = case.arrays()
     q, k, v = rounded(arrays._replace(q=np.abs(arrays.q), k=-np.abs(arrays.k)), dtype)[:3]
     plan, x = case.plan(), [to_device(x, dtype) for x in (q, k, v)]

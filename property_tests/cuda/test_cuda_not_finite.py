@@ -131,6 +131,7 @@ LONG = Case(
 @example(case=LONG, share=0.4, value=np.nan)
 @example(case=LONG.replace(cp_size=1, head_dim=128, head_dim_v=128), share=0.4, value=np.inf)
 @example(case=LONG.replace(head_dim=192, head_dim_v=128), share=0.7, value=-np.inf)
+@example(case=LONG.replace(head_dim=192, head_dim_v=192), share=0.4, value=np.inf)
 @example(case=LONG.replace(head_dim=256, mask=rs.Mask.chunked(70)), share=0.5, value=np.nan)
 def test_whoever_does_not_see_the_poison_keeps_his_bits(dtype, case, share, value):
     """Causality as people test it: everything behind a position is poisoned, q and dout too."""

@@ -32,6 +32,7 @@ from gpu_suites import (
     MUTANTS_OF_LINKS,
     OF_INTERPRETER,
     PATIENCE,
+    ROOM,
     Place,
     Tests,
     named,
@@ -129,7 +130,7 @@ class Trial:
             math.ceil(jobs / 4)
         )  # behind compilers all would wait for all
         self.until = until  # of time.monotonic()
-        self.suites_of = over_interpreter if isinstance(healthy, Interpreted) else suites_of
+        self.interpreted = isinstance(healthy, Interpreted)  # C++ tests alone are
 
     def verdict_on(self, mutant: Mutant, gpus: Gpus | None) -> Verdict:
         """Without GPUs it is only built."""
@@ -148,10 +149,17 @@ class Trial:
         finally:
             shutil.rmtree(copy.folder, ignore_errors=True)
 
+    def _suites_of(self, mutant: Mutant) -> list[Tests]:
+        likely = self.noticed.likely(mutant)
+        if self.interpreted:
+            likely = [test for test in likely if test.startswith(f"{ROOM}: ")]
+        own = over_interpreter if self.interpreted else suites_of
+        return [*map(named, likely), *own(mutant)]
+
     def _tested(self, copy: Copy, gpus: Gpus, built: float) -> Verdict:
         """By the tests that noticed it last, then by all, until the first red."""
         killed_by, tested = "", 0.0
-        suites = [*map(named, self.noticed.likely(copy.mutant)), *self.suites_of(copy.mutant)]
+        suites = self._suites_of(copy.mutant)
         for number, tests in enumerate(suites):
             in_time = time.monotonic() <= self.until
             seconds = self.tests.prove(tests, gpus, number) if in_time else 0.0

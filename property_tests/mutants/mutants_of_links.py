@@ -90,12 +90,6 @@ MUTANTS_OF_LENGTHS = [
         "{span(of.blocks)};",
     ),
     Mutant(
-        "of lengths on the device, lists count as full",
-        "optimized/program/parts.h",
-        "!any_lengths};",
-        "true};",
-    ),
-    Mutant(
         "of lengths on the device, keys' gathered rows go by the map of queries",
         "optimized/ranks/parts_of_capacity.cpp",
         "== Operand::q ? q_.gathered : k_.gathered;",

@@ -113,12 +113,6 @@ MUTANTS_OF_NOT_FINITE = [
         "false};",
     ),
     Mutant(
-        "hopper: values of a block of which one group sees half are not inspected",
-        "optimized/attention/hopper/block_note.h",
-        "== (rows > kGroupRows ? kAll : kFirst);",
-        "== (flags & kAll);",
-    ),
-    Mutant(
         "hopper: values are inspected before they have landed",
         PRODUCER,
         "    wait(s.v_landed[stage], parities >> stage & 1);\n",
@@ -135,6 +129,12 @@ MUTANTS_OF_NOT_FINITE = [
         HOPPER_BACKWARD,
         "if (!clear) hide_gradients(grads, scores);",
         "",
+    ),
+    Mutant(
+        "hopper: rows that are not there see keys, whose infinities times 0 reach all of dv",
+        "optimized/attention/hopper/backward/backward_produce.cuh",
+        "      clear &= groups_seen<kKeyGroups>(seen);",
+        "      if (row < note.rows) clear &= groups_seen<kKeyGroups>(seen);",
     ),
     Mutant(
         "hopper: queries that are not finite reach keys that they do not see",

@@ -214,14 +214,15 @@ __device__ inline uchar2 keys_of_row(const Parameters& parameters, const BlockNo
   return packed({first, last});
 }
 
-// Bits of the groups whose keys all of a lane's rows see, or of which it has none.
+// Bits of the groups whose keys a row sees all of. A row that is not there sees none: its zeros
+// times a key that is infinite are no weight.
 template <int kKeyGroups>
-__device__ inline int groups_seen(uchar2 seen, bool is_row) {
+__device__ inline int groups_seen(uchar2 seen) {
   int groups = 0;
 #pragma unroll
   for (int group = 0; group < kKeyGroups; ++group) {
     const int begin = group * kGroupKeys, end = begin + kGroupKeys;
-    if (!is_row || (seen.x <= begin && seen.x + seen.y >= end)) groups |= 1 << group;
+    if (seen.x <= begin && seen.x + seen.y >= end) groups |= 1 << group;
   }
   return groups;
 }
@@ -272,7 +273,7 @@ __device__ inline void write_seen(const Parameters& parameters, const BlockNote&
     for (int row = threadIdx.x % 32; row < kQueries; row += 32) {
       const uchar2 seen = seen_of(row);
       to.of[row] = seen;
-      clear &= groups_seen<kKeyGroups>(seen, row < note.rows);
+      clear &= groups_seen<kKeyGroups>(seen);
     }
     clear = __reduce_and_sync(kEveryLane, clear);
   };
