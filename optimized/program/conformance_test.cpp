@@ -431,12 +431,13 @@ TEST(CudaProgram, KeysOfInfinitelySmallScores) {
 TEST(CudaProgram, QueriesThatAreNotFiniteReachTheKeysOfTheirWindow) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(16);
-  const PackedLayout layout(std::vector<int32_t>{0, 500});
+  const PackedLayout layout(std::vector<int32_t>{0, 600});
   for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
-    const Problem problem{layout, layout, Mask::sliding_window(200, 40)};
+    const Problem problem{layout, layout, Mask::sliding_window(300, 40)};
     DeviceCase device_case(random, type, problem, dim);
-    for (const int row : {20, 230, 410}) *device_case.c.q.at(row, 0) = NAN;
-    *device_case.c.dout.at(300, 0) = NAN;
+    const int rows[] = {20, 230, 300, 510};  // a column each
+    for (int i = 0; i < 4; ++i) device_case.c.dout.at(rows[i], 0)[i] = NAN;
+    *device_case.c.q.at(540, 0) = NAN;
     const DeviceRun run(device_case, type, family);
     run.expect_forward(), run.expect_backward();
   });
