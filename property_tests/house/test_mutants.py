@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import gpu_mutants
+import gpu_suites
 import mutants
 import noticed
 import pytest
@@ -213,7 +214,7 @@ def test_what_tests_noticed_is_of_faults_and_tests_that_there_are():
     tests = json.loads(noticed.FILE.read_text(encoding="utf-8"))
     faults = mutants.everything() + gpu_mutants.everything()
     assert not tests.keys() - {fault.name for fault in faults}
-    rooms = {*suites.CPP_TESTS, gpu_mutants.ROOM, gpu_mutants.RACECHECK}
+    rooms = {*suites.CPP_TESTS, gpu_suites.ROOM, gpu_suites.RACECHECK}
     for test in tests.values():
         file = test.partition("::")[0]
         assert file.partition(": ")[0] in rooms or (HERE / file).is_file(), test
