@@ -83,6 +83,9 @@ MAY_INCLUDE = {
         *("optimized/tables/schedules", "optimized/attention", "optimized/exchange"),
         "optimized/links",
     },
+    "optimized/program/conformance": {
+        *("reference/execute", "optimized/attention", "optimized/program"),
+    },
     "optimized/ranks": {
         *("reference/rows", "reference/schedule", "optimized/device", "optimized/tables"),
         *("optimized/tables/schedules", "optimized/program", "optimized/links"),

@@ -15,7 +15,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <string_view>
+#include <string>
 
 #include "optimized/attention/kernel.h"
 #include "optimized/exchange/move.h"
@@ -35,7 +35,7 @@ struct ProgramOptions {
   Poison poison = Poison::off;
   bool sinks = true;  // whether calls may bring sinks
   // The first one in the table that is asked, as "mma" on a Hopper GPU; empty: its first.
-  std::string_view family{};
+  std::string family{};
 };
 
 struct ForwardCall {

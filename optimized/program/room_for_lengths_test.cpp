@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -125,7 +126,7 @@ void expect_that_all_items_run(Random& random, int batch, const std::vector<int>
   ProgramOptions options{dim, dim, type.type};
   options.softmax_scale = static_cast<float>(c.options.softmax_scale);
   options.poison = deterministic ? Poison::on : Poison::off;
-  options.sinks = false, options.family = family;
+  options.sinks = false, options.family = std::string(family);
   const CudaProgram program(room, options);
   DeviceTables tables;
   const auto of_q = tables.add(offsets[0]), of_k = tables.add(offsets[1]);

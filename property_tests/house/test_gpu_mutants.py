@@ -234,6 +234,23 @@ def test_faults_of_time_are_put_to_the_interpreter(capsys):
     assert listed("--only", one) == {one}
 
 
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_a_run_tells_only_of_faults_that_it_is_to_notice(monkeypatch, tmp_path, interpreted):
+    """One seen over the interpreter has not been noticed on a GPU."""
+    monkeypatch.setattr(gpu_mutants.HealthyTests, "prove", lambda *_: 0.0)
+    monkeypatch.setattr(gpu_mutants, "red", lambda *_: "kernels: Plans.Agree")
+    everything = gpu_mutants.everything()
+    kind = gpu_mutants.Interpreted if interpreted else gpu_mutants.Healthy
+    memory = Noticed(everything, tmp_path / "noticed.json")
+    trial = gpu_mutants.Trial(object.__new__(kind), tmp_path, 1, float("inf"), memory)
+    of_time = next(fault for fault in everything if fault.name in gpu_suites.OF_INTERPRETER)
+    for fault in (everything[0], of_time):
+        copy = gpu_mutants.Copy(fault, None, tmp_path)
+        verdict = trial._tested(copy, gpu_mutants.Gpus(["0"]), 0.0)
+        assert verdict.killed_by == "kernels: Plans.Agree"
+    assert memory.tests.keys() == {(of_time if interpreted else everything[0]).name}
+
+
 def test_files_that_compile_together_are_those_with_the_fault(tmp_path):
     together = tmp_path / "Unity" / "unity_0_cxx.cxx"
     together.parent.mkdir()

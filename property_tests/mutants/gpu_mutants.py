@@ -171,7 +171,8 @@ class Trial:
                 tested += time.monotonic() - begin
             if killed_by:
                 break
-        self.noticed.tell(copy.mutant, killed_by)
+        if is_of(copy.mutant, interpreted=self.interpreted):
+            self.noticed.tell(copy.mutant, killed_by)  # else it says nothing of where it must be
         return Verdict(killed_by, built, tested)
 
 
@@ -224,13 +225,18 @@ def everything() -> list[Mutant]:
     return KERNELS + MUTANTS_OF_LINKS
 
 
+def is_of(mutant: Mutant, *, interpreted: bool) -> bool:
+    """Whether such a run is to notice it."""
+    return (mutant.name in OF_INTERPRETER) == interpreted
+
+
 def faults(options: argparse.Namespace) -> list[Mutant]:
     """Those that a run tries; one that is named may be of either kind."""
     check(everything())
-    found = chosen(everything(), options)
-    if options.only:
-        return found
-    return [mutant for mutant in found if (mutant.name in OF_INTERPRETER) == options.interpreted]
+    of_this_kind = [
+        mutant for mutant in everything() if is_of(mutant, interpreted=options.interpreted)
+    ]
+    return chosen(everything() if options.only else of_this_kind, options)
 
 
 def places(options: argparse.Namespace) -> Gpus | None:

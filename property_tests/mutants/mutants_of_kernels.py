@@ -432,6 +432,12 @@ MUTANTS_OF_KERNELS = [
         "return together >= 0 && reinterpret_cast",
     ),
     Mutant(
+        "a family that is asked for by name is the table's first",
+        "optimized/program/choose_family.cpp",
+        "return all.subspan(i);",
+        "return all;",
+    ),
+    Mutant(
         "sums that a launch goes on from are not cleared before it",
         "optimized/program/parts.cpp",
         "if (!operations[j].starts) break;",

@@ -1,6 +1,6 @@
-// Conformance of the table of kernel families: every family that takes a shape, run through random
-// plans with poisoned workspaces, agrees with the CPU executor, forward and backward, in every
-// element type. A new family is tested by being in the table. Skips without a device.
+// A random case of a plan, and its run by a CudaProgram, compared with the CPU executor.
+#pragma once
+
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,16 +19,9 @@
 #include "reference/execute/execute.h"
 #include "reference/test_support/test_random_case.h"
 
-namespace ringside {
-namespace {
+namespace ringside::testing {
 
-using testing::expect_close;
-using testing::Guarded;
-using testing::OnDevice;
-using testing::Random;
-using testing::TypeInfo;
-
-std::string why_not() {
+inline std::string why_not() {
   int devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&devices);
   if (error != cudaSuccess) return cudaGetErrorString(error);
@@ -37,7 +29,7 @@ std::string why_not() {
 }
 
 // Lengths around and beyond the blocks of every kernel.
-PackedLayout long_layout(Random& random, int batch) {
+inline PackedLayout long_layout(Random& random, int batch) {
   const std::vector<int> lengths{0, 1, 63, 64, 65, 127, 128, 129, 200};
   std::vector<int32_t> valid{0}, padded{0};
   for (int s = 0; s < batch; ++s) {
@@ -53,19 +45,19 @@ struct DeviceCase {
   Problem problem;
   Plan plan;
   std::optional<Capacity> capacity;  // the program learns its lengths on the device only
-  testing::RandomCase c;
+  RandomCase c;
   bool deterministic;
 
   DeviceCase(Random& random, const TypeInfo& type, Numbers numbers)
       : problem(random_problem(random)),
-        plan(testing::random_plan(random, problem)),
+        plan(random_plan(random, problem)),
         capacity(random_capacity(random)),
         c(random, problem),
         deterministic(random.coin()) {
     if (type.type != ElementType::float32) for_tensor_cores(random);
     if (numbers == Numbers::some_not) poison(random);
     for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
-      for (double& value : x->data) value = testing::rounded(value, type.type);
+      for (double& value : x->data) value = rounded(value, type.type);
   }
   // Of one rank, deterministic, without options that not all families know.
   DeviceCase(Random& random, const TypeInfo& type, const Problem& p, int dim)
@@ -79,7 +71,7 @@ struct DeviceCase {
     c.v = random_tensor(random, p.layout_k, p.num_kv_heads, dim);
     c.dout = random_tensor(random, p.layout_q, p.num_heads, dim);
     for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
-      for (double& value : x->data) value = testing::rounded(value, type.type);
+      for (double& value : x->data) value = rounded(value, type.type);
   }
 
  private:
@@ -159,12 +151,12 @@ struct DeviceCase {
   }
 };
 
-bool has_score_options(const AttentionOptions& o) {
+inline bool has_score_options(const AttentionOptions& o) {
   return o.softcap != 0 || !o.alibi_slopes.empty() || o.dropout.p != 0;
 }
 
-void expect_same_bits(const char* what, const std::vector<double>& a,
-                      const std::vector<double>& b) {
+inline void expect_same_bits(const char* what, const std::vector<double>& a,
+                             const std::vector<double>& b) {
   const auto same = [](double x, double y) {
     return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y);
   };
@@ -244,7 +236,7 @@ class DeviceRun {  // of one case on the device
                                  static_cast<float>(x.c.options.softmax_scale),
                                  Poison::on,
                                  !x.c.options.sinks.empty(),
-                                 family};
+                                 std::string(family)};
     return x.capacity ? CudaProgram(*x.capacity, options) : CudaProgram(x.plan, options);
   }
 
@@ -278,7 +270,7 @@ class DeviceRun {  // of one case on the device
     return c.options.sinks.empty() ? nullptr : static_cast<float*>(sinks_.data());
   }
 
-  const testing::RandomCase& c;
+  const RandomCase& c;
   const Plan& plan_;
   TypeInfo type_;
   bool deterministic_;
@@ -292,216 +284,4 @@ class DeviceRun {  // of one case on the device
   Guarded slopes_{c.options.alibi_slopes, ElementType::float32};
 };
 
-struct Seed {
-  TypeInfo type;
-  unsigned seed;
-  Numbers numbers = Numbers::all_finite;
-};
-void PrintTo(const Seed& s, std::ostream* out) {
-  *out << s.type.name << ", seed " << s.seed;
-  if (s.numbers == Numbers::some_not) *out << ", not all finite";
-}
-
-class EveryPlanOnTheDevice : public ::testing::TestWithParam<Seed> {};
-
-TEST_P(EveryPlanOnTheDevice, AgreesWithTheCpu) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  const auto& [type, seed, numbers] = GetParam();
-  Random random(seed);
-  const int cases = std::getenv("RINGSIDE_FEW_CASES") != nullptr ? 8 : 36;  // under sanitizers
-  for (int i = 0; i < cases; ++i) {
-    const DeviceCase device_case(random, type, numbers);
-    // On a Hopper GPU the family for all others would have few.
-    const bool of_any_gpu = type.type != ElementType::float32 && i % 3 == 2;
-    const DeviceRun run(device_case, type, of_any_gpu ? "mma" : "");
-    const Plan& plan = device_case.plan;
-    SCOPED_TRACE("case " + std::to_string(i) + " by " + run.family() + ": " + plan.partition +
-                 " over " + plan.comm + ", cp_size " + std::to_string(plan.cp_size()) +
-                 (device_case.capacity ? ", lengths on the device" : ""));
-    run.expect_forward(i % 2 == 0);  // some kernels know of no largest logit
-    if (!HasFailure()) run.expect_backward();
-    if (HasFailure()) return;
-  }
-}
-
-std::vector<Seed> seeds(const TypeInfo& type) {
-  std::vector<Seed> all;
-  for (unsigned seed = 0; seed < 8; ++seed) all.push_back({type, seed});
-  for (unsigned seed = 8; seed < 12; ++seed) all.push_back({type, seed, Numbers::some_not});
-  return all;
-}
-INSTANTIATE_TEST_SUITE_P(Float32, EveryPlanOnTheDevice,
-                         ::testing::ValuesIn(seeds(testing::kFloat32)));
-INSTANTIATE_TEST_SUITE_P(Float16, EveryPlanOnTheDevice,
-                         ::testing::ValuesIn(seeds(testing::kFloat16)));
-INSTANTIATE_TEST_SUITE_P(BFloat16, EveryPlanOnTheDevice,
-                         ::testing::ValuesIn(seeds(testing::kBFloat16)));
-
-TEST(CudaProgram, GivesTheSameGradientsAgainWhereDocumentsAreLong) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  Random random(12);
-  const std::vector<int32_t> begins{0, 400, 401, 541, 1041}, padded{0, 400, 403, 550, 1050};
-  const PackedLayout layout(begins, padded), shorter({0, 300, 450, 450, 820});
-  const Mask causal = Mask::causal(), last = Mask::causal(Align::bottom_right);
-  const Mask window = Mask::sliding_window(150, 40);
-  const Problem problems[] = {{layout, layout, causal, 4, 2},
-                              {layout, layout, Mask::full(), 2, 2},
-                              {layout, shorter, last, 2, 1},
-                              {shorter, layout, last, 2, 1},
-                              {layout, layout, window, 3, 1}};
-  int turn = 0;
-  for (const Problem& problem : problems) {
-    const TypeInfo type = ++turn % 2 == 0 ? testing::kFloat16 : testing::kBFloat16;
-    const DeviceCase device_case(random, type, problem, turn / 2 % 2 == 0 ? 128 : 64);
-    const DeviceRun run(device_case, type);
-    SCOPED_TRACE("problem " + std::to_string(turn) + " by " + run.family());
-    run.expect_forward(), run.expect_backward(), run.expect_same_backward();
-  }
-}
-
-// Keys of NaN late in a document, of which blocks of queries see some.
-TEST(CudaProgram, GivesTheSameGradientsAgainWhereKeysAreNotFinite) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  Random random(13);
-  const PackedLayout layout(std::vector<int32_t>{0, 400, 450});
-  for (const int dim : {128, 64}) {
-    const TypeInfo type = dim == 64 ? testing::kFloat16 : testing::kBFloat16;
-    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 4, 2}, dim);
-    Tensor& k = device_case.c.k;
-    for (const int key : {100, 160, 333})
-      k.data[(size_t(key) * 2 + 1) * size_t(dim) + 40] = key == 333 ? INFINITY : NAN;
-    const DeviceRun run(device_case, type);
-    SCOPED_TRACE(std::to_string(dim) + " by " + run.family());
-    run.expect_forward(), run.expect_backward(), run.expect_same_backward();
-  }
-}
-
-// check(type, head dimension, family) for every compiled one; of the interpreter half of them.
-template <typename Check>
-void for_each_kernel(Check check) {
-  const bool few = std::getenv("RINGSIDE_FEW_CASES") != nullptr;
-  for (const TypeInfo& type : {testing::kFloat32, testing::kFloat16, testing::kBFloat16})
-    for (const int dim : {64, 128, 192, 256})
-      for (const std::string_view family : {"", "mma"}) {
-        if (type.type == ElementType::float32 && family == "mma") continue;
-        const bool is_odd = (type.type == ElementType::bfloat16) != (family == "mma");
-        if (few && dim / 64 % 2 == is_odd) continue;
-        SCOPED_TRACE(concat(type.name, ", ", dim, " ", family));
-        check(type, dim, family);
-      }
-}
-
-// Of a block of keys nobody sees the second half, or some of it; it is NaN. Forward in place.
-TEST(CudaProgram, LeavesOutKeysThatNobodySees) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  Random random(14);
-  const std::vector<int32_t> queries{0, 64, 84, 85, 185}, keys{0, 128, 228, 528, 700};
-  const PackedLayout layout_q(queries), layout_k(keys);
-  for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
-    DeviceCase device_case(random, type, {layout_q, layout_k, Mask::causal(), 2, 1}, dim);
-    for (Tensor* x : {&device_case.c.k, &device_case.c.v})
-      for (size_t seq = 0; seq + 1 < keys.size(); ++seq)
-        for (int row = keys[seq] + queries[seq + 1] - queries[seq]; row < keys[seq + 1]; ++row)
-          std::fill_n(x->at(row, 0), x->dim, NAN);
-    const DeviceRun run(device_case, type, family);
-    run.expect_forward(), run.expect_backward();
-  });
-}
-
-// A key whose scores are all -inf weighs nothing, but it is seen: NaN in its value, or an infinity
-// there or of its own, reaches whom it reaches by the definition, in blocks that all rows see and
-// in others.
-TEST(CudaProgram, KeysOfInfinitelySmallScores) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  Random random(15);
-  const PackedLayout layout(std::vector<int32_t>{0, 300, 340});
-  for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
-    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, dim);
-    auto& [problem, plan, capacity, c, deterministic] = device_case;
-    for (double& x : c.q.data) x = std::max(std::abs(x), 0.5);
-    for (const int key : {30, 100, 310}) std::fill_n(c.k.at(key, 0), dim, -INFINITY);
-    std::fill_n(c.v.at(30, 0), dim, NAN), std::fill_n(c.v.at(310, 0), dim, INFINITY);
-    const DeviceRun run(device_case, type, family);
-    run.expect_forward(), run.expect_backward();
-  });
-}
-
-// Blocks of queries that begin at the segment's rows and at the first that sees an item of keys
-// overlap; one of either is clear where the other is not.
-TEST(CudaProgram, QueriesThatAreNotFiniteReachTheKeysOfTheirWindow) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  Random random(16);
-  const PackedLayout layout(std::vector<int32_t>{0, 600});
-  for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
-    const Problem problem{layout, layout, Mask::sliding_window(300, 40)};
-    DeviceCase device_case(random, type, problem, dim);
-    const int rows[] = {20, 230, 300, 510};  // a column each
-    for (int i = 0; i < 4; ++i) device_case.c.dout.at(rows[i], 0)[i] = NAN;
-    *device_case.c.q.at(540, 0) = NAN;
-    const DeviceRun run(device_case, type, family);
-    run.expect_forward(), run.expect_backward();
-  });
-}
-
-// Others of a warp whose scores outgrow the largest so far by much.
-TEST(CudaProgram, RowsKeepTheirBitsWhateverOthersSee) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  Random random(17);
-  constexpr int kFirstOther = 148;
-  const PackedLayout layout(std::vector<int32_t>{0, 200});
-  for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
-    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, dim);
-    std::vector<double> bits[2];
-    for (std::vector<double>& of_rows : bits) {
-      const DeviceRun run(device_case, type, family);
-      run.forward();
-      of_rows = run.output();
-      of_rows.resize(size_t{kFirstOther} * 2 * dim);
-      for (Tensor* x : {&device_case.c.q, &device_case.c.k})
-        for (int row = kFirstOther; row < x->rows; ++row)
-          std::for_each_n(x->at(row, 0), x->heads * dim, [](double& number) { number *= 16; });
-    }
-    expect_same_bits("out", bits[0], bits[1]);
-  });
-}
-
-TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};
-  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
-  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
-    EXPECT_STREQ(CudaProgram(plan, {5, 191, type.type}).family(), "mma") << type.name;
-}
-
-TEST(CudaProgram, RunsTheFamilyAskedForOrThoseBehindIt) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};
-  const Plan plan = build_plan(problem, place(problem, "zigzag", 1), {"p2p"});
-  ProgramOptions options{128, 128, ElementType::bfloat16};
-  for (const char* name : {"mma", "float32"}) {
-    options.family = name;
-    EXPECT_STREQ(CudaProgram(plan, options).family(), name);
-  }
-  options.score_options = true, options.family = "mma";
-  EXPECT_STREQ(CudaProgram(plan, options).family(), "float32");
-  options.family = "volta";
-  EXPECT_THROW(CudaProgram(plan, options), InvalidArgument);
-}
-
-TEST(CudaProgram, RefusesToRunOnAnotherDevice) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) GTEST_SKIP() << "one device";
-  Capacity room;
-  room.comm.name = "p2p", room.max_rows_q = room.max_rows_k = 4;
-  const CudaProgram program(room, {8, 8, ElementType::bfloat16});
-  EXPECT_EQ(program.device(), 0);
-  RINGSIDE_CUDA(cudaSetDevice(1));
-  EXPECT_THROW(program.forward(ForwardCall(), nullptr), InvalidArgument);
-  EXPECT_THROW(program.backward(BackwardCall(), nullptr), InvalidArgument);
-  EXPECT_THROW(program.set_lengths({}, {}, nullptr), InvalidArgument);
-  EXPECT_THROW(program.lengths_fitted(nullptr), InvalidArgument);
-  RINGSIDE_CUDA(cudaSetDevice(0));
-}
-
-}  // namespace
-}  // namespace ringside
+}  // namespace ringside::testing

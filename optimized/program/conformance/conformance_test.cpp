@@ -1,0 +1,135 @@
+// Conformance of the table of kernel families: every family that takes a shape, run through random
+// plans with poisoned workspaces, agrees with the CPU executor, forward and backward, in every
+// element type. A new family is tested by being in the table. Skips without a device.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "optimized/program/conformance/test_device_run.h"
+#include "optimized/program/program.h"
+
+namespace ringside {
+namespace {
+
+using testing::DeviceCase;
+using testing::DeviceRun;
+using testing::Numbers;
+using testing::Random;
+using testing::TypeInfo;
+using testing::why_not;
+
+struct Seed {
+  TypeInfo type;
+  unsigned seed;
+  Numbers numbers = Numbers::all_finite;
+};
+void PrintTo(const Seed& s, std::ostream* out) {
+  *out << s.type.name << ", seed " << s.seed;
+  if (s.numbers == Numbers::some_not) *out << ", not all finite";
+}
+
+class EveryPlanOnTheDevice : public ::testing::TestWithParam<Seed> {};
+
+TEST_P(EveryPlanOnTheDevice, AgreesWithTheCpu) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto& [type, seed, numbers] = GetParam();
+  Random random(seed);
+  const int cases = std::getenv("RINGSIDE_FEW_CASES") != nullptr ? 8 : 36;  // under sanitizers
+  for (int i = 0; i < cases; ++i) {
+    const DeviceCase device_case(random, type, numbers);
+    // On a Hopper GPU the family for all others would have few.
+    const bool of_any_gpu = type.type != ElementType::float32 && i % 3 == 2;
+    const DeviceRun run(device_case, type, of_any_gpu ? "mma" : "");
+    const Plan& plan = device_case.plan;
+    SCOPED_TRACE("case " + std::to_string(i) + " by " + run.family() + ": " + plan.partition +
+                 " over " + plan.comm + ", cp_size " + std::to_string(plan.cp_size()) +
+                 (device_case.capacity ? ", lengths on the device" : ""));
+    run.expect_forward(i % 2 == 0);  // some kernels know of no largest logit
+    if (!HasFailure()) run.expect_backward();
+    if (HasFailure()) return;
+  }
+}
+
+std::vector<Seed> seeds(const TypeInfo& type) {
+  std::vector<Seed> all;
+  for (unsigned seed = 0; seed < 8; ++seed) all.push_back({type, seed});
+  for (unsigned seed = 8; seed < 12; ++seed) all.push_back({type, seed, Numbers::some_not});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Float32, EveryPlanOnTheDevice,
+                         ::testing::ValuesIn(seeds(testing::kFloat32)));
+INSTANTIATE_TEST_SUITE_P(Float16, EveryPlanOnTheDevice,
+                         ::testing::ValuesIn(seeds(testing::kFloat16)));
+INSTANTIATE_TEST_SUITE_P(BFloat16, EveryPlanOnTheDevice,
+                         ::testing::ValuesIn(seeds(testing::kBFloat16)));
+
+TEST(CudaProgram, GivesTheSameGradientsAgainWhereDocumentsAreLong) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(12);
+  const std::vector<int32_t> begins{0, 400, 401, 541, 1041}, padded{0, 400, 403, 550, 1050};
+  const PackedLayout layout(begins, padded), shorter({0, 300, 450, 450, 820});
+  const Mask causal = Mask::causal(), last = Mask::causal(Align::bottom_right);
+  const Mask window = Mask::sliding_window(150, 40);
+  const Problem problems[] = {{layout, layout, causal, 4, 2},
+                              {layout, layout, Mask::full(), 2, 2},
+                              {layout, shorter, last, 2, 1},
+                              {shorter, layout, last, 2, 1},
+                              {layout, layout, window, 3, 1}};
+  int turn = 0;
+  for (const Problem& problem : problems) {
+    const TypeInfo type = ++turn % 2 == 0 ? testing::kFloat16 : testing::kBFloat16;
+    const DeviceCase device_case(random, type, problem, turn / 2 % 2 == 0 ? 128 : 64);
+    const DeviceRun run(device_case, type);
+    SCOPED_TRACE("problem " + std::to_string(turn) + " by " + run.family());
+    run.expect_forward(), run.expect_backward(), run.expect_same_backward();
+  }
+}
+
+TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
+    EXPECT_STREQ(CudaProgram(plan, {5, 191, type.type}).family(), "mma") << type.name;
+}
+
+TEST(CudaProgram, RunsTheFamilyAskedForOrThoseBehindIt) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 1), {"p2p"});
+  ProgramOptions options{128, 128, ElementType::bfloat16};
+  for (const char* name : {"mma", "float32"}) {
+    options.family = name;
+    EXPECT_STREQ(CudaProgram(plan, options).family(), name);
+  }
+  options.score_options = true, options.family = "mma";
+  EXPECT_STREQ(CudaProgram(plan, options).family(), "float32");
+  options.family = "volta";
+  try {
+    const CudaProgram refused(plan, options);
+    ADD_FAILURE() << "by " << refused.family();
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), "family is \"volta\"; expected one of: hopper, mma, float32");
+  }
+}
+
+TEST(CudaProgram, RefusesToRunOnAnotherDevice) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) GTEST_SKIP() << "one device";
+  Capacity room;
+  room.comm.name = "p2p", room.max_rows_q = room.max_rows_k = 4;
+  const CudaProgram program(room, {8, 8, ElementType::bfloat16});
+  EXPECT_EQ(program.device(), 0);
+  RINGSIDE_CUDA(cudaSetDevice(1));
+  EXPECT_THROW(program.forward(ForwardCall(), nullptr), InvalidArgument);
+  EXPECT_THROW(program.backward(BackwardCall(), nullptr), InvalidArgument);
+  EXPECT_THROW(program.set_lengths({}, {}, nullptr), InvalidArgument);
+  EXPECT_THROW(program.lengths_fitted(nullptr), InvalidArgument);
+  RINGSIDE_CUDA(cudaSetDevice(0));
+}
+
+}  // namespace
+}  // namespace ringside

@@ -1,0 +1,131 @@
+// Who sees what is not finite, or huge, and nobody else: every kernel, by each family that takes
+// it, agrees with the CPU executor, or keeps its bits. Random cases are in conformance_test.cpp.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "optimized/program/conformance/test_device_run.h"
+
+namespace ringside {
+namespace {
+
+using testing::DeviceCase;
+using testing::DeviceRun;
+using testing::expect_same_bits;
+using testing::Random;
+using testing::TypeInfo;
+using testing::why_not;
+
+// Keys of NaN late in a document, of which blocks of queries see some.
+TEST(CudaProgram, GivesTheSameGradientsAgainWhereKeysAreNotFinite) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(13);
+  const PackedLayout layout(std::vector<int32_t>{0, 400, 450});
+  for (const int dim : {128, 64}) {
+    const TypeInfo type = dim == 64 ? testing::kFloat16 : testing::kBFloat16;
+    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 4, 2}, dim);
+    Tensor& k = device_case.c.k;
+    for (const int key : {100, 160, 333})
+      k.data[(size_t(key) * 2 + 1) * size_t(dim) + 40] = key == 333 ? INFINITY : NAN;
+    const DeviceRun run(device_case, type);
+    SCOPED_TRACE(std::to_string(dim) + " by " + run.family());
+    run.expect_forward(), run.expect_backward(), run.expect_same_backward();
+  }
+}
+
+// check(type, head dimension, family) for every compiled one; of the interpreter half of them.
+template <typename Check>
+void for_each_kernel(Check check) {
+  const bool few = std::getenv("RINGSIDE_FEW_CASES") != nullptr;
+  for (const TypeInfo& type : {testing::kFloat32, testing::kFloat16, testing::kBFloat16})
+    for (const int dim : {64, 128, 192, 256})
+      for (const std::string_view family : {"", "mma"}) {
+        if (type.type == ElementType::float32 && family == "mma") continue;
+        const bool is_odd = (type.type == ElementType::bfloat16) != (family == "mma");
+        if (few && dim / 64 % 2 == is_odd) continue;
+        SCOPED_TRACE(concat(type.name, ", ", dim, " ", family));
+        check(type, dim, family);
+      }
+}
+
+// Of a block of keys nobody sees the second half, or some of it; it is NaN. Forward in place.
+TEST(CudaProgram, LeavesOutKeysThatNobodySees) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(14);
+  const std::vector<int32_t> queries{0, 64, 84, 85, 185}, keys{0, 128, 228, 528, 700};
+  const PackedLayout layout_q(queries), layout_k(keys);
+  for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
+    DeviceCase device_case(random, type, {layout_q, layout_k, Mask::causal(), 2, 1}, dim);
+    for (Tensor* x : {&device_case.c.k, &device_case.c.v})
+      for (size_t seq = 0; seq + 1 < keys.size(); ++seq)
+        for (int row = keys[seq] + queries[seq + 1] - queries[seq]; row < keys[seq + 1]; ++row)
+          std::fill_n(x->at(row, 0), x->dim, NAN);
+    const DeviceRun run(device_case, type, family);
+    run.expect_forward(), run.expect_backward();
+  });
+}
+
+// A key whose scores are all -inf weighs nothing, but it is seen: NaN in its value, or an infinity
+// there or of its own, reaches whom it reaches by the definition, in blocks that all rows see and
+// in others.
+TEST(CudaProgram, KeysOfInfinitelySmallScores) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(15);
+  const PackedLayout layout(std::vector<int32_t>{0, 300, 340});
+  for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
+    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, dim);
+    auto& [problem, plan, capacity, c, deterministic] = device_case;
+    for (double& x : c.q.data) x = std::max(std::abs(x), 0.5);
+    for (const int key : {30, 100, 310}) std::fill_n(c.k.at(key, 0), dim, -INFINITY);
+    std::fill_n(c.v.at(30, 0), dim, NAN), std::fill_n(c.v.at(310, 0), dim, INFINITY);
+    const DeviceRun run(device_case, type, family);
+    run.expect_forward(), run.expect_backward();
+  });
+}
+
+// Blocks of queries that begin at the segment's rows and at the first that sees an item of keys
+// overlap; one of either is clear where the other is not.
+TEST(CudaProgram, QueriesThatAreNotFiniteReachTheKeysOfTheirWindow) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(16);
+  const PackedLayout layout(std::vector<int32_t>{0, 600});
+  for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
+    const Problem problem{layout, layout, Mask::sliding_window(300, 40)};
+    DeviceCase device_case(random, type, problem, dim);
+    const int rows[] = {20, 230, 300, 510};  // a column each
+    for (int i = 0; i < 4; ++i) device_case.c.dout.at(rows[i], 0)[i] = NAN;
+    *device_case.c.q.at(540, 0) = NAN;
+    const DeviceRun run(device_case, type, family);
+    run.expect_forward(), run.expect_backward();
+  });
+}
+
+// Others of a warp whose scores outgrow the largest so far by much.
+TEST(CudaProgram, RowsKeepTheirBitsWhateverOthersSee) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(17);
+  constexpr int kFirstOther = 148;
+  const PackedLayout layout(std::vector<int32_t>{0, 200});
+  for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
+    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, dim);
+    std::vector<double> bits[2];
+    for (std::vector<double>& of_rows : bits) {
+      const DeviceRun run(device_case, type, family);
+      run.forward();
+      of_rows = run.output();
+      of_rows.resize(size_t{kFirstOther} * 2 * dim);
+      for (Tensor* x : {&device_case.c.q, &device_case.c.k})
+        for (int row = kFirstOther; row < x->rows; ++row)
+          std::for_each_n(x->at(row, 0), x->heads * dim, [](double& number) { number *= 16; });
+    }
+    expect_same_bits("out", bits[0], bits[1]);
+  });
+}
+
+}  // namespace
+}  // namespace ringside
