@@ -108,6 +108,8 @@ def test_every_test_of_a_gpu_that_is_to_notice_is_there():
     """Else pytest runs none of those named beside it."""
     named = {"cuda": gpu_suites.PROPERTIES, "group_cuda": gpu_suites.PROPERTIES_OF_LINKS}
     tests = [HERE / folder / name for folder, suites in named.items() for x in suites for name in x]
+    of_several = gpu_suites.OF_SEVERAL_GPUS.values()
+    tests += [HERE / "group_cuda" / name for names in of_several for name in names]
     tests += [HERE / name for _, names in gpu_suites.MADE_FOR for name in names if ".py" in name]
     options = ["-q", "-p", "no:cacheprovider", "--collect-only"]
     command = [sys.executable, "-m", "pytest", *options, *tests]
@@ -215,7 +217,7 @@ def test_faults_are_put_to_the_tests_made_for_their_kind_first():
         return gpu_suites.suites_of(fault)[0].__name__
 
     assert first(gpu_suites.MUTANTS_OF_LINKS[0]).startswith("group_cuda, ")
-    assert "/8:" in first(gpu_suites.MUTANTS_OF_NOT_FINITE[0])
+    assert first(gpu_suites.MUTANTS_OF_NOT_FINITE[0]) == "kernels: CudaProgram.*"
     assert first(Mutant("played", "a/f32/b.cu", "x", "y")) == "Float32/EveryPlan*"
     assert first(Mutant("played", "a/mma/b.cu", "x", "y")) == gpu_suites.IN_BINARY[0]
     twice = [gpu_suites.suites_of(gpu_suites.KERNELS[0]) for _ in range(2)]
@@ -232,6 +234,23 @@ def test_faults_of_time_are_put_to_the_interpreter(capsys):
     assert listed() == everything - gpu_suites.OF_INTERPRETER
     one = next(iter(gpu_suites.OF_INTERPRETER))
     assert listed("--only", one) == {one}
+
+
+def test_faults_that_show_between_gpus_alone_are_tried_where_tests_see_several(
+    monkeypatch, capsys, tmp_path
+):
+    seen = []
+    monkeypatch.setattr(gpu_suites, "red_property", lambda place, _: seen.append(place.gpu) or "")
+    everything = {mutant.name: mutant for mutant in gpu_mutants.everything()}
+    options = gpu_mutants.parse([])
+    for numbers in ("5", "4,5"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", numbers)
+        tried = {mutant.name for mutant in gpu_mutants.faults(options)}
+        several = [name for name in gpu_suites.OF_SEVERAL_GPUS if name in tried]
+        assert bool(several) == ("," in numbers) == (not capsys.readouterr().out)
+    for tests in gpu_suites.suites_of(everything[several[0]]):
+        tests(gpu_suites.Place(tmp_path, tmp_path, "5"))
+    assert seen == ["4,5"]
 
 
 @pytest.mark.parametrize("interpreted", [False, True])

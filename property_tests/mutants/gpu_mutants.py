@@ -16,7 +16,6 @@ import itertools
 import math
 import os
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -31,10 +30,12 @@ from gpu_suites import (
     KERNELS,
     MUTANTS_OF_LINKS,
     OF_INTERPRETER,
+    OF_SEVERAL_GPUS,
     PATIENCE,
     ROOM,
     Place,
     Tests,
+    gpus,
     named,
     over_interpreter,
     suites_of,
@@ -53,14 +54,6 @@ class Verdict(NamedTuple):
     tested: float = 0
     problem: str = ""
     tried: bool = True  # False: time was up
-
-
-def gpus() -> list[str]:
-    """Numbers of the GPUs that tests may use."""
-    if seen := os.environ.get("CUDA_VISIBLE_DEVICES"):
-        return seen.split(",")
-    query = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
-    return subprocess.check_output(query, text=True).split()
 
 
 class HealthyTests:
@@ -150,6 +143,8 @@ class Trial:
             shutil.rmtree(copy.folder, ignore_errors=True)
 
     def _suites_of(self, mutant: Mutant) -> list[Tests]:
+        if mutant.name in OF_SEVERAL_GPUS:
+            return [*suites_of(mutant)]
         likely = self.noticed.likely(mutant)
         if self.interpreted:
             likely = [test for test in likely if test.startswith(f"{ROOM}: ")]
@@ -236,7 +231,13 @@ def faults(options: argparse.Namespace) -> list[Mutant]:
     of_this_kind = [
         mutant for mutant in everything() if is_of(mutant, interpreted=options.interpreted)
     ]
-    return chosen(everything() if options.only else of_this_kind, options)
+    all_ = everything() if options.only else of_this_kind
+    on_gpus = not (options.interpreted or options.build_only or options.list)
+    if on_gpus and len(gpus()) < 2:
+        for name in OF_SEVERAL_GPUS:
+            print(f"not tried, as here is one GPU: {name}", flush=True)
+        all_ = [mutant for mutant in all_ if mutant.name not in OF_SEVERAL_GPUS]
+    return chosen(all_, options)
 
 
 def places(options: argparse.Namespace) -> Gpus | None:

@@ -7,8 +7,10 @@ racecheck, as a race need not show in results. Tests made for a kind of fault co
 from __future__ import annotations
 
 import functools
+import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -79,13 +81,14 @@ MADE_FOR: tuple[tuple[Callable[[Mutant], bool], tuple[str, ...]], ...] = (
     (
         MUTANTS_OF_NOT_FINITE.__contains__,
         (
+            f"{ROOM}: CudaProgram.*",
+            f"{ROOM}: *HopperBackward.Keeps*",
             f"{ROOM}: *EveryPlan*/8:*EveryPlan*/9:*EveryPlan*/10:*EveryPlan*/11:*NotFinite",
             f"{NOT_FINITE}they_are_those_of_the_definition",
             f"{NOT_FINITE}whoever_does_not_see_the_poison_keeps_his_bits",
             f"{NOT_FINITE}the_largest_logit_is_nan_where_a_score_is",
             "cuda/test_cuda_in_order.py::test_what_is_not_finite_stays_with_those_who_see_it",
             "cuda/test_cuda_short_documents.py::test_what_is_not_finite_reaches_those_who_see_it",
-            f"{ROOM}: *HopperBackward.Keeps*",
             f"{NOT_FINITE}what_was_saved_of_a_row_that_sees_nothing_is_not_read",
         ),
     ),
@@ -118,10 +121,25 @@ OF_INTERPRETER = {
     "hopper, split: weights are written over those that the other group has not read",
     "hopper, in turn: the next one is let pass before sums are in memory",
     "hopper: keys come again while the other group multiplies those without",
+    "hopper: dq on their way are asked for before they are in memory",
+}
+# NCCL refuses two processes on one GPU: the tests that notice these see all there are.
+OF_SEVERAL_GPUS = {
+    "tokens that came are taken for those that should have": (
+        "test_group_cuda_failures.py::test_other_calls_are_no_messages_of_this_one",
+    ),
 }
 # What only a GPU runs: several streams, and more memory than others have.
 NOT_INTERPRETED = "DeviceTables.*:Boxes.Reach*"
 PATIENCE = Patience(600)  # with one suite; a kernel may hang
+
+
+def gpus() -> list[str]:
+    """Numbers of the GPUs that tests may use."""
+    if seen := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return seen.split(",")
+    query = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    return subprocess.check_output(query, text=True).split()
 
 
 class Place(NamedTuple):
@@ -138,6 +156,8 @@ Tests = Callable[[Place], str]  # the first that is red, or nothing
 
 def suites_of(mutant: Mutant) -> tuple[Tests, ...]:
     """The tests that may notice a fault, those made for its kind and quick ones first."""
+    if names := OF_SEVERAL_GPUS.get(mutant.name):
+        return (on_all_gpus("group_cuda", names),)
     if mutant in MUTANTS_OF_LINKS:
         return tuple(properties("group_cuda", names) for names in PROPERTIES_OF_LINKS)
     made_for_it = [named(test) for of, tests in MADE_FOR if of(mutant) for test in tests]
@@ -175,6 +195,12 @@ def conformance(names: str) -> Tests:
 @suite
 def properties(folder: str, names: tuple[str, ...]) -> Tests:
     return lambda place: red_property(place, [f"property_tests/{folder}/{x}" for x in names])
+
+
+@suite
+def on_all_gpus(folder: str, names: tuple[str, ...]) -> Tests:
+    tests = properties(folder, names)
+    return lambda place: tests(place._replace(gpu=",".join(gpus())))
 
 
 @suite
