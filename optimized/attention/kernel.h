@@ -94,7 +94,7 @@ struct BackwardArguments {
   DeviceMatrix dq, dk, dv;       // float32, added to
   WorkList queries;              // items are query blocks: for dq, where it is computed apart
   WorkList keys;                 // items are key blocks
-  bool deterministic = false;    // bit-equal results from run to run; see `turns`
+  bool deterministic = false;    // bit-equal results from run to run
   ScoreOptions options;
   Accumulate accumulate = Accumulate::merge;  // into dk and dv; dq is added to, or, where this is
                                               // `only` and the launch deterministic, final, too
@@ -105,10 +105,13 @@ struct BackwardArguments {
   // Where items of keys may have up to backward_whole_key_rows(), each of one segment of queries:
   // float32 [rows_q, heads, head_dim_qk], neighbours, which hold anything. Or none.
   DeviceMatrix carried{};
-  // Of a deterministic launch of items_in_turn() that a family says it takes: [rows_q, heads],
-  // zeros. Such a launch sums dq up in float32, whatever `accumulate` is, where anything may lie:
-  // rows that meet no item keep it.
+  // Of a launch of items_in_turn() that a family says it takes: [rows_q, heads], zeros. Such a
+  // launch is deterministic, and sums dq up in float32, whatever `accumulate` is, where anything
+  // may lie: rows that meet no item keep it.
   unsigned* turns = nullptr;
+  // Of such a launch of a family that rounds_in_turn, or none: where final dq go, of rows that meet
+  // items; what dq then hold, nobody asks.
+  DeviceMatrix final_dq{};
   // In so many parts a launch may take the query heads that share a key head, each adding to dk and
   // dv: `accumulate` is merge. At most backward_head_parts().
   int head_parts = 1;
@@ -143,6 +146,7 @@ struct KernelFamily {
   int (*backward_head_parts)(const AttentionShape& shape) = nullptr;
   // Whether it takes such a launch with `turns`; null: none.
   bool (*backward_in_turn)(const BackwardArguments& arguments) = nullptr;
+  TrueOfShape rounds_in_turn = never;  // whether launches with `turns` know `final_dq`
 };
 
 std::span<const KernelFamily> kernel_families();  // the preferred one first

@@ -88,15 +88,23 @@ __device__ inline void add_row(float weight, const T* x, int dim, Add add) {
   });
 }
 
-// Final results are T's, others float32, which other launches may add to.
+// Final results are T's, others float32, which other launches may add to. To one, several items may
+// add something.
 template <typename T>
 __device__ inline void add_to(void* results, int64_t at, bool is_final, float x) {
-  if (is_final) {
-    T& result = static_cast<T*>(results)[at];
-    assign(result, to_float(result) + x);
-  } else {
+  if (!is_final) {
     atomicAdd(static_cast<float*>(results) + at, x);
+    return;
   }
+  static_assert(sizeof(T) == sizeof(unsigned short));
+  auto* result = static_cast<unsigned short*>(results) + at;
+  unsigned short seen = *result, before;
+  do {
+    before = seen;
+    T sum;
+    assign(sum, to_float(reinterpret_cast<const T&>(before)) + x);
+    seen = atomicCAS(result, before, reinterpret_cast<const unsigned short&>(sum));
+  } while (seen != before);
 }
 
 // visit(pair) for the pairs of an item of query rows in key blocks that are not clear: key after
@@ -257,14 +265,15 @@ __device__ __noinline__ void add_own_keys(const BackwardArguments& a, const Work
       [&](int64_t row, int position, int head, Interval keys) {
         if (row % warps != warp) return;
         const Scoring<kOptions> scoring(a.shape, a.options, a.keys, item, head);
-        const int64_t begin = row * a.dq.row_stride + head * a.dq.head_stride;
+        const DeviceMatrix& dq = a.final_dq.data != nullptr ? a.final_dq : a.dq;
+        const bool is_final = a.one_item_of_keys || a.final_dq.data != nullptr;
+        const int64_t begin = row * dq.row_stride + head * dq.head_stride;
 #pragma unroll 1
         for (int key = keys.begin; key < keys.end; ++key) {
           const T* k = row_of<T>(a.k, key, kv_head);
           if (all_finite(k, dim)) continue;
           add_row(gradient_of<T>(a, scoring, pair_of(item, row, position, key), head, kv_head).ds,
-                  k, dim,
-                  [&](int d, float x) { add_to<T>(a.dq.data, begin + d, a.one_item_of_keys, x); });
+                  k, dim, [&](int d, float x) { add_to<T>(dq.data, begin + d, is_final, x); });
         }
       });
 }

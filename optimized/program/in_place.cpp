@@ -1,8 +1,8 @@
 // One rank that owns every row in order: kernels work on the caller's arrays, and rows that they do
 // not write are cleared apart. Only what backward kernels read of the softmax, and, where several
 // items of keys add to dq, its sums pass through the workspace; those of dk and dv, where several
-// parts of the query heads do. In deterministic calls items take turns at these sums; where the
-// family or the list of items knows none, a kernel of its own computes dq.
+// parts of the query heads do. In deterministic calls, and where that is quicker, items take turns
+// at these sums; where the family or the list of items knows none, a kernel of its own computes dq.
 #include "optimized/program/stack_parts.h"
 
 namespace ringside {
@@ -71,10 +71,11 @@ class Gradients {
         dk_(parts.home_k, parts.shape.head_dim_qk, on.workspace + parts.dk_in_place),
         dv_(parts.home_k, parts.shape.head_dim_v, on.workspace + parts.dv_in_place) {
     const bool alone = parts.keys_in_one_item;
-    in_turn_ = call.deterministic && !alone && parts.takes_turns;
+    in_turn_ = (call.deterministic || parts.turns_are_quicker) && !alone && parts.takes_turns;
     if (in_turn_) in_turn_ = all_take_turns();
-    summed_ = !alone && (!call.deterministic || in_turn_);
-    in_parts_ = summed_ && !call.deterministic && parts.head_parts > 1;
+    const bool in_any_order = !alone && !call.deterministic && !in_turn_;
+    summed_ = in_any_order || (in_turn_ && !rounds_in_turn());
+    in_parts_ = in_any_order && parts.head_parts > 1;
   }
 
   void compute() const {
@@ -100,6 +101,8 @@ class Gradients {
   }
 
  private:
+  // Where many items wait for each other, the last would wait longer than a conversion takes.
+  bool rounds_in_turn() const { return parts_.turns_are_quicker; }
   bool all_take_turns() const {
     bool all = true;
     int launches = 0;  // whose turns are counted together
@@ -134,6 +137,7 @@ class Gradients {
             .workspace = on_.workspace + parts_.backward.of_family,
             .carried = parts_.carries_dq ? dq_.matrix : DeviceMatrix{},
             .turns = in_turn_ ? reinterpret_cast<unsigned*>(turns) : nullptr,
+            .final_dq = in_turn_ && rounds_in_turn() ? call_.dq.matrix : DeviceMatrix{},
             .head_parts = in_parts_ ? parts_.head_parts : 1};
   }
 
@@ -142,7 +146,7 @@ class Gradients {
   const RunsOn& on_;
   const Sums dq_, dk_, dv_;  // where they are needed
   bool in_turn_ = false;     // items add to dq one after the other
-  bool summed_ = false;      // dq, in float32
+  bool summed_ = false;      // dq, in float32, which are rounded behind the launches
   bool in_parts_ = false;    // items have parts of the query heads: dk and dv are summed, too
 };
 

@@ -76,6 +76,20 @@ WorkTable ProgramParts::add_in_turn(const HostWorkList& keys, const WorkTable& a
   return items.empty() ? WorkTable{} : add(items, added.partners);
 }
 
+// Turns cost waiting, and spare zeros before and a conversion behind the sums. Documents that wait
+// for few, beside each other on most processors, gain.
+bool ProgramParts::turns_are_quicker() const {
+  constexpr int kMostKeys = 1152, kHeadsOfSection = 2;
+  if (!family.rounds_in_turn(shape) || problem.num_heads > problem.num_kv_heads) return false;
+  int64_t documents = 0;
+  for (int seq = 0; seq < problem.layout_k.batch(); ++seq) {
+    if (problem.layout_k.len(seq) > kMostKeys) return false;
+    documents += problem.layout_k.len(seq) > 0;
+  }
+  const int heads = std::min(problem.num_kv_heads, kHeadsOfSection);
+  return 5 * documents * heads >= 2 * processors_of_device();
+}
+
 HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const {
   constexpr int64_t kItemsOfProcessor = 4;  // fewer would end too far apart
   if (family.backward_whole_key_rows == nullptr) return {};
@@ -109,6 +123,7 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
     made.walks_are_long = keys.rows_met >= kLongWalk;
     made.keys_in_one_item = one_item_a_sequence(keys);
     if (!made.keys_in_one_item) made.keys_in_turn = add_in_turn(keys, made.backward_keys);
+    made.turns_are_quicker = made.keys_in_turn.items.size > 0 && turns_are_quicker();
   }
   return made;
 }

@@ -31,8 +31,9 @@ struct OperationTables {                               // what the device reads 
   // Of `forward` or `backward_keys`: items whose rows of the home sums nobody else writes, and the
   // others, where it is worth while to tell them apart.
   WorkTable sole, others;
-  WorkTable keys_in_turn;         // items_in_turn() of `backward_keys`, where there are some
-  bool starts = false;            // whether its sums hold nothing before it
+  WorkTable keys_in_turn;          // items_in_turn() of `backward_keys`, where there are some
+  bool turns_are_quicker = false;  // than adding in any order
+  bool starts = false;             // whether its sums hold nothing before it
   std::vector<Interval> written;  // of compute: rows that its items write, as far as the host knows
   std::vector<Interval> cleared;  // of clear: rows that nobody writes first
   TableOf<CellBlock> blocks;      // of combine, and of copies that go by a table
@@ -150,6 +151,7 @@ struct ProgramParts {
   WorkTable add(const HostWorkList& list);
   WorkTable add(const std::vector<WorkItem>& items, TableOf<Segment> partners);
   // Items of `keys` that may add to dq in turn, where the family knows turns.
+  bool turns_are_quicker() const;  // where items can take turns
   WorkTable add_in_turn(const HostWorkList& keys, const WorkTable& added);
   // Backward, these items of keys, if any; else items_of().
   OperationTables add_items(Pass pass, const std::vector<RankTiles>& tiles,

@@ -67,7 +67,8 @@ void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
       if (pass == Pass::backward && op.kind == OperationKind::compute)
         keys_in_one_item = keys_in_one_item && operations.back().keys_in_one_item,
         carries_dq = carries_dq || operations.back().carries_dq,
-        takes_turns = takes_turns || operations.back().keys_in_turn.items.size > 0;
+        takes_turns = takes_turns || operations.back().keys_in_turn.items.size > 0,
+        turns_are_quicker = turns_are_quicker || operations.back().turns_are_quicker;
       if (operations.back().walks_are_long && family.backward_head_parts != nullptr)
         head_parts = family.backward_head_parts(shape);
     }

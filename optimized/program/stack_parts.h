@@ -12,9 +12,10 @@ struct StackParts : ProgramParts {
   bool every_row_is_seen = false;  // as far as the host knows
   // Whether each query meets one item of keys, so that nothing is summed up in dq.
   bool keys_in_one_item = false;
-  bool carries_dq = false;   // in float32, through items of several blocks of keys
-  int64_t dq_in_place = 0;   // sums, where these are needed, or what is carried
-  bool takes_turns = false;  // at adding to these, in deterministic calls
+  bool carries_dq = false;         // in float32, through items of several blocks of keys
+  int64_t dq_in_place = 0;         // sums, where these are needed, or what is carried
+  bool takes_turns = false;        // at adding to these, in deterministic calls
+  bool turns_are_quicker = false;  // in others, too
   int64_t turns_in_place = 0;
   // In how many parts backward kernels in place take the query heads of a key head; then dk and dv
   // are summed up, too.

@@ -1,7 +1,8 @@
 """Packs of so many short documents that kernels may take all keys of one in one go.
 
-Then dq goes from block to block of these keys, and is final behind the last; the C++ tests have
-every mask and length, these what a program makes of it.
+Then dq goes from block to block of these keys, and is final behind the last. Where some documents
+are a bit longer, blocks of keys take turns at it, and the last one leaves what is final. The C++
+tests have every mask and length, these what a program makes of it.
 """
 
 import numpy as np
@@ -15,39 +16,44 @@ from ringside.testing import Arrays, Case
 pytestmark = needs_gpu
 
 HEADS = 4
-LENGTHS = [129, 384, 257, 1, 200, 128, 383]
+LENGTHS = [129, 384, 257, 1, 200, 128, 383]  # at once
+IN_TURN = [129, 1152, 257, 1, 1030, 128, 385]
+of_both = pytest.mark.parametrize("lengths", [LENGTHS, IN_TURN], ids=["at once", "in turn"])
 
 
-def documents(shortest):
+def documents(shortest, lengths=LENGTHS):
     """As many as it takes to keep a device busy, most of them of the last length."""
     import torch
 
     processors = torch.cuda.get_device_properties(0).multi_processor_count
     many = 4 * processors // HEADS + 1
     return rs.PackedLayout.from_lengths(
-        [*LENGTHS, *[shortest] * (many - len(LENGTHS))], pad_to_multiple_of=8
+        [*lengths, *[shortest] * (many - len(lengths))], pad_to_multiple_of=8
     )
 
 
+@of_both
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_they_agree_with_the_cpu(dtype, mask):
+def test_they_agree_with_the_cpu(dtype, mask, lengths):
+    heads = 2 * HEADS if lengths is LENGTHS else HEADS  # of their own: these go in turn
     for seed, dims in enumerate([(128, 128), (72, 96)]):  # an even seed is deterministic
         check(
             Case(
-                documents(5), mask=mask, num_heads=2 * HEADS, num_kv_heads=HEADS,
+                documents(5, lengths), mask=mask, num_heads=heads, num_kv_heads=HEADS,
                 head_dim=dims[0], head_dim_v=dims[1], seed=seed,
             ),
             dtype,
         )  # fmt: skip
 
 
+@of_both
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_options_agree_with_those_of_few_documents(dtype):
+def test_options_agree_with_those_of_few_documents(dtype, lengths):
     """The same documents by themselves go another way; dropout knows where a document begins."""
     import torch
 
-    layout, options = documents(7), {"softcap": 2.0, "alibi_slopes": 0.125}
+    layout, options = documents(7, lengths), {"softcap": 2.0, "alibi_slopes": 0.125}
     generator = torch.Generator("cuda").manual_seed(3)
     q, k, v, dout = (
         torch.randn(
@@ -58,7 +64,7 @@ def test_options_agree_with_those_of_few_documents(dtype):
     plan = rs.plan(layout, cp_size=1, num_heads=HEADS, num_kv_heads=HEADS)
     out, lse = plan.attention(q, k, v, backend="cuda", **options)
     grads = plan.attention_backward(dout, q, k, v, out, lse, backend="cuda", **options)
-    few = rs.PackedLayout.from_lengths(LENGTHS, pad_to_multiple_of=8)
+    few = rs.PackedLayout.from_lengths(lengths, pad_to_multiple_of=8)
     rows = int(few.cu_seqlens_padded[-1])
     short = rs.plan(few, cp_size=1, num_heads=HEADS, num_kv_heads=HEADS)
     some = [x[:rows].contiguous() for x in (dout, q, k, v, out)]
@@ -66,19 +72,21 @@ def test_options_agree_with_those_of_few_documents(dtype):
     unit = torch.finfo(getattr(torch, dtype)).eps
     for name, got, want in zip(("dq", "dk", "dv"), grads, wanted, strict=False):
         got, want = got[:rows].float(), want.float()
-        # Sums of up to 384 terms, rounded to dtype in another order.
+        # Sums of up to 1,152 terms, rounded to dtype in another order.
         assert (got - want).abs().max() <= 4 * unit * want.abs().max(), name
 
 
+@of_both
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_what_is_not_finite_reaches_those_who_see_it(dtype, value):
-    layout = documents(3)
+def test_what_is_not_finite_reaches_those_who_see_it(dtype, value, lengths):
+    layout = documents(3, lengths)
     case = Case(layout, num_heads=HEADS, num_kv_heads=HEADS, head_dim=128, head_dim_v=128)
     case = case.replace(softmax_scale=0.3 / np.sqrt(case.head_dim))
     arrays = Arrays(*(x.copy() for x in case.arrays()))
     first = np.asarray(layout.cu_seqlens_padded)
     arrays.k[first[1] + 300, 2, 70] = value  # a panel of columns, late in the second document
+    arrays.k[first[1] + 5, 2, 70] = -value  # which another block of keys may add to the same dq
     arrays.k[first[2] + 3, 1] = value  # all, early in the third
     arrays.q[first[6] + 140, 3, 3] = value
     run = OnGpu(dtype, rs.Options(softmax_scale=case.scale))
@@ -91,11 +99,14 @@ def test_what_is_not_finite_reaches_those_who_see_it(dtype, value):
         np.testing.assert_array_equal(classes(a), classes(b), err_msg=name)
 
 
+@of_both
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_they_are_the_same_bits_from_run_to_run(dtype):
+def test_they_are_the_same_bits_from_run_to_run(dtype, lengths):
     import torch
 
-    layout = documents(90)
+    if torch.cuda.get_device_capability()[0] != 9 and lengths is IN_TURN:
+        pytest.skip("sums in any order: only kernels for Hopper take turns")
+    layout = documents(90, lengths)
     x = torch.randn(4, int(layout.cu_seqlens_padded[-1]), HEADS, 128, device="cuda")
     q, k, v, dout = x.to(getattr(torch, dtype))
     plan = rs.plan(layout, cp_size=1, num_heads=HEADS, num_kv_heads=HEADS)

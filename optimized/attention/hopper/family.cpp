@@ -51,6 +51,7 @@ KernelFamily hopper_family() {
   family.backward_in_turn = [](const BackwardArguments& arguments) {
     return hopper::takes(arguments) && hopper::takes_turns(arguments.shape);
   };
+  family.rounds_in_turn = hopper::rounds_in_turn;
   family.score_options = family.final_sinks = hopper::knows_options;
   family.forward = forward;
   family.backward = backward;

@@ -36,6 +36,8 @@ int backward_head_parts(const AttentionShape& shape);
 int64_t backward_workspace_bytes(const AttentionShape& shape);
 // Whether items may add to dq in turn (BackwardArguments::turns).
 bool takes_turns(const AttentionShape& shape);
+// Whether the last to add may leave final ones (BackwardArguments::final_dq).
+bool rounds_in_turn(const AttentionShape& shape);
 // Likewise; dq of the deterministic mode without turns is another kernel's: the mma family's, or
 // the one below.
 bool takes(const BackwardArguments& arguments);

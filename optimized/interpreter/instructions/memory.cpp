@@ -144,7 +144,38 @@ After atomic(Warp& warp, const Inst& i) {
   return After::next;
 }
 
+// o[0] = what was there; a list: what must be there to be replaced, and by what.
+template <typename T, Space S>
+After compare_and_swap(Warp& warp, const Inst& i) {
+  using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, Cell<T>>;
+  each_lane(warp, [&](int lane) {
+    auto* at = reinterpret_cast<Bits*>(place<S>(warp, i, lane, sizeof(T)));
+    auto seen = static_cast<Bits>(warp.row<Cell<T>>(warp.list(i)[0])[lane]);
+    const auto value = static_cast<Bits>(warp.row<Cell<T>>(warp.list(i)[1])[lane]);
+    __atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+    warp.row<Cell<T>>(i.o[0])[lane] = seen;
+  });
+  return After::next;
+}
+
+void decode_compare_and_swap(Builder& b, Inst& i, Statement& s) {
+  const bool shared = s.parts[1].starts_with("shared");
+  const int width = width_of(s.type());
+  i.writes = static_cast<uint8_t>(1 | kReadsList);
+  b.row(i, 0, s.operands.at(0), width);
+  b.address(i, 1, s.operands.at(1), shared ? 4 : 8);
+  Operand both;
+  both.kind = Operand::Kind::list;
+  both.list = {s.operands.at(2), s.operands.at(3)};
+  b.list(i, both, width);
+  with_type(s.type(), [&]<typename T>() {
+    if constexpr (sizeof(T) >= 2)
+      i.run = shared ? compare_and_swap<T, Space::shared> : compare_and_swap<T, Space::generic>;
+  });
+}
+
 void decode_atomic(Builder& b, Inst& i, Statement& s) {
+  if (s.has("cas")) return decode_compare_and_swap(b, i, s);
   const bool returns = s.parts[0] == "atom", shared = s.parts[1].starts_with("shared");
   const int width = width_of(s.type());
   i.writes = static_cast<uint8_t>((returns ? 1 : 0) | kReadsList);

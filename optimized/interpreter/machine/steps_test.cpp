@@ -72,6 +72,16 @@ TEST(PtxSteps, AtomicsGiveEachThreadItsOwnNumber) {
   for (size_t k = 0; k < 640; ++k) EXPECT_EQ(seen[k], 1u) << k;
 }
 
+TEST(PtxSteps, OneOfManySwapsWhatAllHaveSeen) {
+  const Array<uint32_t> halves(1, 0x50007);
+  launch(
+      "ld.global.u16 %rs1, [%rd0+2];\nAGAIN: mov.u16 %rs2, %rs1;\nadd.u16 %rs3, %rs2, 1;\n"
+      "atom.global.cas.b16 %rs1, [%rd0+2], %rs2, %rs3;\n"
+      "setp.ne.u16 %p0, %rs1, %rs2;\n@%p0 bra AGAIN;",
+      {halves.address()}, {64, 10});
+  EXPECT_EQ(halves[0], 0x50007u + (640u << 16));
+}
+
 TEST(PtxSteps, AtomicsOfSharedMemoryAndFloats) {
   const Array<float> sum(1, 0.5f);
   const auto results = results_of(

@@ -15,7 +15,8 @@
 // Sums of dq come in any order, unless items take turns (tables/item_turns.h): then a word of each
 // block of queries and head counts the items that have added to it, of which the first one stores
 // what there is, and the sender waits for its turn. The others compute on meanwhile: what is behind
-// is a place for dq. Where bits must be the same and there are no turns, another kernel computes
+// is a place for dq. The last one may have the sums brought, as they are carried within an item,
+// and leave final dq. Where bits must be the same and there are no turns, another kernel computes
 // dq.
 #include <algorithm>
 
@@ -32,7 +33,16 @@ namespace {
 
 Dq dq_of(const BackwardArguments& a) {
   if (a.deterministic && a.turns == nullptr) return Dq::none;
-  return a.one_item_of_keys ? Dq::store : Dq::add;
+  return a.one_item_of_keys || a.final_dq.data != nullptr ? Dq::store : Dq::add;
+}
+
+// What the launch leaves, of which dq_of() says the type.
+const DeviceMatrix& left_dq(const BackwardArguments& a) {
+  return a.final_dq.data != nullptr ? a.final_dq : a.dq;
+}
+// Sums on their way to what is left, if there are some.
+const DeviceMatrix& carried_dq(const BackwardArguments& a) {
+  return a.final_dq.data != nullptr ? a.dq : a.carried;
 }
 
 MapShape shape_of_dq(const BackwardArguments& a) {
@@ -50,8 +60,9 @@ bool make_maps(Maps& maps, const BackwardArguments& a) {
          make_map(maps.dout, a.dout, {s.type, s.head_dim_v, s.num_heads}) &&
          make_map(maps.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
          make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
-         (dq_of(a) == Dq::none || make_map(maps.dq, a.dq, shape_of_dq(a))) &&
-         (a.carried.data == nullptr || make_map(maps.carried, a.carried, shape_of_carried(s))) &&
+         (dq_of(a) == Dq::none || make_map(maps.dq, left_dq(a), shape_of_dq(a))) &&
+         (carried_dq(a).data == nullptr ||
+          make_map(maps.carried, carried_dq(a), shape_of_carried(s))) &&
          (a.accumulate != Accumulate::only ||
           (make_map(maps.dk, a.dk, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
            make_map(maps.dv, a.dv, {s.type, s.head_dim_v, s.num_kv_heads})));
@@ -124,7 +135,8 @@ int64_t backward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(unsi
 bool takes(const BackwardArguments& a) {
   const AttentionShape& s = a.shape;
   const int64_t most = kRaggedRows;
-  const bool rows_fit = a.q.rows <= most && a.dout.rows <= most && a.dq.rows <= most &&
+  const DeviceMatrix& dq = backward_detail::left_dq(a);
+  const bool rows_fit = a.q.rows <= most && a.dout.rows <= most && dq.rows <= most &&
                         a.k.rows <= most && a.v.rows <= most;
   const ElementType result =
       a.accumulate == Accumulate::only ? s.type : ElementType::float32;  // of dk and dv
@@ -136,13 +148,18 @@ bool takes(const BackwardArguments& a) {
          fits_a_map(a.dk, {result, s.head_dim_qk, s.num_kv_heads}) &&
          fits_a_map(a.dv, {result, s.head_dim_v, s.num_kv_heads}) &&
          (backward_detail::dq_of(a) == backward_detail::Dq::none ||
-          fits_a_map(a.dq, backward_detail::shape_of_dq(a)));
+          fits_a_map(dq, backward_detail::shape_of_dq(a)));
 }
 
 bool takes_turns(const AttentionShape& shape) {
   return with_head_dims(shape, [](auto dims) {
     using Shape = backward_detail::BackwardShape<decltype(dims)>;
-    return backward_detail::kTakesTurns<Shape, backward_detail::Dq::add>;
+    return !Shape::kSplit;
+  });
+}
+bool rounds_in_turn(const AttentionShape& shape) {
+  return with_head_dims(shape, [](auto dims) -> bool {
+    return backward_detail::BackwardShape<decltype(dims)>::kCarries;
   });
 }
 
@@ -152,10 +169,13 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
     return cudaErrorInvalidValue;  // of other lists the host cannot know it
   if (arguments.head_parts != 1 && arguments.accumulate != Accumulate::merge)
     return cudaErrorInvalidValue;
-  if (arguments.turns != nullptr && (!arguments.deterministic || !takes_turns(arguments.shape)))
+  const bool in_turn = arguments.turns != nullptr;
+  if (in_turn && (arguments.accumulate != Accumulate::only || !takes_turns(arguments.shape)))
+    return cudaErrorInvalidValue;
+  if (arguments.final_dq.data != nullptr && !(in_turn && rounds_in_turn(arguments.shape)))
     return cudaErrorInvalidValue;
   const cudaError_t error = backward_detail::differentiate_keys(arguments, stream);
-  if (error != cudaSuccess || !arguments.deterministic || arguments.turns != nullptr) return error;
+  if (error != cudaSuccess || !arguments.deterministic || in_turn) return error;
   return arguments.options.empty() ? mma::backward_queries(arguments, stream)
                                    : backward_queries_with_options(arguments, stream);
 }

@@ -24,17 +24,18 @@ inline constexpr int kNotes = 16, kNotesAhead = 8;  // of the block that is bein
 enum class Dq : uint8_t {
   none,   // another kernel's
   add,    // in float32
-  store,  // final: the item is the only one that its queries meet, if one block of keys after the
-          // other, the last one first (kCarries)
+  store,  // final: of the last item that adds in turn, or of the only one that its queries meet, if
+          // one block of keys after the other, the last one first (kCarries)
 };
 
 // Whether dq may be carried through an item's blocks of keys.
 template <typename Shape, Dq kDq>
 inline constexpr bool kMayCarry = kDq == Dq::store&& Shape::kCarries;
 
-// Whether items may take turns at adding to dq.
+// Whether items may take turns at adding to dq; where dq can be carried, the last one is given what
+// the others have added, and leaves final ones.
 template <typename Shape, Dq kDq>
-inline constexpr bool kTakesTurns = kDq == Dq::add && !Shape::kSplit;
+inline constexpr bool kTakesTurns = !Shape::kSplit && (kDq == Dq::add || kMayCarry<Shape, kDq>);
 
 // How many threads of a warp arrive for it. One, behind __syncwarp(); where there is no dq all do,
 // which costs little there: racecheck takes what the others have read or written for unordered.
@@ -50,7 +51,7 @@ __device__ __forceinline__ void arrive_of_warp(Barrier& barrier, uint32_t thread
 struct Maps {
   CUtensorMap q, k, v, dout, dq;
   CUtensorMap dk, dv;   // of final ones
-  CUtensorMap carried;  // dq in float32 on their way through the blocks of an item
+  CUtensorMap carried;  // dq in float32 on their way through the blocks of an item, or to the last
 };
 
 struct Parameters {
@@ -95,7 +96,8 @@ struct BlockNote {
 inline constexpr int kFirst = 1, kLast = 2;  // of the item's
 inline constexpr int kClear = 4;             // every row sees all keys of the item
 inline constexpr int kStop = 8;              // no block: nothing comes any more
-// Of dq of its queries: a block of keys before it has left some; another one will go on.
+// Of dq of its queries: a block of keys before it has left some that it goes on from; another one
+// will go on.
 inline constexpr int kCarried = 16, kCarriedOn = 32;
 
 // Named barriers: one a group, and one of both.

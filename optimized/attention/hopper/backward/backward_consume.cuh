@@ -117,12 +117,16 @@ struct Consumer {
     else
       store_dq<T, Dq::store>(tile + dq_place, 0, dq, by, thread);
   }
+  __device__ __forceinline__ void wait_for_place(uint32_t turn) const {
+    // Where sums may be brought, the sender says so of the first as well.
+    wait(barriers().dq_empty[group], kMayCarry<Shape, kDq> ? turn & 1 : (turn & 1) ^ 1);
+  }
   // Puts something where the sender finds it, once that has sent what was there: dq of a block, or
   // an item's final dv.
   template <typename Put>
   __device__ __forceinline__ void hand_over(uint32_t turn, Put put) {
     forget_places();
-    wait(barriers().dq_empty[group], (turn & 1) ^ 1);
+    wait_for_place(turn);
     put(shared_address(shared.dq[group]));  // which the sender shows to the copy engine
     arrive_as_warp(barriers().dq_full[group], thread);
   }
@@ -336,7 +340,7 @@ struct Consumer {
     // The sender finds the note to stop. Not before all warps have left their part of the last dq:
     // a faster one would count in a slower one's place.
     ++block;  // as if one more had been
-    wait(barriers().dq_empty[group], (turn() & 1) ^ 1);
+    wait_for_place(turn());
     arrive_as_warp(barriers().dq_full[group], thread);
   }
 };

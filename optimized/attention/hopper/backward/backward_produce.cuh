@@ -98,6 +98,47 @@ __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& sh
   return block;
 }
 
+// The blocks of queries, of an item's only partner, that see some of the keys a lane asks for.
+class BlocksSeeing {
+ public:
+  __device__ BlocksSeeing(const Parameters& p, const WorkItem& item, Interval keys) {
+    if (keys.size() <= 0) return;
+    const Interval seeing =
+        SeeingQueries(sequence_mask(p.work, item), p.work.partners[item.partner_begin], item.own,
+                      keys.begin, keys.end)
+            .some;
+    first_ = seeing.begin / kQueries;
+    if (seeing.size() > 0) number_ = (seeing.end + kQueries - 1) / kQueries - first_;
+  }
+  // Bits of the lanes whose keys the block that begins at this row sees.
+  __device__ unsigned lanes_of(int row) const {
+    return __ballot_sync(kEveryLane, row / kQueries - first_ < number_);
+  }
+
+ private:
+  unsigned first_ = 0, number_ = 0;
+};
+
+// Of an item that adds to dq in turn: whether others do before it, and behind it.
+template <typename Shape, Dq kDq>
+__device__ inline uint32_t note_item_in_turn(const Parameters& p, PlainShared<Shape>& shared,
+                                             const WorkItem& item, const QueueEntry& entry,
+                                             uint32_t block) {
+  const int lane = threadIdx.x % 32, last = item.own.rows_below(item.len_k);
+  const Interval before = {item.begin - Shape::kKeys, item.begin};
+  const Interval behind = {item.end, min(item.end + Shape::kKeys, last)};
+  const BlocksSeeing seeing(p, item,
+                            lane == 0 && before.begin >= 0 ? before
+                            : lane == 1                    ? behind
+                                                           : Interval{});
+  const auto flags_of = [&](int row) {
+    const unsigned others = seeing.lanes_of(row);
+    return others >> 1 ? kCarriedOn : others ? kCarried : 0;
+  };
+  return note_keys<Shape>(p, shared, item, {item.begin, item.end}, entry, Blocks::in_turn, block,
+                          flags_of);
+}
+
 // Of an item of one block of keys, or of several and one segment of queries, from the last to the
 // first. Each lane knows which queries see one of them.
 template <typename Shape>
@@ -109,18 +150,11 @@ __device__ inline uint32_t note_whole_item(const Parameters& p, PlainShared<Shap
     return {begin, min(begin + Shape::kKeys, item.end)};
   };
   const int parts = (item.end - item.begin + Shape::kKeys - 1) / Shape::kKeys;
-  unsigned first_block = 0, blocks = 0;  // of queries that see a lane's keys
-  if (const int lane = threadIdx.x % 32; lane < parts) {
-    const Interval seeing =
-        SeeingQueries(sequence_mask(p.work, item), p.work.partners[item.partner_begin], item.own,
-                      keys_of(lane).begin, keys_of(lane).end)
-            .some;
-    first_block = seeing.begin / kQueries;
-    if (seeing.size() > 0) blocks = (seeing.end + kQueries - 1) / kQueries - first_block;
-  }
+  const int lane = threadIdx.x % 32;
+  const BlocksSeeing seeing(p, item, lane < parts ? keys_of(lane) : Interval{});
   for (int part = parts - 1; part >= 0; --part) {
     const auto flags_of = [&](int row) {
-      const unsigned parts_met = __ballot_sync(kEveryLane, row / kQueries - first_block < blocks);
+      const unsigned parts_met = seeing.lanes_of(row);
       return (parts_met >> part > 1 ? kCarried : 0) |
              ((parts_met & ((1u << part) - 1)) != 0 ? kCarriedOn : 0);
     };
@@ -135,7 +169,10 @@ __device__ inline uint32_t note_item(const Parameters& p, PlainShared<Shape>& sh
                                      const QueueEntry& entry, uint32_t block) {
   const WorkItem& item = p.work.items[entry.item];
   if (item.begin >= item.end) return block;
-  if constexpr (kMayCarry<Shape, kDq>) return note_whole_item(p, shared, item, entry, block);
+  if constexpr (kMayCarry<Shape, kDq>) {
+    if (p.turns != nullptr) return note_item_in_turn<Shape, kDq>(p, shared, item, entry, block);
+    return note_whole_item(p, shared, item, entry, block);
+  }
   const Blocks blocks =
       kTakesTurns<Shape, kDq> && p.turns != nullptr ? Blocks::in_turn : Blocks::of_item;
   return note_keys<Shape>(p, shared, item, {item.begin, item.end}, entry, blocks, block,

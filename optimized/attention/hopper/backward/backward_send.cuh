@@ -30,25 +30,22 @@ __device__ inline void for_each_panel_of_sums(const BlockNote& note, int first_c
           tile + panel * kQueryPanel);
 }
 
-// Of a block's dq, a group's columns. is_first: there are no sums yet to which they are added.
+// Of a block's dq, a group's columns. adds: sums go to those that are there, and are not the first.
 template <typename Shape, Dq kDq>
 __device__ inline void store_queries(const Maps& maps, const BlockNote& note, int first_column,
-                                     uint32_t tile, bool is_first = false) {
-  if constexpr (kDq == Dq::add) {
+                                     uint32_t tile, bool adds = kDq == Dq::add) {
+  const auto send_sums = [&](const CUtensorMap& map) {
     for_each_panel_of_sums<Shape>(note, first_column, tile,
                                   [&](const BoxCoordinates& box, uint32_t from) {
-                                    if (is_first)
-                                      store_box(maps.dq, box, from);
+                                    if (adds)
+                                      add_box(map, box, from);
                                     else
-                                      add_box(maps.dq, box, from);
+                                      store_box(map, box, from);
                                   });
-    return;
-  }
+  };
+  if constexpr (kDq == Dq::add) return send_sums(maps.dq);
   if constexpr (kMayCarry<Shape, kDq>)
-    if (note.flags & kCarriedOn)
-      return for_each_panel_of_sums<Shape>(
-          note, first_column, tile,
-          [&](const BoxCoordinates& box, uint32_t from) { store_box(maps.carried, box, from); });
+    if (note.flags & kCarriedOn) return send_sums(maps.carried);
   store_box(maps.dq, ragged_box(first_column, note.head, note.row, note.rows), tile);
 }
 
@@ -59,12 +56,46 @@ __device__ inline void free_place(const Maps& maps, PlainShared<Shape>& shared, 
                                   const BlockNote* next) {
   Barrier& empty = shared.barriers.dq_empty[group];
   if (next == nullptr || (next->flags & kCarried) == 0) return arrive(empty);
-  wait_until_stored<0>();  // what is asked for
   arrive_and_expect(empty, Shape::kDqTile);
   for_each_panel_of_sums<Shape>(
       *next, group * Shape::kDqColumns, shared_address(shared.dq[group]),
       [&](const BoxCoordinates& box, uint32_t to) { load_box(to, maps.carried, box, empty); });
 }
+
+// The words at which items take turns, one for each block of queries and head, and the one that is
+// held: of a block that was sent, at which nobody was let pass yet, as two go together. Nothing is
+// held by who waits.
+class Turns {
+ public:
+  __device__ explicit Turns(const Parameters& parameters) : p_(parameters) {}
+  __device__ void wait(const BlockNote& note) {
+    const unsigned* word = word_of(note);
+    if (held_ != nullptr && !has_turn(word, note.turn)) let_pass(nullptr);
+    wait_for_turn(word, note.turn);
+  }
+  // A block's dq were sent, to which others add behind this item, or may.
+  __device__ void sent(const BlockNote& note, bool goes_on) {
+    const bool is_last = (note.flags & kLast) != 0;
+    unsigned* word = goes_on ? word_of(note) : nullptr;
+    if (word != nullptr && held_ == nullptr && !is_last)
+      held_ = word;
+    else if (word != nullptr || (held_ != nullptr && is_last))
+      let_pass(word);
+  }
+
+ private:
+  __device__ unsigned* word_of(const BlockNote& note) const {
+    return p_.turns + int64_t{note.row} * p_.shape.num_heads + note.head;
+  }
+  __device__ void let_pass(unsigned* word) {
+    wait_until_stored<0>();
+    let_next_pass(word, held_);
+    held_ = nullptr;
+  }
+
+  const Parameters& p_;
+  unsigned* held_ = nullptr;
+};
 
 // An item's final dk, which the groups leave where K was.
 template <typename Shape>
@@ -86,14 +117,33 @@ __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>&
 // Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
 // nothing more; by one thread. A group's last dq comes behind dv. Where items take turns, those
 // behind this one are let pass, two blocks at a time, when all of its dq is in memory, for which no
-// group waits. Who has not let pass yet waits for none of them, but for items before its own.
+// group waits; the last of all is brought what the others have added.
 template <Dq kDq, typename Shape>
-__device__ void send_results(const Parameters& parameters, PlainShared<Shape>& shared) {
+__device__ __forceinline__ void send_all(const Parameters& parameters, PlainShared<Shape>& shared,
+                                         bool in_turn) {
   auto& barriers = shared.barriers;
   const Maps& maps = parameters.maps;
-  const bool in_turn = kTakesTurns<Shape, kDq> && parameters.turns != nullptr;
   uint32_t items = 0, turn = 0;  // items that have begun; what was sent before, of each group
-  unsigned* held = nullptr;      // word of a block that is sent, at which none was let pass
+  Turns turns(parameters);
+  const auto is_brought = [&](const BlockNote* note) {
+    return kMayCarry<Shape, kDq> && in_turn && note != nullptr && (note->flags & kCarried) != 0;
+  };
+  const auto bring = [&](const BlockNote* then) {
+    turns.wait(*then);
+#pragma unroll 1
+    for (int group = 0; group < kGroups; ++group) free_place<Shape>(maps, shared, group, then);
+  };
+  // The block of which dq are the next thing to come: not behind an item's dv.
+  const auto next_of = [](const BlockNote& behind) {
+    return (behind.flags & (kStop | kLast)) == 0 ? &behind : nullptr;
+  };
+  if constexpr (kMayCarry<Shape, kDq>) {
+    const BlockNote* first = next_of(wait_for_note(shared, 0));
+    if (is_brought(first))
+      bring(first);
+    else
+      for (Barrier& empty : barriers.dq_empty) arrive(empty);
+  }
   for (uint32_t block = 0;; ++block) {
     if (in_turn)
       wait_for_note(shared, block);
@@ -103,11 +153,8 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
     if (note.flags & kStop) return;
     if (note.flags & kFirst) ++items;
     const bool with_keys = parameters.is_final && (note.flags & kLast);
-    const BlockNote* next = nullptr;  // the next block, if its dq is the next thing to come
-    if constexpr (kMayCarry<Shape, kDq>) {
-      const BlockNote& behind = wait_for_note(shared, block + 1);
-      if ((behind.flags & (kStop | kLast)) == 0) next = &behind;
-    }
+    const BlockNote* next = nullptr;
+    if constexpr (kMayCarry<Shape, kDq>) next = next_of(wait_for_note(shared, block + 1));
     const auto send = [&](const BlockNote* then, auto start) {
 #pragma unroll 1
       for (int group = 0; group < kGroups; ++group) {
@@ -116,14 +163,20 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
         start(group, shared_address(shared.dq[group]));
         commit_stores();
         wait_until_read<0>();
+        if (is_brought(then)) continue;  // when it is this item's turn
+        if (kMayCarry<Shape, kDq> && !in_turn && then != nullptr && (then->flags & kCarried))
+          wait_until_stored<0>();  // what is asked for
         free_place<Shape>(maps, shared, group, then);
       }
       ++turn;
     };
-    if (with_keys)
-      send(kMayCarry<Shape, kDq> ? &note : nullptr, [&](int group, uint32_t tile) {
+    if (with_keys) {
+      const BlockNote* then = kMayCarry<Shape, kDq> ? &note : nullptr;
+      send(then, [&](int group, uint32_t tile) {
         store_keys<kQueryPanel>(maps.dv, note, group * kGroupKeys, 0, Shape::kVPanels, tile);
       });
+      if (is_brought(then)) bring(then);
+    }
     if constexpr (Shape::kQkPanels == 1 && kDq == Dq::store) {
       // Both halves of the rows lie in the first group's place.
       for (Barrier& full : barriers.dq_full) wait(full, turn & 1);
@@ -134,25 +187,26 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
       arrive(barriers.dq_empty[0]), arrive(barriers.dq_empty[1]);
       ++turn;
     } else {
-      unsigned* passed = nullptr;
-      if (in_turn) {  // asked before there is dq
-        passed = parameters.turns + int64_t{note.row} * parameters.shape.num_heads + note.head;
-        wait_for_turn(passed, note.turn);
-      }
+      if (in_turn && !is_brought(&note)) turns.wait(note);  // before there is dq
+      const bool adds = in_turn ? note.turn > 0 : kDq == Dq::add;
       send(next, [&](int group, uint32_t tile) {
-        store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile,
-                                  in_turn && note.turn == 0);
+        store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile, adds);
       });
-      if (in_turn && held == nullptr && (note.flags & kLast) == 0) {
-        held = passed;
-      } else if (in_turn) {
-        wait_until_stored<0>();
-        let_next_pass(passed, held);
-        held = nullptr;
-      }
+      if (in_turn) turns.sent(note, !kMayCarry<Shape, kDq> || (note.flags & kCarriedOn) != 0);
+      if (is_brought(next)) bring(next);
     }
     if (with_keys) send_dk(parameters, shared, note, items - 1);
   }
+}
+template <Dq kDq, typename Shape>
+__device__ void send_results(const Parameters& parameters, PlainShared<Shape>& shared) {
+  const bool in_turn = kTakesTurns<Shape, kDq> && parameters.turns != nullptr;
+  if constexpr (!kMayCarry<Shape, kDq>)
+    send_all<kDq>(parameters, shared, in_turn);
+  else if (in_turn)  // code of its own: what carries dq within items is quicker without turns
+    send_all<kDq>(parameters, shared, true);
+  else
+    send_all<kDq>(parameters, shared, false);
 }
 
 }  // namespace ringside::hopper::backward_detail

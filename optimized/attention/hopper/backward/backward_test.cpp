@@ -41,7 +41,7 @@ struct Pack {
   int piece = 1 << 20;  // longest query segment
   bool one_item_of_keys = false;
   int head_parts = 1;
-  bool in_turn = false;
+  bool in_turn = false, rounds = false;  // the last to add leaves final dq
 };
 
 struct Rows {  // of one side
@@ -231,6 +231,8 @@ Results run(const Inputs& in, const Arrays& x) {
   const OnDevice lse(x.lse, ElementType::float32), delta(x.delta, ElementType::float32);
   const OnDevice dk(empty_dk, result), dv(empty_dv, result);
   const OnDevice dq(empty_dq, p.one_item_of_keys ? type : ElementType::float32);
+  const Rows no_dq(p.heads, p.dim_qk, in.rows_q);
+  const OnDevice final_dq(no_dq, type);
   const AttentionShape shape{p.heads, p.kv_heads,      0,   0, p.heads / p.kv_heads, p.dim_qk,
                              p.dim_v, float(in.scale), type};
   // Longer items carry dq in float32, in memory that begins as NaN.
@@ -258,11 +260,12 @@ Results run(const Inputs& in, const Arrays& x) {
   a.accumulate = p.accumulate, a.one_item_of_keys = p.one_item_of_keys;
   a.workspace = workspace.data();
   if (p.one_item_of_keys) a.carried = carried.matrix();
-  if (p.in_turn) a.deterministic = true, a.turns = reinterpret_cast<unsigned*>(turns.data());
+  if (p.in_turn) a.turns = reinterpret_cast<unsigned*>(turns.data());
+  if (p.rounds) a.final_dq = final_dq.matrix();
   EXPECT_TRUE(takes(a));
   RINGSIDE_CUDA(backward(a, nullptr));
   RINGSIDE_CUDA(cudaDeviceSynchronize());
-  return {dq.read(), dk.read(), dv.read()};
+  return {p.rounds ? final_dq.read() : dq.read(), dk.read(), dv.read()};
 }
 
 bool same_bits(const double* a, const double* b, size_t count) {
@@ -381,7 +384,7 @@ std::vector<Pack> packs(const Instance& of) {
   const Mask window = Mask::sliding_window(33, 17, Align::bottom_right);
   const int qk = of.qk, v = of.v, one_piece = 1 << 20;
   const Accumulate only = Accumulate::only;
-  const bool has_turns = of.qk <= 128;
+  const bool has_turns = of.qk <= 128, may_round = has_turns && of.qk > 64;
   std::vector<Pack> in_turn;
   const std::vector<Lengths> long_ones{{700, 700}, {600, 900}, {900, 600}, {300, 300}, {5, 700}};
   for (const auto& [mask, kv_heads] : {std::pair{causal, 2},
@@ -389,8 +392,10 @@ std::vector<Pack> packs(const Instance& of) {
                                        {last, 1},
                                        {Mask::sliding_window(150, 70, Align::bottom_right), 2},
                                        {Mask::chunked(200), 1}})
-    in_turn.push_back(
-        {"in turn", long_ones, mask, qk, v, 2, kv_heads, only, one_piece, false, 1, has_turns});
+    for (const bool rounds : {false, true})
+      if (may_round || !rounds)
+        in_turn.push_back({rounds ? "in turn, the last one rounds" : "in turn", long_ones, mask, qk,
+                           v, 2, kv_heads, only, one_piece, false, 1, true, rounds});
   std::vector<Pack> all = {
       {"causal", same, causal, qk, v},
       {"full, a head of its own each", same, full, qk, v, 2, 2},

@@ -10,24 +10,26 @@
 
 namespace ringside::hopper {
 
-// Until so many others have let pass. What they added by bulk copies comes before what is added
-// from here on.
+// Whether so many others have let pass.
+__device__ inline bool has_turn(const unsigned* passed, unsigned turn) {
+  unsigned value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(passed) : "memory");
+  return value == turn;
+}
+
+// Until they have. What they added by bulk copies comes before what is added or brought from here
+// on.
 __device__ inline void wait_for_turn(const unsigned* passed, unsigned turn) {
-  for (;;) {
-    unsigned value;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(passed) : "memory");
-    if (value == turn) break;
-    __nanosleep(32);
-  }
+  while (!has_turn(passed, turn)) __nanosleep(32);
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-// At one word, or at two. Behind wait_until_stored<0>().
+// At one word, or at two; a null one lets nobody pass. Behind wait_until_stored<0>().
 __device__ inline void let_next_pass(unsigned* passed, unsigned* other) {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
-  asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(passed) : "memory");
-  if (other != nullptr)
-    asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(other) : "memory");
+  for (unsigned* word : {passed, other})
+    if (word != nullptr)
+      asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(word) : "memory");
 }
 
 }  // namespace ringside::hopper
