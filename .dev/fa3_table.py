@@ -7,6 +7,7 @@ see whether it is in step (./dev style does). Standard library only.
 from __future__ import annotations
 
 import csv
+import math
 import re
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import marked
 
 BEGIN = "<!-- beside FlashAttention 3: written by .dev/fa3_table.py -->"
 END = "<!-- beside FlashAttention 3: end -->"
+AIMED_AT = "_h200"  # whose table comes first; those of others are folded
 PASSES = ("forward", "backward")
 ON_GPU = ", lengths on the GPU"  # of passes that read them there
 
@@ -110,14 +112,36 @@ def section_of(file: Path) -> str:
     return "\n".join([*lines, *table_alone(file, of), "", told])
 
 
+def mean_ratio(of: dict[tuple[str, str], dict[str, str]], work: str) -> float:
+    """The geometric mean over the cases beside the peer."""
+    ratios = [
+        float(row["gpu_over_fa3"])
+        for (_, w), row in of.items()
+        if w == work and row["gpu_over_fa3"]
+    ]
+    return math.prod(ratios) ** (1 / len(ratios))
+
+
+def folded(file: Path) -> str:
+    """The same, below a line that says how it went."""
+    measured, of = rows_of(file)
+    means = " and ".join(f"{mean_ratio(of, work):.2f} {work}" for work in PASSES)
+    summary = f"<summary>On one {measured['gpu']}: geometric mean {means}</summary>"
+    return f"<details>\n{summary}\n\n{section_of(file)}\n\n</details>"
+
+
 def updated(readme: str, files: list[Path]) -> str:
     """The README with the tables of today."""
-    section = "\n\n".join([BEGIN, *map(section_of, files), END])
+    sections = [
+        section_of(file) if file.stem.endswith(AIMED_AT) else folded(file) for file in files
+    ]
+    section = "\n\n".join([BEGIN, *sections, END])
     return marked.replaced(readme, BEGIN, END, section)
 
 
 def main(arguments: list[str] | None = None) -> int:
     files = sorted((marked.ROOT / "data" / "results").glob("bench_fa3_*.csv"))
+    files.sort(key=lambda file: not file.stem.endswith(AIMED_AT))
     what = "the table beside FlashAttention 3 is not that of data/results/bench_fa3_*.csv"
     return marked.main(__doc__, what, lambda readme: updated(readme, files), arguments)
 

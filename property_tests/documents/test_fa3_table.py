@@ -52,6 +52,13 @@ def test_what_ran_alone_stands_beside_its_aim_and_deterministic_passes_are_told(
     assert "run at 0.80 to 0.80" in section
 
 
+def test_another_gpu_is_folded_below_its_geometric_means(results):
+    first, summary, *_, last = fa3_table.folded(results).splitlines()
+    assert (first, last) == ("<details>", "</details>")
+    assert "On one A GPU: geometric mean 0.93 forward and 0.95 backward" in summary
+    assert fa3_table.section_of(results) in fa3_table.folded(results)
+
+
 def test_the_readme_is_in_step(capsys):
     assert fa3_table.main(["--check"]) == 0, capsys.readouterr().out
     assert fa3_table.END in (marked.ROOT / "README.md").read_text()

@@ -382,12 +382,6 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "    if (false)\n",
     ),
     Mutant(
-        "hopper, in turn: who has some behind it leaves final dq",
-        PRODUCE,
-        "{item.end, min(item.end + Shape::kKeys, last)};",
-        "{last, min(item.end, last)};",
-    ),
-    Mutant(
         "hopper, in turn: the first one adds to what the place of its sums holds",
         SEND,
         "in_turn ? note.turn > 0 : kDq == Dq::add",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -215,6 +216,8 @@ class FlashAttention3:
     """flash_mha_varlen of flash_attn3_jax on a problem's tensors."""
 
     def __init__(self, problem: SampledOperands) -> None:
+        # JAX would keep three quarters of the memory from torch, in which the arrays lie.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         import jax
         import jax.numpy as jnp
         from flash_attn3_jax import flash_mha_varlen
