@@ -134,6 +134,7 @@ struct KernelFamily {
   TrueOfShape final_sinks = never;    // whether it merges sinks into final results
   bool final_results = false;         // whether it knows Accumulate::only
   bool starts_anew = false;           // whether Accumulate::start stores in all rows of its items
+  bool by_document = false;           // whether forward items of a document go together: ItemOrder
   bool tiled_results = false;         // whether it knows AccumulatorLayout::tiles, and prefers them
   // What a launch needs besides its arguments, of the caller's memory, at multiples of 256 bytes;
   // null: nothing. Launches on one stream may share it.

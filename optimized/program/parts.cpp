@@ -58,7 +58,8 @@ int64_t ProgramParts::most_bytes_of_family(const PassParts& parts) const {
 constexpr int64_t kLongWalk = 2560;
 
 HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles) const {
-  return pass == Pass::forward ? query_items(problem, tiles, family.forward_rows(shape))
+  const ItemOrder order = family.by_document ? ItemOrder::by_document : ItemOrder::longest_first;
+  return pass == Pass::forward ? query_items(problem, tiles, family.forward_rows(shape), order)
                                : key_items(problem, tiles, family.backward_key_rows(shape));
 }
 

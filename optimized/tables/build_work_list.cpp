@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "reference/rows/seen_rows.h"
 #include "reference/support/errors.h"
@@ -66,9 +67,20 @@ int64_t length_of(const SequenceMask& mask, Operand side, const Piece& piece,
 struct WeighedItem {
   int64_t weight = 0;
   WorkItem item;
+  int rank = 0;  // of those given
+
+  std::pair<int, int> document() const { return {rank, item.own.seq}; }
 };
 
-void add_items(const Problem& problem, Operand side, const Piece& piece, int rows_of_item,
+// Those of a document go where its first one is, in the order that they have.
+void sort_by_document(std::vector<WeighedItem>& items) {
+  std::map<std::pair<int, int>, size_t> first;
+  for (const WeighedItem& weighed : items) first.emplace(weighed.document(), first.size());
+  std::ranges::stable_sort(
+      items, {}, [&](const WeighedItem& weighed) { return first.at(weighed.document()); });
+}
+
+void add_items(const Problem& problem, Operand side, const Piece& piece, int rows_of_item, int rank,
                HostWorkList& list, std::vector<WeighedItem>& items) {
   const int seq = piece.own.seq;
   const SequenceMask mask{problem.mask, problem.layout_q.len(seq), problem.layout_k.len(seq)};
@@ -85,27 +97,28 @@ void add_items(const Problem& problem, Operand side, const Piece& piece, int row
     require(side == Operand::kv || is_sound(item), "a tile's query segment has seq=", own.seq,
             ", pos=", own.pos, ", stride=", own.stride, ", row=", own.row, ", len=", own.len,
             "; expected stride and len of at least 1, the others not negative. verify() the plan");
-    items.push_back({length * (item.end - item.begin), item});
+    items.push_back({length * (item.end - item.begin), item, rank});
     any = true;
   }
   if (any) list.partners.insert(list.partners.end(), piece.partners.begin(), piece.partners.end());
 }
 
 HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, int rows_of_item,
-                   Operand side) {
+                   Operand side, ItemOrder order) {
   HostWorkList list;
   std::vector<WeighedItem> items;
-  for (const RankTiles& rank : ranks)
-    for (const Piece& piece : pieces_of(rank, side))
-      add_items(problem, side, piece, rows_of_item, list, items);
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    for (const Piece& piece : pieces_of(ranks[rank], side))
+      add_items(problem, side, piece, rows_of_item, static_cast<int>(rank), list, items);
   std::ranges::stable_sort(items, std::greater{}, &WeighedItem::weight);
   int64_t work = 0, before = 0;
   for (const WeighedItem& weighed : items) work += weighed.weight;
-  for (const auto& [weight, item] : items) {
-    list.items.push_back(item);
+  for (const auto& [weight, item, rank] : items) {
     if (2 * before < work) list.rows_met = weight / (item.end - item.begin);
     before += weight;
   }
+  if (order == ItemOrder::by_document) sort_by_document(items);
+  for (const WeighedItem& weighed : items) list.items.push_back(weighed.item);
   return list;
 }
 
@@ -119,13 +132,13 @@ bool one_item_a_sequence(const HostWorkList& list) {
 }
 
 HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& ranks,
-                         int rows_of_item) {
-  return build(problem, ranks, rows_of_item, Operand::q);
+                         int rows_of_item, ItemOrder order) {
+  return build(problem, ranks, rows_of_item, Operand::q, order);
 }
 
 HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ranks,
                        int rows_of_item) {
-  return build(problem, ranks, rows_of_item, Operand::kv);
+  return build(problem, ranks, rows_of_item, Operand::kv, ItemOrder::longest_first);
 }
 
 }  // namespace ringside

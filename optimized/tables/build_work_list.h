@@ -2,13 +2,13 @@
 //
 // Works for the tiles of any plan, a user's own too: where two tiles name overlapping rows of a
 // buffer, the rows are cut so that every row belongs to one item, which is then the only one to
-// write it. Items are sorted longest first (a GPU starts them in order), items that see nothing are
-// left out.
+// write it. Items are sorted, as a GPU starts them in order; items that see nothing are left out.
 //
 // Plans whose lengths only the device knows have lists of the same kind, filled there:
 // length_tables.h.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "optimized/tables/work_list.h"
@@ -28,9 +28,15 @@ struct HostWorkList {
   int64_t rows_met = 0;
 };
 
+enum class ItemOrder : uint8_t {
+  longest_first,
+  by_document,  // of a rank, the one with the longest item first; its items longest first: they
+                // read the same keys about the same time, while these are in the cache
+};
+
 // Items are blocks of query rows, partners key segments.
 HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& ranks,
-                         int rows_of_item);
+                         int rows_of_item, ItemOrder order = ItemOrder::longest_first);
 
 // Items are blocks of key rows, partners query segments.
 HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ranks,

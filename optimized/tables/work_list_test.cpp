@@ -5,6 +5,7 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "optimized/tables/build_work_list.h"
@@ -157,6 +158,40 @@ TEST(WorkList, ItemsOfHundredsOfRowsComputeWhatTheTilesSay) {
       EXPECT_EQ(want, pairs_of_items(problem, query_items(problem, ranks, rows), true)) << rows;
       EXPECT_EQ(want, pairs_of_items(problem, key_items(problem, ranks, rows), false)) << rows;
     }
+  }
+}
+
+// Two ranks may have a part of one each.
+TEST(WorkList, ItemsOfADocumentGoWhereItsLongestWouldBe) {
+  Random random(17);
+  for (int number = 0; number < 100; ++number) {
+    const Problem problem = testing::random_problem(random);
+    const Plan plan = testing::random_plan(random, problem);
+    std::vector<RankTiles> ranks;
+    for (const auto& steps : plan.steps_of_rank)
+      ranks.push_back({&plan.tiles(steps[0]), 1000 * static_cast<int>(ranks.size()),
+                       2000 * static_cast<int>(ranks.size())});
+    const int rows = random.choice<int>({1, 4, 32});
+    const HostWorkList alone = query_items(problem, ranks, rows);
+    const HostWorkList together = query_items(problem, ranks, rows, ItemOrder::by_document);
+    ASSERT_EQ(together.rows_met, alone.rows_met);
+    ASSERT_EQ(together.partners, alone.partners);
+    using Document = std::pair<int, int>;
+    std::map<Document, std::vector<WorkItem>> of_document;
+    std::vector<Document> documents;
+    for (const WorkItem& item : alone.items) {
+      const Document document{item.own.row / 1000, item.own.seq};
+      if (of_document[document].empty()) documents.push_back(document);
+      of_document[document].push_back(item);
+    }
+    size_t next = 0;
+    for (const Document& document : documents)
+      for (const WorkItem& item : of_document[document]) {
+        const WorkItem& here = together.items.at(next++);
+        ASSERT_EQ(std::tuple(here.own, here.begin, here.end, here.partner_begin, here.partner_end),
+                  std::tuple(item.own, item.begin, item.end, item.partner_begin, item.partner_end));
+      }
+    ASSERT_EQ(next, together.items.size());
   }
 }
 

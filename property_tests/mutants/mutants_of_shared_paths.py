@@ -72,6 +72,12 @@ MUTANTS_OF_SHARED_PATHS = [
         "std::tuple(-a.weight, -a.item->begin)",
     ),
     Mutant(
+        "items of a document are apart where they are to go together",
+        "optimized/tables/build_work_list.cpp",
+        "if (order == ItemOrder::by_document) sort_by_document(items);",
+        "",
+    ),
+    Mutant(
         "an item of 256 rows loses its last",
         "optimized/tables/build_work_list.cpp",
         "std::min(begin + rows_of_item, valid)",

@@ -54,6 +54,7 @@ KernelFamily hopper_family() {
   family.rounds_in_turn = hopper::rounds_in_turn;
   family.score_options = family.final_sinks = hopper::knows_options;
   family.forward = forward;
+  family.by_document = true;
   family.backward = backward;
   family.forward_workspace_bytes = hopper::forward_workspace_bytes;
   family.backward_workspace_bytes = hopper::backward_workspace_bytes;
