@@ -60,6 +60,7 @@ MAY_INCLUDE = {
     "optimized/attention/mma": {"optimized/device", "optimized/tables", "optimized/attention"},
     "optimized/attention/hopper/machine": {"reference/support", "optimized/device"},
     "optimized/attention/hopper": {
+        "optimized/tables",
         *("reference/support", "reference/rows", "optimized/attention"),
         "optimized/attention/hopper/machine",
     },

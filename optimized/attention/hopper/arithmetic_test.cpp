@@ -1,20 +1,15 @@
-// The integers of the Hopper family, on the host: where boxes, slices and entries of the queue lie.
+// The integers of the Hopper family, on the host: where boxes and slices lie.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <deque>
-#include <functional>
-#include <queue>
 #include <random>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "optimized/attention/hopper/block_note.h"
 #include "optimized/attention/hopper/machine/box.h"
 #include "optimized/attention/hopper/machine/descriptor.h"
-#include "optimized/attention/hopper/queue.h"
 #include "optimized/attention/hopper/seen_line.h"
 
 namespace ringside::hopper {
@@ -82,112 +77,6 @@ TEST(Descriptor, StepsFromSliceToSlice) {
   EXPECT_EQ(slice_offset<Deep::along_rows>(4, kPanel), kPanel);
   EXPECT_EQ(slice_offset<Deep::along_rows>(7, kPanel), kPanel + 96);
   EXPECT_EQ(slice_offset<Deep::down_rows>(3, kPanel), 3u * 16 * 128);
-}
-
-TEST(Queue, HasEachItemOfEachHeadOnceAndShortOnesBehindSectionsOfLongOnes) {
-  for (const int heads : {1, 2, 5, 16})
-    for (const int of_section : {1, 2, 3, 16})
-      for (const int items : {1, 2, 7, 40}) {
-        if (of_section > heads) continue;
-        const QueueOrder order{heads, of_section};
-        std::set<std::pair<int, int>> seen;
-        std::tuple<bool, int, int> before{false, -1, -1};  // whether short, section, item
-        for (unsigned i = 0; i < order.size(items); ++i) {
-          const QueueEntry entry = order.ending_together(i, items);
-          ASSERT_TRUE(entry.item >= 0 && entry.item < items);
-          ASSERT_TRUE(entry.head >= 0 && entry.head < heads);
-          seen.insert({entry.item, entry.head});
-          const bool is_short = entry.item >= items / 2;
-          const std::tuple<bool, int, int> here{is_short, is_short ? 0 : entry.head / of_section,
-                                                entry.item};
-          ASSERT_LE(before, here);
-          before = here;
-        }
-        ASSERT_EQ(seen.size(), static_cast<size_t>(items) * heads);
-      }
-}
-
-TEST(Queue, HasEachItemOfEachHeadOnceInSections) {
-  for (const auto& [heads, of_section] : {std::pair{1, 1}, {5, 2}, {16, 2}, {16, 16}}) {
-    const QueueOrder order{heads, of_section};
-    std::tuple<int, int, int> before{0, -1, -1};  // section, item, head
-    for (unsigned i = 0; i < order.size(40); ++i) {
-      const auto [item, head] = order.in_sections(i, 40);
-      ASSERT_TRUE(item >= 0 && item < 40 && head >= 0 && head < heads);
-      const std::tuple<int, int, int> here{head / of_section, item, head};
-      ASSERT_LT(before, here);
-      before = here;
-    }
-  }
-}
-
-// Microseconds that a launch takes longer than if its blocks of threads shared its work evenly, as
-// a fraction: items take `cost` each, and each block of threads has `ahead` more of them in hand.
-double idle_share(const QueueOrder& order, const std::vector<double>& cost, int blocks, int ahead) {
-  const int items = static_cast<int>(cost.size());
-  const auto cost_of = [&](unsigned i) {
-    return cost[static_cast<size_t>(order.ending_together(i, items).item)];
-  };
-  using Idle = std::pair<double, int>;  // when, and which block
-  std::priority_queue<Idle, std::vector<Idle>, std::greater<>> idle;
-  std::vector<std::deque<unsigned>> hands(static_cast<size_t>(blocks));
-  for (int block = 0; block < blocks; ++block) idle.push({0, block});
-  double end = 0, sum = 0;
-  for (unsigned next = 0; !idle.empty();) {
-    const auto [now, block] = idle.top();
-    idle.pop();
-    auto& hand = hands[static_cast<size_t>(block)];
-    while (hand.size() <= static_cast<size_t>(ahead) && next < order.size(items))
-      hand.push_back(next++);
-    if (hand.empty()) continue;
-    const double until = now + cost_of(hand.front());
-    sum += cost_of(hand.front());
-    hand.pop_front();
-    end = std::max(end, until);
-    idle.push({until, block});
-  }
-  return end * blocks / sum - 1;
-}
-
-// Causal documents of so many blocks of rows each, the longest first, as lists have them by
-// document or by item; 3 microseconds an item and 1.57 a block of keys.
-std::vector<double> causal_costs(const std::vector<int>& documents, bool by_document) {
-  std::vector<double> cost;
-  for (const int blocks : documents)
-    for (int block = blocks; block > 0; --block) cost.push_back(3 + 1.57 * block);
-  if (!by_document) std::ranges::sort(cost, std::greater());
-  return cost;
-}
-
-TEST(Queue, KeepsABlockOfThreadsBusyToTheEnd) {
-  const std::vector<int> long_tail{63, 46, 28, 25, 19, 15, 11, 9, 8, 7, 6, 5, 4, 4, 3, 2, 2, 1, 1};
-  const QueueOrder order{16, 2};
-  for (const bool by_document : {false, true}) {
-    const auto idle = [&](const std::vector<int>& documents) {
-      return idle_share(order, causal_costs(documents, by_document), 132, 2);
-    };
-    EXPECT_LT(idle(long_tail), 0.03) << by_document;
-    EXPECT_LT(idle({128, 128}), 0.01) << by_document;
-    EXPECT_LT(idle({256}), 0.01) << by_document;
-    EXPECT_LT(idle(std::vector<int>(16, 16)), by_document ? 0.04 : 0.02);
-  }
-}
-
-TEST(Queue, CountsUpToItsBound) {
-  const QueueOrder order{16, 2};
-  const int items = static_cast<int>(kMostEntries / 16 - 1);
-  const QueueEntry last = order.ending_together(order.size(items) - 1, items);
-  EXPECT_EQ(last.item, items - 1);
-  EXPECT_EQ(last.head, 15);
-}
-
-TEST(Queue, HasSectionsOfTwoKeyHeadsAtLeastAndOfMoreWhereTheyFit) {
-  EXPECT_EQ(heads_of_section(16, 1, int64_t{16} << 20), 2);
-  EXPECT_EQ(heads_of_section(16, 1, int64_t{1} << 30), 2);
-  EXPECT_EQ(heads_of_section(16, 1, int64_t{8} << 20), 4);
-  EXPECT_EQ(heads_of_section(64, 8, int64_t{16} << 20), 16);
-  EXPECT_EQ(heads_of_section(16, 1, 0), 16);
-  EXPECT_EQ(heads_of_section(1, 1, int64_t{1} << 30), 1);
 }
 
 // Flags of one group, asked of every pair of a row and a key.
