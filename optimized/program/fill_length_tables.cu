@@ -166,7 +166,7 @@ __device__ void weigh(const LengthTables& t, const LengthTables::List& list, con
     WorkItem item;
     int bucket = LengthTables::kNoItem;
     const int segment = t.segment_of(list, slot);
-    if (t.item_of(list, slot, segment, item)) bucket = t.bucket_of(t.weight_of(list, slot, item));
+    if (t.item_of(list, slot, segment, item)) bucket = t.bucket_of_item(list, slot, item);
     list.segment_of_slot[slot] = segment;
     list.bucket_of_slot[slot] = static_cast<uint8_t>(bucket);
     if (bucket != LengthTables::kNoItem) count_up(list.counts, bucket);
@@ -195,7 +195,8 @@ __device__ void add_up(const LengthTables::List& list, int (&begins)[LengthTable
 __device__ void place(const LengthTables& t, const LengthTables::List& list, const Team& team) {
   __shared__ int begins[LengthTables::kBuckets];
   add_up(list, begins);
-  team.for_each_of_warps(list.num_slots(), [&](int slot) {
+  team.for_each_of_warps(list.num_slots(), [&](int from_last) {
+    const int slot = from_last < 0 ? -1 : list.num_slots() - 1 - from_last;
     WorkItem item;
     int at = -1;
     const int bucket = slot < 0 ? LengthTables::kNoItem : list.bucket_of_slot[slot];

@@ -27,8 +27,9 @@ const RoomForLengths::Side& RoomForLengths::add_side(Operand operand, int home_r
 }
 
 WorkTable RoomForLengths::add_list(Operand side, const std::vector<int>& own,
-                                   const std::vector<int>& partners, int rows_of_item) {
-  const auto& list = lists_.lists[lists_.add_list(side, own, partners, rows_of_item)];
+                                   const std::vector<int>& partners, int rows_of_item,
+                                   bool by_document) {
+  const auto& list = lists_.lists[lists_.add_list(side, own, partners, rows_of_item, by_document)];
   work_.push_back({device_.reserve<WorkItem>(list.num_slots()), {}, device_.reserve<int32_t>(1)});
   slots_.push_back(device_.reserve<int32_t>(list.num_slots()));
   buckets_.push_back(device_.reserve<uint8_t>(list.num_slots()));
@@ -42,7 +43,8 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
   const KernelFamily& family = parts.family;
   OperationTables made;
   if (pass == Pass::forward) {
-    made.forward = add_list(Operand::q, queries, keys, family.forward_rows(parts.shape));
+    made.forward =
+        add_list(Operand::q, queries, keys, family.forward_rows(parts.shape), family.by_document);
   } else {
     made.backward_queries =
         add_list(Operand::q, queries, keys, family.backward_query_rows(parts.shape));

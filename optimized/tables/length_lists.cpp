@@ -58,11 +58,11 @@ int LengthLists::add_buffer(Operand side, const Buffer& buffer, int row) {
 }
 
 int LengthLists::add_list(Operand side, const std::vector<int>& own,
-                          const std::vector<int>& partners, int rows_of_item) {
+                          const std::vector<int>& partners, int rows_of_item, bool by_document) {
   const LengthTables::Groups& groups = tables_.side(side).resident;
   LengthTables::List list;
   list.side = side;
-  list.rows_of_item = rows_of_item;
+  list.rows_of_item = rows_of_item, list.by_document = by_document;
   const int64_t slots = LengthTables::slots(groups.rows, tables_.segments_of(groups), rows_of_item);
   list.first_run = static_cast<int>(runs.size());
   for (size_t i = 0; i < own.size(); ++i)

@@ -8,7 +8,7 @@
 //   1  where each sequence's rows begin in each group: prefix sums over chunks of sequences
 //   2  segments of the groups
 //   3  partner segments, maps of rows, and the bucket of every slot's item
-//   4  items, heaviest bucket first
+//   4  items, heaviest bucket first, from a bucket's last slot to its first
 //
 // Rows are kept twice: at home, rank by rank, and as they are resident where kernels meet them, in
 // groups of ranks (partition_rows.h) whose rows an exchange has put in one buffer, in the order of
@@ -66,6 +66,7 @@ struct LengthTables {
     Operand side = Operand::q;  // whose rows an item is a block of
     int rows_of_item = 0, slots_of_run = 0;
     int first_run = 0, num_runs = 0;
+    bool by_document = false;  // an item's bucket is its segment's, so that these go together
     WorkItem* items = nullptr;
     int32_t* segment_of_slot = nullptr;
     uint8_t* bucket_of_slot = nullptr;
@@ -211,6 +212,18 @@ struct LengthTables {
                   : SeeingQueries(m, partner, item.own, item.begin, item.end).some.size();
     }
     return rows * (item.end - item.begin);
+  }
+
+  // The bucket of a slot whose item this is.
+  RINGSIDE_HD int bucket_of_item(const List& list, int slot, const WorkItem& item) const {
+    int64_t weight = weight_of(list, slot, item);
+    if (weight > 0 && list.by_document) {
+      WorkItem all = item;
+      const int len = list.side == Operand::q ? item.len_q : item.len_k;
+      all.begin = 0, all.end = item.own.rows_below(len);
+      weight = weight_of(list, slot, all);
+    }
+    return bucket_of(weight);
   }
 
   // Four buckets to a factor of two, the heaviest first.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "optimized/tables/test_host_tables.h"
 
@@ -82,7 +83,7 @@ TEST(LengthTables, ListsMeetEveryVisiblePairOnceForAnyLengths) {
   for (int number = 0; number < testing::cases(5'000); ++number) {
     Problem problem = testing::random_problem(random);
     const Capacity capacity = random_capacity(random, problem);
-    HostTables tables(capacity, random.integer(1, 9));
+    HostTables tables(capacity, random.integer(1, 9), random.coin());
     for (int again = 0; again < 2; ++again) {  // the same tables, other lengths
       SCOPED_TRACE("case " + std::to_string(number) + ": " + capacity.partition + " over " +
                    capacity.comm.name + ", cp_size " + std::to_string(capacity.cp_size));
@@ -95,6 +96,32 @@ TEST(LengthTables, ListsMeetEveryVisiblePairOnceForAnyLengths) {
       problem.layout_q = problem.layout_k = PackedLayout();
     }
   }
+}
+
+TEST(LengthTables, ItemsOfASegmentGoTogetherWhereAListIsByDocument) {
+  Random random(23);
+  int several = 0;
+  for (int number = 0; number < testing::cases(500); ++number) {
+    const Problem problem = testing::random_problem(random);
+    HostTables tables(random_capacity(random, problem), random.integer(1, 4), true);
+    tables.fill(problem.layout_q, problem.layout_k);
+    for (const LengthTables::List& list : tables.lists()) {
+      if (list.side != Operand::q) continue;
+      std::set<int> begun;
+      const WorkItem* before = nullptr;
+      const auto items = tables.items(list);
+      for (const WorkItem& item : items) {
+        if (before != nullptr && before->own == item.own) {
+          EXPECT_LT(item.begin, before->begin);
+          ++several;
+        } else {
+          EXPECT_TRUE(begun.insert(item.own.row).second) << "case " << number;
+        }
+        before = &item;
+      }
+    }
+  }
+  EXPECT_GT(several, 1000);
 }
 
 const NamedPartition& partition_of(const LengthTables& t) {

@@ -19,14 +19,16 @@ inline constexpr int kQueryRow = 1000, kKeyRow = 5000;  // where buffers begin i
 
 class HostTables {
  public:
-  HostTables(const Capacity& capacity, int rows_of_item)
+  // by_document: lists of queries are.
+  HostTables(const Capacity& capacity, int rows_of_item, bool by_document = false)
       : plan_(stand_in_plan(capacity)), lists_(capacity, plan_, t) {
     for (int rank = 0; rank < capacity.cp_size; ++rank) {
       home_row_of_rank_[0].push_back(rank * t.q.home.rows);
       home_row_of_rank_[1].push_back(rank * t.k.home.rows);
     }
     for (int step = 0; step < plan_.num_steps(); ++step)
-      for (int rank = 0; rank < capacity.cp_size; ++rank) add_lists(step, rank, rows_of_item);
+      for (int rank = 0; rank < capacity.cp_size; ++rank)
+        add_lists(step, rank, rows_of_item, by_document);
     provide_memory();
   }
 
@@ -48,9 +50,9 @@ class HostTables {
 
   std::vector<WorkItem> items(const LengthTables::List& list) const {
     std::vector<std::pair<int, WorkItem>> by_bucket;
-    for (int slot = 0; slot < list.num_slots(); ++slot)
+    for (int slot = list.num_slots() - 1; slot >= 0; --slot)
       if (WorkItem item; t.item_of(list, slot, t.segment_of(list, slot), item))
-        if (const int b = t.bucket_of(t.weight_of(list, slot, item)); b != LengthTables::kNoItem)
+        if (const int b = t.bucket_of_item(list, slot, item); b != LengthTables::kNoItem)
           by_bucket.emplace_back(b, item);
     std::ranges::stable_sort(by_bucket, {}, &std::pair<int, WorkItem>::first);
     std::vector<WorkItem> items;
@@ -71,13 +73,13 @@ class HostTables {
   LengthTables t;
 
  private:
-  void add_lists(int step, int rank, int rows_of_item) {
+  void add_lists(int step, int rank, int rows_of_item, bool by_document) {
     const Step& s = plan_.steps_of_rank[rank][step];
     if (plan_.tiles(s).empty()) return;
     first_buffer_[{step, rank}] = static_cast<int>(lists_.buffers.size());
     const int q = lists_.add_buffer(Operand::q, s.q, kQueryRow);
     const int k = lists_.add_buffer(Operand::kv, s.kv, kKeyRow);
-    lists_.add_list(Operand::q, {q}, {k}, rows_of_item);
+    lists_.add_list(Operand::q, {q}, {k}, rows_of_item, by_document);
     lists_.add_list(Operand::kv, {k}, {q}, rows_of_item);
     heads_.insert(heads_.end(), 2, s.q.heads);
   }
