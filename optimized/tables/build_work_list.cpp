@@ -74,10 +74,16 @@ struct WeighedItem {
 
 // Those of a document go where its first one is, in the order that they have.
 void sort_by_document(std::vector<WeighedItem>& items) {
-  std::map<std::pair<int, int>, size_t> first;
-  for (const WeighedItem& weighed : items) first.emplace(weighed.document(), first.size());
-  std::ranges::stable_sort(
-      items, {}, [&](const WeighedItem& weighed) { return first.at(weighed.document()); });
+  std::map<std::pair<int, int>, size_t> number;  // of a document
+  std::vector<std::vector<WeighedItem>> documents;
+  for (const WeighedItem& weighed : items) {
+    const auto [found, is_new] = number.emplace(weighed.document(), documents.size());
+    if (is_new) documents.emplace_back();
+    documents[found->second].push_back(weighed);
+  }
+  items.clear();
+  for (const auto& document : documents)
+    items.insert(items.end(), document.begin(), document.end());
 }
 
 void add_items(const Problem& problem, Operand side, const Piece& piece, int rows_of_item, int rank,
