@@ -78,6 +78,12 @@ MUTANTS_OF_SHARED_PATHS = [
         "",
     ),
     Mutant(
+        "items of a segment are apart where a list that the device fills is by document",
+        "optimized/tables/length_tables.h",
+        "if (weight > 0 && list.by_document) {",
+        "if (weight > 0 && list.by_document && item.begin > 0) {",
+    ),
+    Mutant(
         "an item of 256 rows loses its last",
         "optimized/tables/build_work_list.cpp",
         "std::min(begin + rows_of_item, valid)",
