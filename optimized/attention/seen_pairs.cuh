@@ -102,8 +102,11 @@ __device__ inline void add_to(void* results, int64_t at, bool is_final, float x)
   do {
     before = seen;
     T sum;
-    assign(sum, to_float(reinterpret_cast<const T&>(before)) + x);
-    seen = atomicCAS(result, before, reinterpret_cast<const unsigned short&>(sum));
+    memcpy(&sum, &before, sizeof(T));
+    assign(sum, to_float(sum) + x);
+    unsigned short bits;
+    memcpy(&bits, &sum, sizeof(T));
+    seen = atomicCAS(result, before, bits);
   } while (seen != before);
 }
 

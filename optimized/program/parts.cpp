@@ -78,17 +78,19 @@ WorkTable ProgramParts::add_in_turn(const HostWorkList& keys, const WorkTable& a
 }
 
 // Turns cost waiting, and spare zeros before and a conversion behind the sums. Documents that wait
-// for few, beside each other on most processors, gain.
+// for few gain, where others as long keep most processors busy. Measured of those that see
+// themselves.
 bool ProgramParts::turns_are_quicker() const {
   constexpr int kMostKeys = 1152, kHeadsOfSection = 2;
   if (!family.rounds_in_turn(shape) || problem.num_heads > problem.num_kv_heads) return false;
-  int64_t documents = 0;
+  double work = 0, most = 0;  // of a document
   for (int seq = 0; seq < problem.layout_k.batch(); ++seq) {
-    if (problem.layout_k.len(seq) > kMostKeys) return false;
-    documents += problem.layout_k.len(seq) > 0;
+    const int len = problem.layout_k.len(seq);
+    if (len > kMostKeys || len != problem.layout_q.len(seq)) return false;
+    work += double(len) * len, most = std::max(most, double(len) * len);
   }
   const int heads = std::min(problem.num_kv_heads, kHeadsOfSection);
-  return 5 * documents * heads >= 2 * processors_of_device();
+  return 3 * work * heads >= most * processors_of_device();
 }
 
 HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const {

@@ -66,7 +66,8 @@ struct LengthTables {
     Operand side = Operand::q;  // whose rows an item is a block of
     int rows_of_item = 0, slots_of_run = 0;
     int first_run = 0, num_runs = 0;
-    bool by_document = false;  // an item's bucket is its segment's, so that these go together
+    bool by_document = false;  // an item's bucket is its segment's, so that these go together, or
+                               // on a device, where each warp puts what it has, nearly
     WorkItem* items = nullptr;
     int32_t* segment_of_slot = nullptr;
     uint8_t* bucket_of_slot = nullptr;

@@ -148,7 +148,9 @@ bool takes(const BackwardArguments& a) {
          fits_a_map(a.dk, {result, s.head_dim_qk, s.num_kv_heads}) &&
          fits_a_map(a.dv, {result, s.head_dim_v, s.num_kv_heads}) &&
          (backward_detail::dq_of(a) == backward_detail::Dq::none ||
-          fits_a_map(dq, backward_detail::shape_of_dq(a)));
+          fits_a_map(dq, backward_detail::shape_of_dq(a))) &&
+         (a.final_dq.data == nullptr ||
+          fits_a_map(a.dq, backward_detail::shape_of_carried(a.shape)));
 }
 
 bool takes_turns(const AttentionShape& shape) {
@@ -171,6 +173,8 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
     return cudaErrorInvalidValue;
   const bool in_turn = arguments.turns != nullptr;
   if (in_turn && (arguments.accumulate != Accumulate::only || !takes_turns(arguments.shape)))
+    return cudaErrorInvalidValue;
+  if (in_turn && (arguments.one_item_of_keys || arguments.dq.data == nullptr))
     return cudaErrorInvalidValue;
   if (arguments.final_dq.data != nullptr && !(in_turn && rounds_in_turn(arguments.shape)))
     return cudaErrorInvalidValue;

@@ -193,9 +193,9 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
         store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile, adds);
       });
       if (in_turn) turns.sent(note, !kMayCarry<Shape, kDq> || (note.flags & kCarriedOn) != 0);
-      if (is_brought(next)) bring(next);
     }
-    if (with_keys) send_dk(parameters, shared, note, items - 1);
+    if (with_keys) send_dk(parameters, shared, note, items - 1);  // of which nobody waits for turns
+    if (is_brought(next)) bring(next);
   }
 }
 template <Dq kDq, typename Shape>
