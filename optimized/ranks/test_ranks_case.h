@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "optimized/program/test_device_array.h"
+#include "optimized/program/test_random_capacity.h"
 #include "optimized/ranks/program.h"
 #include "reference/test_support/test_random_case.h"
 
@@ -14,17 +15,7 @@ namespace ringside::testing {
 
 inline std::optional<Capacity> random_capacity(Random& random, const Problem& problem,
                                                const Plan& plan) {
-  if (!find_partition(plan.partition).rule.is_closed_form() || plan.comm == "fetch") return {};
-  if (random.one_in(4)) return {};
-  Capacity room;
-  room.partition = plan.partition, room.comm.name = plan.comm, room.cp_size = plan.cp_size();
-  if (plan.comm == "a2a+p2p") room.comm.a2a_size = room.cp_size % 2 == 0 ? 2 : 1;
-  room.mask = problem.mask;
-  room.num_heads = problem.num_heads, room.num_kv_heads = problem.num_kv_heads;
-  room.max_sequences = problem.layout_q.batch() + 1 + random.integer(0, 3);
-  room.max_rows_q = problem.layout_q.num_rows() + random.integer(0, 9);
-  room.max_rows_k = problem.layout_k.num_rows() + random.integer(0, 9);
-  return room;
+  return random.one_in(4) ? std::nullopt : room_for(random, plan, problem, 9);
 }
 
 // A layout in device memory; of more rows than it fills.

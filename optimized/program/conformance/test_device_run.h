@@ -16,6 +16,7 @@
 #include "optimized/attention/kernel.h"
 #include "optimized/program/program.h"
 #include "optimized/program/test_device_array.h"
+#include "optimized/program/test_random_capacity.h"
 #include "reference/execute/execute.h"
 #include "reference/test_support/test_random_case.h"
 
@@ -76,17 +77,7 @@ struct DeviceCase {
 
  private:
   std::optional<Capacity> random_capacity(Random& random) const {
-    const bool of_any_lengths =  // as DevicePlan wants it
-        find_partition(plan.partition).rule.is_closed_form() && plan.comm != "fetch";
-    if (!of_any_lengths || random.integer(0, 2) > 0) return {};
-    Capacity room;
-    room.partition = plan.partition, room.comm.name = plan.comm, room.cp_size = plan.cp_size();
-    if (plan.comm == "a2a+p2p") room.comm.a2a_size = room.cp_size % 2 == 0 ? 2 : 1;
-    room.mask = problem.mask;
-    room.num_heads = problem.num_heads, room.num_kv_heads = problem.num_kv_heads;
-    room.max_sequences = problem.layout_q.batch() + 1 + random.integer(0, 3);
-    room.max_rows_q = problem.layout_q.num_rows(), room.max_rows_k = problem.layout_k.num_rows();
-    return room;
+    return random.integer(0, 2) > 0 ? std::nullopt : room_for(random, plan, problem, 0);
   }
 
   static Problem random_problem(Random& random) {
