@@ -85,7 +85,7 @@ MAY_INCLUDE = {
         "optimized/links",
     },
     "optimized/program/conformance": {
-        *("reference/execute", "optimized/attention", "optimized/program"),
+        *("reference/execute", "optimized/attention", "optimized/device", "optimized/program"),
     },
     "optimized/ranks": {
         *("reference/rows", "reference/schedule", "optimized/device", "optimized/tables"),

@@ -190,4 +190,10 @@ MUTANTS_OF_NOT_FINITE = [
         "if (!is_token(global) || !sees(global)) continue;",
         "if (!is_token(global)) continue;",
     ),
+    Mutant(
+        "hopper, in turn: what keys of several items add goes to sums that nobody rounds any more",
+        "optimized/attention/seen_pairs.cuh",
+        "const DeviceMatrix& dq = a.final_dq.data != nullptr ? a.final_dq : a.dq;",
+        "const DeviceMatrix& dq = a.dq;",
+    ),
 ]

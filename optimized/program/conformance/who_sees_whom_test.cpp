@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "optimized/device/processors.h"
 #include "optimized/program/conformance/test_device_run.h"
 
 namespace ringside {
@@ -103,6 +104,27 @@ TEST(CudaProgram, QueriesThatAreNotFiniteReachTheKeysOfTheirWindow) {
     const DeviceRun run(device_case, type, family);
     run.expect_forward(), run.expect_backward();
   });
+}
+
+// As many documents as keep processors busy, of several items of keys each: on Hopper GPUs these
+// add to dq in turn, and the last one leaves final ones, to which a second launch adds what
+// infinite keys of two items do.
+TEST(CudaProgram, ManyDocumentsLeaveFinalGradientsOfWhatIsNotFinite) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(18);
+  std::vector<int32_t> offsets{0};
+  for (int i = 0; i < processors_of_device() / 5 + 1; ++i) offsets.push_back(offsets.back() + 390);
+  const PackedLayout layout(offsets);
+  for (const bool in_order : {false, true}) {
+    const TypeInfo type = in_order ? testing::kFloat16 : testing::kBFloat16;
+    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 2}, 128);
+    auto& [problem, plan, capacity, c, deterministic] = device_case;
+    deterministic = in_order;
+    c.k.at(5, 0)[7] = INFINITY, c.k.at(300, 0)[7] = -INFINITY;
+    const DeviceRun run(device_case, type);
+    SCOPED_TRACE(run.family());
+    run.expect_forward(), run.expect_backward();
+  }
 }
 
 // Others of a warp whose scores outgrow the largest so far by much.
