@@ -192,7 +192,7 @@ MUTANTS_OF_NOT_FINITE = [
     ),
     Mutant(
         "hopper, in turn: what keys of several items add goes to sums that nobody rounds any more",
-        "optimized/attention/seen_pairs.cuh",
+        PAIRS,
         "const DeviceMatrix& dq = a.final_dq.data != nullptr ? a.final_dq : a.dq;",
         "const DeviceMatrix& dq = a.dq;",
     ),
