@@ -50,7 +50,7 @@ def cell_of(results: dict[str, Any], family: str, dtype: str, comm: str) -> Cell
 def table_of(results: dict[str, Any]) -> Iterable[str]:
     """Lines of Markdown for one GPU."""
     tests = results["tests"]
-    clean = all(" 0 " in part for part in results["sanitizers"].split("; ") if part)
+    clean = all("SUMMARY: 0 " in part for part in results["sanitizers"].split("; ") if part)
     sanitizers = "compute-sanitizer found nothing" if clean else results["sanitizers"]
     sanitizers = sanitizers if results["sanitizers"] else "compute-sanitizer did not run"
     yield (

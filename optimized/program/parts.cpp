@@ -57,8 +57,15 @@ int64_t ProgramParts::most_bytes_of_family(const PassParts& parts) const {
 // Rows of queries that items of keys meet, from which on their query heads may go in parts.
 constexpr int64_t kLongWalk = 2560;
 
+// Keys of documents whose items gain by going together. Of longer ones, one at a time would leave
+// processors idle at its end.
+constexpr int kMostKeysTogether = 8192;
+
 HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles) const {
-  const ItemOrder order = family.by_document ? ItemOrder::by_document : ItemOrder::longest_first;
+  bool together = family.by_document;
+  for (int seq = 0; seq < problem.layout_k.batch(); ++seq)
+    together = together && problem.layout_k.len(seq) <= kMostKeysTogether;
+  const ItemOrder order = together ? ItemOrder::by_document : ItemOrder::longest_first;
   return pass == Pass::forward ? query_items(problem, tiles, family.forward_rows(shape), order)
                                : key_items(problem, tiles, family.backward_key_rows(shape));
 }
@@ -79,10 +86,10 @@ WorkTable ProgramParts::add_in_turn(const HostWorkList& keys, const WorkTable& a
 
 // Turns cost waiting, and spare zeros before and a conversion behind the sums. Documents that wait
 // for few gain, where others as long keep most processors busy. Measured of those that see
-// themselves.
+// themselves, up to four query heads a key head.
 bool ProgramParts::turns_are_quicker() const {
-  constexpr int kMostKeys = 1152, kHeadsOfSection = 2;
-  if (!family.rounds_in_turn(shape) || problem.num_heads > problem.num_kv_heads) return false;
+  constexpr int kMostKeys = 1152, kHeadsOfSection = 2, kMostHeadsOfGroup = 4;
+  if (!family.rounds_in_turn(shape) || problem.group_size() > kMostHeadsOfGroup) return false;
   double work = 0, most = 0;  // of a document
   for (int seq = 0; seq < problem.layout_k.batch(); ++seq) {
     const int len = problem.layout_k.len(seq);

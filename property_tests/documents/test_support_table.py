@@ -42,8 +42,14 @@ def test_cells_count_cases_name_gaps_and_give_the_worst_error(table):
     ]
 
 
-def test_sanitizers_that_found_something_are_quoted(table):
-    found = "memcheck: ERROR SUMMARY: 3 errors"
+@pytest.mark.parametrize(
+    "found",
+    [
+        "memcheck: ERROR SUMMARY: 3 errors",
+        "racecheck: RACECHECK SUMMARY: 92 hazards displayed (92 errors, 0 warnings)",
+    ],
+)
+def test_sanitizers_that_found_something_are_quoted(table, found):
     assert found in next(iter(table.table_of({**RESULTS, "sanitizers": found})))
     assert "did not run" in next(iter(table.table_of({**RESULTS, "sanitizers": ""})))
 
