@@ -115,6 +115,8 @@ struct BackwardArguments {
   // In so many parts a launch may take the query heads that share a key head, each adding to dk and
   // dv: `accumulate` is merge. At most backward_head_parts().
   int head_parts = 1;
+  // Items of keys go by document: what these read stays in the cache where all heads do, too.
+  bool heads_together = false;
 };
 
 struct KernelFamily {
@@ -147,6 +149,7 @@ struct KernelFamily {
   int (*backward_head_parts)(const AttentionShape& shape) = nullptr;
   // Whether it takes such a launch with `turns`; null: none.
   bool (*backward_in_turn)(const BackwardArguments& arguments) = nullptr;
+  int heads_in_turn = 1;  // key heads of which launches with `turns` have items at a time
   TrueOfShape rounds_in_turn = never;  // whether launches with `turns` know `final_dq`
 };
 

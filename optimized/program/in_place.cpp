@@ -138,7 +138,8 @@ class Gradients {
             .carried = parts_.carries_dq ? dq_.matrix : DeviceMatrix{},
             .turns = in_turn_ ? reinterpret_cast<unsigned*>(turns) : nullptr,
             .final_dq = in_turn_ && rounds_in_turn() ? call_.dq.matrix : DeviceMatrix{},
-            .head_parts = in_parts_ ? parts_.head_parts : 1};
+            .head_parts = in_parts_ ? parts_.head_parts : 1,
+            .heads_together = tables_of.keys_by_document};
   }
 
   const StackParts& parts_;

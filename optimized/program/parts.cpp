@@ -57,17 +57,14 @@ int64_t ProgramParts::most_bytes_of_family(const PassParts& parts) const {
 // Rows of queries that items of keys meet, from which on their query heads may go in parts.
 constexpr int64_t kLongWalk = 2560;
 
-// Keys of documents whose items gain by going together. Of longer ones, one at a time would leave
-// processors idle at its end.
-constexpr int kMostKeysTogether = 8192;
+ItemOrder ProgramParts::order_of_items() const {
+  return family.by_document ? ItemOrder::by_document : ItemOrder::longest_first;
+}
 
 HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles) const {
-  bool together = family.by_document;
-  for (int seq = 0; seq < problem.layout_k.batch(); ++seq)
-    together = together && problem.layout_k.len(seq) <= kMostKeysTogether;
-  const ItemOrder order = together ? ItemOrder::by_document : ItemOrder::longest_first;
-  return pass == Pass::forward ? query_items(problem, tiles, family.forward_rows(shape), order)
-                               : key_items(problem, tiles, family.backward_key_rows(shape));
+  return pass == Pass::forward
+             ? query_items(problem, tiles, family.forward_rows(shape), order_of_items())
+             : key_items(problem, tiles, family.backward_key_rows(shape));
 }
 
 WorkTable ProgramParts::add(const HostWorkList& list) {
@@ -88,7 +85,7 @@ WorkTable ProgramParts::add_in_turn(const HostWorkList& keys, const WorkTable& a
 // for few gain, where others as long keep most processors busy. Measured of those that see
 // themselves, up to four query heads a key head.
 bool ProgramParts::turns_are_quicker() const {
-  constexpr int kMostKeys = 1152, kHeadsOfSection = 2, kMostHeadsOfGroup = 4;
+  constexpr int kMostKeys = 1152, kMostHeadsOfGroup = 4;
   if (!family.rounds_in_turn(shape) || problem.group_size() > kMostHeadsOfGroup) return false;
   double work = 0, most = 0;  // of a document
   for (int seq = 0; seq < problem.layout_k.batch(); ++seq) {
@@ -96,7 +93,7 @@ bool ProgramParts::turns_are_quicker() const {
     if (len > kMostKeys || len != problem.layout_q.len(seq)) return false;
     work += double(len) * len, most = std::max(most, double(len) * len);
   }
-  const int heads = std::min(problem.num_kv_heads, kHeadsOfSection);
+  const int heads = std::min(problem.num_kv_heads, family.heads_in_turn);
   return 3 * work * heads >= most * processors_of_device();
 }
 
@@ -117,21 +114,29 @@ HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const
   return list;
 }
 
+// Key heads that several query heads share are slower all at once than two at a time.
+HostWorkList ProgramParts::keys_in_place(const std::vector<RankTiles>& tiles) const {
+  HostWorkList whole = whole_keys(tiles);
+  if (!whole.items.empty() || problem.group_size() > 1) return whole;
+  return key_items(problem, tiles, family.backward_key_rows(shape), order_of_items());
+}
+
 OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>& tiles,
-                                        const HostWorkList& whole_keys) {
+                                        const HostWorkList& keys_made) {
   OperationTables made;
   if (pass == Pass::forward) {
     const HostWorkList list = items_of(pass, tiles);
     made.forward = add(list), made.written = rows_written(list.items);
   } else {
     made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape)));
-    const HostWorkList keys = whole_keys.items.empty() ? items_of(pass, tiles) : whole_keys;
+    const HostWorkList keys = keys_made.items.empty() ? items_of(pass, tiles) : keys_made;
     const int rows = family.backward_key_rows(shape);
     made.carries_dq = std::ranges::any_of(
         keys.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });
     made.backward_keys = add(keys), made.written = rows_written(keys.items);
     made.walks_are_long = keys.rows_met >= kLongWalk;
     made.keys_in_one_item = one_item_a_sequence(keys);
+    made.keys_by_document = keys.order == ItemOrder::by_document && !made.keys_in_one_item;
     if (!made.keys_in_one_item) made.keys_in_turn = add_in_turn(keys, made.backward_keys);
     made.turns_are_quicker = made.keys_in_turn.items.size > 0 && turns_are_quicker();
   }

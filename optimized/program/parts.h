@@ -40,6 +40,7 @@ struct OperationTables {                               // what the device reads 
   TableOf<int32_t> map;           // that these go by, where lengths say where rows lie
   bool keys_in_one_item = false;  // those that a query sees, as far as the host knows
   bool carries_dq = false;        // such items have more keys than others may (carried)
+  bool keys_by_document = false;  // of those of several, those of a document go together
   bool walks_are_long = false;    // items of keys meet many queries each, as far as the host knows
 };
 
@@ -144,10 +145,13 @@ struct ProgramParts {
     return cell_sizes(pass, shape.head_dim_qk, shape.head_dim_v, move::bytes_of(shape.type));
   }
   int64_t most_bytes_of_family(const PassParts& parts) const;  // that a launch of a pass needs
+  ItemOrder order_of_items() const;                            // that gains
   HostWorkList items_of(Pass pass, const std::vector<RankTiles>& tiles) const;
   // Backward, a sequence's keys in one item each, where the family takes these and they keep the
   // device busy; else none.
   HostWorkList whole_keys(const std::vector<RankTiles>& tiles) const;
+  // Backward of kernels that work on the caller's arrays: whole_keys(), if any.
+  HostWorkList keys_in_place(const std::vector<RankTiles>& tiles) const;
   WorkTable add(const HostWorkList& list);
   WorkTable add(const std::vector<WorkItem>& items, TableOf<Segment> partners);
   // Items of `keys` that may add to dq in turn, where the family knows turns.
@@ -155,7 +159,7 @@ struct ProgramParts {
   WorkTable add_in_turn(const HostWorkList& keys, const WorkTable& added);
   // Backward, these items of keys, if any; else items_of().
   OperationTables add_items(Pass pass, const std::vector<RankTiles>& tiles,
-                            const HostWorkList& whole_keys = {});
+                            const HostWorkList& keys_made = {});
 };
 
 // The most that any of some launches needs of its own; they share it.

@@ -72,18 +72,23 @@ struct WeighedItem {
   std::pair<int, int> document() const { return {rank, item.own.seq}; }
 };
 
-// Those of a document go where its first one is, in the order that they have.
-void sort_by_document(std::vector<WeighedItem>& items) {
+// Those of a document go where its first one is, in the order that they have. False: a document has
+// half of the work, and they stay where they are.
+bool sort_by_document(std::vector<WeighedItem>& items, int64_t work) {
   std::map<std::pair<int, int>, size_t> number;  // of a document
   std::vector<std::vector<WeighedItem>> documents;
+  std::vector<int64_t> weights;
   for (const WeighedItem& weighed : items) {
     const auto [found, is_new] = number.emplace(weighed.document(), documents.size());
-    if (is_new) documents.emplace_back();
+    if (is_new) documents.emplace_back(), weights.push_back(0);
     documents[found->second].push_back(weighed);
+    weights[found->second] += weighed.weight;
   }
+  if (2 * *std::ranges::max_element(weights) >= work) return false;
   items.clear();
   for (const auto& document : documents)
     items.insert(items.end(), document.begin(), document.end());
+  return true;
 }
 
 void add_items(const Problem& problem, Operand side, const Piece& piece, int rows_of_item, int rank,
@@ -123,7 +128,8 @@ HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, 
     if (2 * before < work) list.rows_met = weight / (item.end - item.begin);
     before += weight;
   }
-  if (order == ItemOrder::by_document) sort_by_document(items);
+  if (order == ItemOrder::by_document && !items.empty() && sort_by_document(items, work))
+    list.order = order;
   for (const WeighedItem& weighed : items) list.items.push_back(weighed.item);
   return list;
 }
@@ -143,8 +149,8 @@ HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& r
 }
 
 HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ranks,
-                       int rows_of_item) {
-  return build(problem, ranks, rows_of_item, Operand::kv, ItemOrder::longest_first);
+                       int rows_of_item, ItemOrder order) {
+  return build(problem, ranks, rows_of_item, Operand::kv, order);
 }
 
 }  // namespace ringside

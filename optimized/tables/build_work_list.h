@@ -21,17 +21,19 @@ struct RankTiles {  // what one rank computes, and where its buffers begin in th
   int q_row = 0, k_row = 0;
 };
 
+enum class ItemOrder : uint8_t {
+  longest_first,
+  by_document,  // of a rank, the one with the longest item first; its items longest first: they
+                // read the same keys about the same time, while these are in the cache. Unless one
+                // has half of the work, behind which processors would idle
+};
+
 struct HostWorkList {
   std::vector<WorkItem> items;
   std::vector<Segment> partners;
   // How many rows of partners the item meets that is in the middle of all work.
   int64_t rows_met = 0;
-};
-
-enum class ItemOrder : uint8_t {
-  longest_first,
-  by_document,  // of a rank, the one with the longest item first; its items longest first: they
-                // read the same keys about the same time, while these are in the cache
+  ItemOrder order = ItemOrder::longest_first;
 };
 
 // Items are blocks of query rows, partners key segments.
@@ -40,7 +42,7 @@ HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& r
 
 // Items are blocks of key rows, partners query segments.
 HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ranks,
-                       int rows_of_item);
+                       int rows_of_item, ItemOrder order = ItemOrder::longest_first);
 
 // Whether no two items are of one sequence: of key items, each query then meets one at most.
 bool one_item_a_sequence(const HostWorkList& list);

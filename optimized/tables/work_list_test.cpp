@@ -161,10 +161,24 @@ TEST(WorkList, ItemsOfHundredsOfRowsComputeWhatTheTilesSay) {
   }
 }
 
-// Two ranks may have a part of one each.
+// Of a block, which is what a kernel computes.
+int64_t pairs_of_block(const Problem& problem, const HostWorkList& list, const WorkItem& item,
+                       bool of_queries) {
+  const SequenceMask mask{problem.mask, item.len_q, item.len_k};
+  int64_t met = 0;
+  for (int p = item.partner_begin; p < item.partner_end; ++p) {
+    const Segment& partner = list.partners[p];
+    met += of_queries ? keys_seen(mask, partner, item.own, item.begin, item.end).size()
+                      : queries_seeing(mask, partner, item.own, item.begin, item.end).size();
+  }
+  return met * (item.end - item.begin);
+}
+
+// Two ranks may have a part of one each. Unless one has half of the work.
 TEST(WorkList, ItemsOfADocumentGoWhereItsLongestWouldBe) {
   Random random(17);
-  for (int number = 0; number < 100; ++number) {
+  int by_document = 0;
+  for (int number = 0; number < 200; ++number) {
     const Problem problem = testing::random_problem(random);
     const Plan plan = testing::random_plan(random, problem);
     std::vector<RankTiles> ranks;
@@ -172,18 +186,29 @@ TEST(WorkList, ItemsOfADocumentGoWhereItsLongestWouldBe) {
       ranks.push_back({&plan.tiles(steps[0]), 1000 * static_cast<int>(ranks.size()),
                        2000 * static_cast<int>(ranks.size())});
     const int rows = random.choice<int>({1, 4, 32});
-    const HostWorkList alone = query_items(problem, ranks, rows);
-    const HostWorkList together = query_items(problem, ranks, rows, ItemOrder::by_document);
+    const bool of_queries = number % 2 == 0;
+    const auto made = of_queries ? query_items : key_items;
+    const HostWorkList alone = made(problem, ranks, rows, ItemOrder::longest_first);
+    const HostWorkList together = made(problem, ranks, rows, ItemOrder::by_document);
+    ASSERT_EQ(alone.order, ItemOrder::longest_first);
     ASSERT_EQ(together.rows_met, alone.rows_met);
     ASSERT_EQ(together.partners, alone.partners);
     using Document = std::pair<int, int>;
     std::map<Document, std::vector<WorkItem>> of_document;
     std::vector<Document> documents;
+    std::map<Document, int64_t> pairs;
+    int64_t work = 0, most = 0;
     for (const WorkItem& item : alone.items) {
-      const Document document{item.own.row / 1000, item.own.seq};
+      const Document document{item.own.row / (of_queries ? 1000 : 2000), item.own.seq};
+      const int64_t block = pairs_of_block(problem, alone, item, of_queries);
+      work += block, most = std::max(most, pairs[document] += block);
       if (of_document[document].empty()) documents.push_back(document);
       of_document[document].push_back(item);
     }
+    const bool goes = !alone.items.empty() && 2 * most < work;
+    ASSERT_EQ(together.order, goes ? ItemOrder::by_document : ItemOrder::longest_first);
+    by_document += goes;
+    if (!goes) documents = {{}}, of_document[{}] = alone.items;
     size_t next = 0;
     for (const Document& document : documents)
       for (const WorkItem& item : of_document[document]) {
@@ -193,6 +218,8 @@ TEST(WorkList, ItemsOfADocumentGoWhereItsLongestWouldBe) {
       }
     ASSERT_EQ(next, together.items.size());
   }
+  EXPECT_GT(by_document, 40);
+  EXPECT_LT(by_document, 160);
 }
 
 TEST(WorkList, NoItemIsLongerThanAskedAndAllButTheLastAreAsLong) {

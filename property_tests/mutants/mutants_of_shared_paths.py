@@ -74,8 +74,20 @@ MUTANTS_OF_SHARED_PATHS = [
     Mutant(
         "items of a document are apart where they are to go together",
         "optimized/tables/build_work_list.cpp",
-        "if (order == ItemOrder::by_document) sort_by_document(items);",
+        "if (order == ItemOrder::by_document && !items.empty() &&",
+        "if (items.empty() &&",
+    ),
+    Mutant(
+        "items go by document although one has half of the work",
+        "optimized/tables/build_work_list.cpp",
+        "if (2 * *std::ranges::max_element(weights) >= work) return false;",
         "",
+    ),
+    Mutant(
+        "lists by document do not say so, and heads go in sections",
+        "optimized/tables/build_work_list.cpp",
+        "    list.order = order;",
+        "    list.order = ItemOrder::longest_first;",
     ),
     Mutant(
         "items of a segment are apart where a list that the device fills is by document",

@@ -33,6 +33,8 @@ int backward_key_rows(const AttentionShape& shape);
 // Of those that are all that their queries meet: as many blocks of keys, one after the other.
 int backward_whole_key_rows(const AttentionShape& shape);
 int backward_head_parts(const AttentionShape& shape);
+// Key heads that a backward launch takes at a time: with one, processors idle at the end of each.
+inline constexpr int kHeadsOfSection = 2;
 int64_t backward_workspace_bytes(const AttentionShape& shape);
 // Whether items may add to dq in turn (BackwardArguments::turns).
 bool takes_turns(const AttentionShape& shape);

@@ -68,17 +68,15 @@ bool make_maps(Maps& maps, const BackwardArguments& a) {
            make_map(maps.dv, a.dv, {s.type, s.head_dim_v, s.num_kv_heads})));
 }
 
-// Two heads at a time at least: with one, processors idle at the end of each.
-constexpr int kHeadsOfSection = 2;
-
 Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
   const int heads = a.shape.num_kv_heads * a.head_parts;
+  const bool all = a.heads_together && a.turns == nullptr;
   return {.maps = maps,
           .shape = a.shape,
           .lse = a.lse,
           .delta = a.delta,
           .work = a.keys,
-          .order = {heads, std::min(kHeadsOfSection, heads)},
+          .order = {heads, all ? heads : std::min(kHeadsOfSection, heads)},
           .head_parts = a.head_parts,
           .taken = static_cast<unsigned*>(a.workspace),
           .dropped = static_cast<int32_t*>(a.workspace) + 1,

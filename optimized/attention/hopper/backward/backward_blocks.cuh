@@ -37,17 +37,6 @@ inline constexpr bool kMayCarry = kDq == Dq::store&& Shape::kCarries;
 template <typename Shape, Dq kDq>
 inline constexpr bool kTakesTurns = !Shape::kSplit && (kDq == Dq::add || kMayCarry<Shape, kDq>);
 
-// How many threads of a warp arrive for it. One, behind __syncwarp(); where there is no dq all do,
-// which costs little there: racecheck takes what the others have read or written for unordered.
-template <Dq kDq>
-inline constexpr int kArriving = kDq == Dq::none ? 32 : 1;
-
-template <int kThreadsArriving>
-__device__ __forceinline__ void arrive_of_warp(Barrier& barrier, uint32_t thread = threadIdx.x) {
-  __syncwarp();
-  if (kThreadsArriving == 32 || thread % 32 == 0) arrive(barrier);
-}
-
 struct Maps {
   CUtensorMap q, k, v, dout, dq;
   CUtensorMap dk, dv;   // of final ones
@@ -116,26 +105,26 @@ struct Barriers {
   Barrier k_read, dk_full[kGroups];  // of final dk, unless split
   Barrier k_again;                   // see ItemKeys
 
-  // By one thread. of_rows: how many threads of a warp say that they wrote or have read rows.
-  // sent: dk leave from where K was, and who sends them off says that it is empty.
-  __device__ void init_all(int of_rows, bool sent) {
-    constexpr int kWarps = 4 * kGroups;
-    constexpr int kWarpsOfValues = 4 * Shape::kKeyGroups;  // which read V and write d(scores)
+  // By one thread. sent: dk leave from where K was, and who sends them off says that it is empty.
+  __device__ void init_all(bool sent) {
+    constexpr int kWarp = kArrivalsOfWarp, kGroup = 4 * kWarp, kAll = kGroups * kGroup;
+    constexpr int kGroupsOfValues = Shape::kKeyGroups * kGroup;  // which read V, write d(scores)
     for (Barrier& barrier : note_full) init(barrier, 1);
     for (Barrier& barrier : note_empty) init(barrier, 1);
     for (int stage = 0; stage < kStages; ++stage) {
       init(q_full[stage], 1);
-      if constexpr (!Shape::kSplit) init(dout_full[stage], 1 + of_rows);
-      init(empty[stage], kWarps * of_rows);
+      if constexpr (!Shape::kSplit) init(dout_full[stage], 1 + kWarp);
+      init(empty[stage], kAll);
     }
     for (Barrier& barrier : k_full) init(barrier, 1);
-    for (Barrier& barrier : k_empty) init(barrier, sent ? 1 : kWarps);
-    init(v_full, 1), init(v_empty, kWarpsOfValues);
-    init(k_read, kWarps), init(k_again, 1);
-    for (int group = 0; group < kGroups; ++group) init(dk_full[group], 4);
-    for (Barrier& barrier : ds_full) init(barrier, kWarpsOfValues);
-    for (Barrier& barrier : ds_empty) init(barrier, kWarps);
-    for (int group = 0; group < kGroups; ++group) init(dq_full[group], 4), init(dq_empty[group], 1);
+    for (Barrier& barrier : k_empty) init(barrier, sent ? 1 : kAll);
+    init(v_full, 1), init(v_empty, kGroupsOfValues);
+    init(k_read, kAll), init(k_again, 1);
+    for (int group = 0; group < kGroups; ++group) init(dk_full[group], kGroup);
+    for (Barrier& barrier : ds_full) init(barrier, kGroupsOfValues);
+    for (Barrier& barrier : ds_empty) init(barrier, kAll);
+    for (int group = 0; group < kGroups; ++group)
+      init(dq_full[group], kGroup), init(dq_empty[group], 1);
     if constexpr (!Shape::kSplit) publish_barriers();
   }
 };
@@ -144,12 +133,13 @@ struct SplitBarriers : Barriers<Shape> {
   Barrier rows_full[Shape::kStages], dout_empty[Shape::kDoutStages];
   Barrier weights_full, weights_empty;
 
-  __device__ void init_all(int of_rows) {
-    Barriers<Shape>::init_all(of_rows, false);
+  __device__ void init_all() {
+    constexpr int kWarp = kArrivalsOfWarp, kGroup = 4 * kWarp;
+    Barriers<Shape>::init_all(false);
     for (Barrier& barrier : this->dout_full) init(barrier, 1);
-    for (Barrier& barrier : rows_full) init(barrier, of_rows);
-    for (Barrier& barrier : dout_empty) init(barrier, 4 * kGroups);
-    init(weights_full, 4), init(weights_empty, 4);
+    for (Barrier& barrier : rows_full) init(barrier, kWarp);
+    for (Barrier& barrier : dout_empty) init(barrier, kGroups * kGroup);
+    init(weights_full, kGroup), init(weights_empty, kGroup);
     publish_barriers();
   }
 };

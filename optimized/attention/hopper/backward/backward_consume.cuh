@@ -199,7 +199,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void release(uint32_t of_block) const {
-    arrive_of_warp<kArriving<kDq>>(barriers().empty[of_block % kStages], thread);
+    arrive_as_warp(barriers().empty[of_block % kStages], thread);
   }
 
   // A block of which there are the queries. kLate: an item's first has passed, and its note is read

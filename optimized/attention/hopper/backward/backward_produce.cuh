@@ -342,7 +342,7 @@ __device__ inline ScorePlace place_of(const Parameters& parameters, const ScoreN
 
 // All that is known of the rows of block after block. By all lanes of a warp, of two rows each;
 // what memory has of them comes while the mask is asked and their place becomes free.
-template <typename Shape, int kArrivals, bool kOptions>
+template <typename Shape, bool kOptions>
 __device__ void load_rows(const ParametersOf<kOptions>& parameters,
                           SharedOf<Shape, kOptions>& shared) {
   constexpr int kStages = Shape::kStages, kSeenStages = Shape::kSeenStages;
@@ -358,9 +358,9 @@ __device__ void load_rows(const ParametersOf<kOptions>& parameters,
     wait(shared.barriers.empty[stage], block / kStages % 2 ^ 1);
     rows.write(shared.rows[stage], note.rows);
     if constexpr (Shape::kSplit)
-      arrive_of_warp<kArrivals>(shared.barriers.rows_full[stage]);
+      arrive_as_warp(shared.barriers.rows_full[stage]);
     else
-      arrive_of_warp<kArrivals>(shared.barriers.dout_full[stage]);
+      arrive_as_warp(shared.barriers.dout_full[stage]);
   }
 }
 

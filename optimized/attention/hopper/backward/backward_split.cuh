@@ -214,7 +214,7 @@ struct SplitConsumer {
       finish_dq(block - 1, kFirstPanel + 1);
       if ((before & kClear) == 0) item_keys().bring_again(shared.notes[block % kNotes]);
     }
-    arrive_of_warp<kArriving<kDq>>(barriers().empty[stage()]);
+    arrive_as_warp(barriers().empty[stage()]);
     ++block;
   }
 

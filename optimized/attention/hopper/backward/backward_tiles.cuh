@@ -330,8 +330,4 @@ __device__ __forceinline__ void drop_not_finite(uint8_t* q, uint8_t* dout, int32
   *dropped = 1;
 }
 
-__device__ __forceinline__ void arrive_as_warp(Barrier& barrier, uint32_t thread = threadIdx.x) {
-  arrive_of_warp<1>(barrier, thread);
-}
-
 }  // namespace ringside::hopper::backward_detail

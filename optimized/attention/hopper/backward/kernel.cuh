@@ -22,9 +22,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   SharedOf<Shape, kOptions>& shared = *reinterpret_cast<SharedOf<Shape, kOptions>*>(any_shared);
   if (threadIdx.x == 0) {
     if constexpr (Shape::kSplit)
-      shared.barriers.init_all(kArriving<kDq>);
+      shared.barriers.init_all();
     else
-      shared.barriers.init_all(kArriving<kDq>, kDq != Dq::none && parameters.is_final);
+      shared.barriers.init_all(kDq != Dq::none && parameters.is_final);
   }
   __syncthreads();
   const int role = threadIdx.x / kGroupThreads;
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     give_registers<kProducerRegisters>();
     const int warp = threadIdx.x / 32;
     if (warp == 0) write_notes<Shape, kDq>(parameters, shared);
-    if (warp == 1) load_rows<Shape, kArriving<kDq>, kOptions>(parameters, shared);
+    if (warp == 1) load_rows<Shape, kOptions>(parameters, shared);
     if (warp == 2 && threadIdx.x % 32 == 0) load_tiles(parameters, shared);
     if constexpr (kDq != Dq::none)
       if (warp == 3 && threadIdx.x % 32 == 0) send_results<kDq>(parameters, shared);

@@ -190,7 +190,7 @@ class Consumer {
   __device__ __forceinline__ void pass_over(BlockNote& note) {
     for (bool ends = false; !ends; note = next_note()) {
       ends = note.flags & kLastBlock;
-      release(s_.k_empty[k_.stage]);
+      arrive_as_warp(s_.k_empty[k_.stage]);
       k_.advance();
       skip_v();
     }
@@ -271,21 +271,16 @@ class Consumer {
     if (note.flags & kBothHaveRows) let_pass(kTurnBarrier + 1 - group_, 2 * kThreadsOfGroup);
   }
 
-  // A warp has read a stage.
-  __device__ __forceinline__ void release(Barrier& empty) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(empty);
-  }
   // True: it was the item's last block.
   __device__ __forceinline__ bool free_k(const BlockNote& note) {
-    release(s_.k_empty[k_.stage]);
+    arrive_as_warp(s_.k_empty[k_.stage]);
     k_.advance();
     const bool ends = note.flags & kLastBlock;
-    if (ends && threadIdx.x % 32 == 0) arrive(s_.q_empty[items_.stage][group_]);
+    if (ends) arrive_behind_syncwarp(s_.q_empty[items_.stage][group_], threadIdx.x);
     return ends;
   }
   __device__ __forceinline__ void free_v() {
-    release(s_.v_empty[v_.stage]);
+    arrive_as_warp(s_.v_empty[v_.stage]);
     v_.advance();
   }
   __device__ __forceinline__ void skip_v() {

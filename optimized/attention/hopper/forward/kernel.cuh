@@ -19,17 +19,19 @@ namespace ringside::hopper {
 
 template <typename Shape>
 __device__ void init_barriers(ForwardShared<Shape>& s) {
+  constexpr int kArrivalsOfGroup = kWarpsOfGroup * kArrivalsOfWarp;
   for (int stage = 0; stage < Shape::kStages; ++stage) {
-    init(s.k_full[stage], 1), init(s.v_full[stage], 1), init(s.v_landed[stage], 1);
-    init(s.k_empty[stage], kGroups * kWarpsOfGroup);
-    init(s.v_empty[stage], kGroups * kWarpsOfGroup);
+    init(s.k_full[stage], kArrivalsOfWarp), init(s.v_full[stage], kArrivalsOfWarp);
+    init(s.v_landed[stage], 1);
+    init(s.k_empty[stage], kGroups * kArrivalsOfGroup);
+    init(s.v_empty[stage], kGroups * kArrivalsOfGroup);
   }
   for (int stage = 0; stage < Shape::kItemStages; ++stage)
     for (int group = 0; group < kGroups; ++group)
-      init(s.q_full[stage][group], 1), init(s.q_empty[stage][group], kWarpsOfGroup);
-  for (Barrier& barrier : s.turn_full) init(barrier, 1);
+      init(s.q_full[stage][group], 1), init(s.q_empty[stage][group], kArrivalsOfGroup);
+  for (Barrier& barrier : s.turn_full) init(barrier, kArrivalsOfWarp);
   for (int task = 0; task < Shape::kValueTasks; ++task)
-    init(s.value_task_full[task], 1), init(s.value_task_empty[task], 2);
+    init(s.value_task_full[task], 1), init(s.value_task_empty[task], 1 + kArrivalsOfWarp);
   s.turn = {};
   publish_barriers();
 }

@@ -35,6 +35,7 @@ template <typename Shape>
 __device__ inline void load_values(ForwardShared<Shape>& s, int stage, const ForwardMaps& maps,
                                    const LoadedBlock& block) {
   Barrier& full = block.is_inspected ? s.v_landed[stage] : s.v_full[stage];
+  if (!block.is_inspected) arrive_instead_of_others(full);
   if (block.halves == kNoHalf) return arrive(full);
   arrive_and_expect(full, Shape::kValueBytes);
   load_tile<Shape::kV>(s.v[stage], Shape::kPanelBytes, maps.whole_v, block.kv_head, block.row,
@@ -77,8 +78,7 @@ __device__ inline void inspect_values(const ForwardParameters& p, ForwardShared<
     const int task = number % kValueTasks, stage = number % kStages;
     wait(s.value_task_full[task], number / kValueTasks % 2);
     const LoadedBlock block = s.value_tasks[task];
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(s.value_task_empty[task]);
+    arrive_as_warp(s.value_task_empty[task]);
     if (block.halves == kNoMoreValues) return;
     if (!block.is_inspected) continue;
     wait(s.v_landed[stage], parities >> stage & 1);
@@ -91,9 +91,8 @@ __device__ inline void inspect_values(const ForwardParameters& p, ForwardShared<
                             [](uint4& chunk) { chunk = finite_part<T>(chunk); });
       *p.dropped = 1;
       show_to_async();
-      __syncwarp();
     }
-    if (threadIdx.x % 32 == 0) arrive(s.v_full[stage]);
+    arrive_as_warp(s.v_full[stage]);
   }
 }
 
@@ -137,18 +136,15 @@ class Producer {
       s_.turn.blocks = blocks_, s_.turn.idle = idle;
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) s_.turn.queries[group] = queries_[group];
-      arrive(s_.turn_full[(warp() + 1) % kProducers]);
     }
-    __syncwarp();
+    arrive_as_warp(s_.turn_full[(warp() + 1) % kProducers]);
   }
 
   __device__ void stop_consumers() {
     wait_for_room(s_.k_empty);
-    if (lane_ == 0) {
-      s_.notes[blocks_ % kStages].flags = kStop;
-      arrive(s_.k_full[blocks_ % kStages]);
-      give_values({kNoMoreValues});
-    }
+    if (lane_ == 0) s_.notes[blocks_ % kStages].flags = kStop;
+    arrive_as_warp(s_.k_full[blocks_ % kStages]);
+    if (lane_ == 0) give_values({kNoMoreValues});
     __syncwarp();
   }
 
@@ -236,6 +232,7 @@ class Producer {
       load_keys<Shape>(s_, stage, p_.maps, block);
       give_values(block);
     }
+    arrive_beside_first(s_.k_full[stage]);
     ++blocks_;
   }
 

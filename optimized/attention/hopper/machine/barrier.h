@@ -29,6 +29,31 @@ __device__ inline void arrive(Barrier& barrier) {
                : "memory");
 }
 
+// How many threads of a warp arrive for it: one, behind __syncwarp(). racecheck does not see that
+// order, so kernels can be compiled for it (RINGSIDE_EVERY_THREAD_ARRIVES) in which all of them do.
+#ifdef RINGSIDE_EVERY_THREAD_ARRIVES
+inline constexpr int kArrivalsOfWarp = 32;
+#else
+inline constexpr int kArrivalsOfWarp = 1;
+#endif
+
+// By all threads of a warp.
+__device__ __forceinline__ void arrive_behind_syncwarp(Barrier& barrier, uint32_t thread) {
+  if (kArrivalsOfWarp == 32 || thread % 32 == 0) arrive(barrier);
+}
+__device__ __forceinline__ void arrive_as_warp(Barrier& barrier, uint32_t thread = threadIdx.x) {
+  __syncwarp();
+  arrive_behind_syncwarp(barrier, thread);
+}
+// Where the first thread of a warp arrives in a way of its own, behind __syncwarp(): the others of
+// that warp, or one thread for others that are not there.
+__device__ __forceinline__ void arrive_beside_first(Barrier& barrier) {
+  if (kArrivalsOfWarp == 32 && threadIdx.x % 32 != 0) arrive(barrier);
+}
+__device__ inline void arrive_instead_of_others(Barrier& barrier) {
+  for (int others = 1; others < kArrivalsOfWarp; ++others) arrive(barrier);
+}
+
 // Arrives, and announces bytes that bulk copies will bring.
 __device__ inline void arrive_and_expect(Barrier& barrier, uint32_t bytes) {
   asm volatile(
