@@ -61,10 +61,16 @@ ItemOrder ProgramParts::order_of_items() const {
   return family.by_document ? ItemOrder::by_document : ItemOrder::longest_first;
 }
 
+// Of score options, kernels know where a block's first row stands, and no gaps.
+Neighbours ProgramParts::neighbours() const {
+  return options.score_options ? Neighbours::apart : Neighbours::joined;
+}
+
 HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles) const {
-  return pass == Pass::forward
-             ? query_items(problem, tiles, family.forward_rows(shape), order_of_items())
-             : key_items(problem, tiles, family.backward_key_rows(shape));
+  if (pass == Pass::forward)
+    return query_items(problem, tiles, family.forward_rows(shape), order_of_items(), neighbours());
+  return key_items(problem, tiles, family.backward_key_rows(shape), ItemOrder::longest_first,
+                   neighbours());
 }
 
 WorkTable ProgramParts::add(const HostWorkList& list) {
@@ -128,7 +134,8 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
     const HostWorkList list = items_of(pass, tiles);
     made.forward = add(list), made.written = rows_written(list.items);
   } else {
-    made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape)));
+    made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape),
+                                            ItemOrder::longest_first, neighbours()));
     const HostWorkList keys = keys_made.items.empty() ? items_of(pass, tiles) : keys_made;
     const int rows = family.backward_key_rows(shape);
     made.carries_dq = std::ranges::any_of(

@@ -146,6 +146,7 @@ struct ProgramParts {
   }
   int64_t most_bytes_of_family(const PassParts& parts) const;  // that a launch of a pass needs
   ItemOrder order_of_items() const;                            // that gains
+  Neighbours neighbours() const;
   HostWorkList items_of(Pass pass, const std::vector<RankTiles>& tiles) const;
   // Backward, a sequence's keys in one item each, where the family takes these and they keep the
   // device busy; else none.

@@ -53,6 +53,48 @@ std::vector<Piece> pieces_of(const RankTiles& rank, Operand side) {
   return pieces;
 }
 
+// Whether b goes on where a ends, some positions further.
+bool can_join(const Segment& a, const Segment& b) {
+  return a.seq == b.seq && a.stride == b.stride && a.row_end() == b.row && a.gap == 0 &&
+         b.gap == 0 && b.pos >= a.position(a.len);
+}
+Segment joined(Segment a, const Segment& b) {
+  const int gap = b.pos - a.position(a.len);
+  if (gap > 0) a.gap_at = a.len, a.gap = gap;
+  a.len += b.len;
+  return a;
+}
+
+int blocks_of(int rows, int rows_of_block) { return (rows + rows_of_block - 1) / rows_of_block; }
+
+// Pieces of queries. Behind padding there are no tokens, and no blocks to spare.
+void join_own(const Problem& problem, int rows_of_item, std::vector<Piece>& pieces) {
+  size_t kept = 0;
+  for (size_t i = 1; i < pieces.size(); ++i) {
+    const Segment &a = pieces[kept].own, &b = pieces[i].own;
+    const int len = problem.layout_q.len(a.seq), rows = a.rows_below(len), more = b.rows_below(len);
+    if (can_join(a, b) && pieces[kept].partners == pieces[i].partners &&
+        blocks_of(rows + more, rows_of_item) <
+            blocks_of(rows, rows_of_item) + blocks_of(more, rows_of_item))
+      pieces[kept].own = joined(a, b);
+    else if (++kept != i)
+      pieces[kept] = std::move(pieces[i]);
+  }
+  if (!pieces.empty()) pieces.resize(kept + 1);
+}
+
+// Queries that a piece of keys meets.
+void join_partners(Piece& piece) {
+  std::vector<Segment> kept;
+  for (const Segment& partner : piece.partners) {
+    if (!kept.empty() && can_join(kept.back(), partner))
+      kept.back() = joined(kept.back(), partner);
+    else
+      kept.push_back(partner);
+  }
+  piece.partners = std::move(kept);
+}
+
 // Rows of partners that the block meets.
 int64_t length_of(const SequenceMask& mask, Operand side, const Piece& piece,
                   const WorkItem& item) {
@@ -115,12 +157,18 @@ void add_items(const Problem& problem, Operand side, const Piece& piece, int row
 }
 
 HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, int rows_of_item,
-                   Operand side, ItemOrder order) {
+                   Operand side, ItemOrder order, Neighbours queries) {
   HostWorkList list;
   std::vector<WeighedItem> items;
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    for (const Piece& piece : pieces_of(ranks[rank], side))
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    std::vector<Piece> pieces = pieces_of(ranks[rank], side);
+    if (queries == Neighbours::joined && side == Operand::q)
+      join_own(problem, rows_of_item, pieces);
+    for (Piece& piece : pieces) {
+      if (queries == Neighbours::joined && side == Operand::kv) join_partners(piece);
       add_items(problem, side, piece, rows_of_item, static_cast<int>(rank), list, items);
+    }
+  }
   std::ranges::stable_sort(items, std::greater{}, &WeighedItem::weight);
   int64_t work = 0, before = 0;
   for (const WeighedItem& weighed : items) work += weighed.weight;
@@ -144,13 +192,13 @@ bool one_item_a_sequence(const HostWorkList& list) {
 }
 
 HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& ranks,
-                         int rows_of_item, ItemOrder order) {
-  return build(problem, ranks, rows_of_item, Operand::q, order);
+                         int rows_of_item, ItemOrder order, Neighbours queries) {
+  return build(problem, ranks, rows_of_item, Operand::q, order, queries);
 }
 
 HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ranks,
-                       int rows_of_item, ItemOrder order) {
-  return build(problem, ranks, rows_of_item, Operand::kv, order);
+                       int rows_of_item, ItemOrder order, Neighbours queries) {
+  return build(problem, ranks, rows_of_item, Operand::kv, order, queries);
 }
 
 }  // namespace ringside

@@ -36,13 +36,22 @@ struct HostWorkList {
   ItemOrder order = ItemOrder::longest_first;
 };
 
+// Of query segments of a sequence that lie one below the other and meet the same keys, as a rank's
+// two of a zigzag do.
+enum class Neighbours : uint8_t {
+  apart,
+  joined,  // two go as one, with a gap of positions, where that makes fewer blocks of rows
+};
+
 // Items are blocks of query rows, partners key segments.
 HostWorkList query_items(const Problem& problem, const std::vector<RankTiles>& ranks,
-                         int rows_of_item, ItemOrder order = ItemOrder::longest_first);
+                         int rows_of_item, ItemOrder order = ItemOrder::longest_first,
+                         Neighbours queries = Neighbours::apart);
 
 // Items are blocks of key rows, partners query segments.
 HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ranks,
-                       int rows_of_item, ItemOrder order = ItemOrder::longest_first);
+                       int rows_of_item, ItemOrder order = ItemOrder::longest_first,
+                       Neighbours queries = Neighbours::apart);
 
 // Whether no two items are of one sequence: of key items, each query then meets one at most.
 bool one_item_a_sequence(const HostWorkList& list);

@@ -29,7 +29,8 @@ bool has_turns(const HostWorkList& list, const Document& items, int rows) {
         item.partner_end != item.partner_begin + 1 || item.own != first.own)
       return false;
   }
-  return first.own.stride == 1 && list.partners[first.partner_begin].stride == 1;
+  const Segment& queries = list.partners[first.partner_begin];
+  return first.own.stride == 1 && queries.stride == 1 && queries.gap == 0;
 }
 
 bool share_queries(const HostWorkList& list, const std::map<int, Document>& documents) {

@@ -49,6 +49,18 @@ void expect_turns(const Problem& problem, int rows) {
   }
 }
 
+TEST(ItemTurns, AreNoneWhereQueriesHaveAGap) {
+  const PackedLayout layout({0, 1600});
+  const Problem problem{layout, layout, Mask::causal()};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"all_gather"});
+  const std::vector<RankTiles> ranks{{&plan.tiles(plan.steps_of_rank[0].back())}};
+  const HostWorkList joined =
+      key_items(problem, ranks, 128, ItemOrder::longest_first, Neighbours::joined);
+  ASSERT_EQ(joined.partners.size(), 1);
+  EXPECT_EQ(joined.partners[0].gap, 800);
+  EXPECT_TRUE(items_in_turn(joined, problem.mask, 128).empty());
+}
+
 TEST(ItemTurns, CountTheItemsBeforeInTheList) {
   Random random(1);
   for (int i = 0; i < 2000; ++i) {

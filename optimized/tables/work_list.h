@@ -2,10 +2,11 @@
 //
 // Forward, an item is a block of query rows of one query segment, and its partners are the key
 // segments of the same sequence in the resident buffer: the online softmax runs across all of them,
-// so a step needs no merge; a block ends where a segment does, so gathered segments are few. For dk
-// and dv, an item is a block of key rows and its partners are query segments. Which rows of a
-// partner matter is not stored: both ends follow from the positions and the mask (seen_rows.h), the
-// same integers for every kernel, and blocks outside are skipped.
+// so a step needs no merge; a block ends where a segment does, so gathered segments are few, and
+// two segments of queries may go as one (Segment::gap). For dk and dv, an item is a block of key
+// rows and its partners are query segments. Which rows of a partner matter is not stored: both ends
+// follow from the positions and the mask (seen_rows.h), the same integers for every kernel, and
+// blocks outside are skipped.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ struct WorkItem {
 RINGSIDE_HD inline bool is_sound(const WorkItem& item) {
   const Segment& own = item.own;
   return (own.seq >= 0) & (own.pos >= 0) & (own.stride > 0) & (own.row >= 0) & (own.len > 0) &
-         (item.partner_begin <= item.partner_end) & (item.len_q > 0) & (item.len_k >= 0);
+         (own.gap >= 0) & (item.partner_begin <= item.partner_end) & (item.len_q > 0) &
+         (item.len_k >= 0);
 }
 
 struct WorkList {  // device (or host) memory

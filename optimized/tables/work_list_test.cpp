@@ -121,8 +121,12 @@ std::vector<Tile> cut_at_random(Random& random, const std::vector<Tile>& tiles) 
   return cut;
 }
 
+bool is_joined(const Segment& s) { return s.gap_at < s.len; }
+bool has_gap(const WorkItem& item) { return is_joined(item.own); }
+
 TEST(WorkList, ItemsComputeWhatTheTilesSay) {
   Random random(3);
+  int gaps = 0;
   for (int number = 0; number < 400; ++number) {
     const Problem problem = testing::random_problem(random);
     const Plan plan = testing::random_plan(random, problem);
@@ -141,8 +145,42 @@ TEST(WorkList, ItemsComputeWhatTheTilesSay) {
           << "case " << number << " step " << step;
       ASSERT_EQ(want, pairs_of_items(problem, key_items(problem, ranks, rows), false))
           << "case " << number << " step " << step;
+      for (const bool of_queries : {true, false}) {
+        const auto made = of_queries ? query_items : key_items;
+        const HostWorkList joined =
+            made(problem, ranks, rows, ItemOrder::longest_first, Neighbours::joined);
+        ASSERT_EQ(want, pairs_of_items(problem, joined, of_queries))
+            << "case " << number << " step " << step;
+        gaps += std::ranges::any_of(joined.items, has_gap) ||
+                std::ranges::any_of(joined.partners, is_joined);
+        ASSERT_LE(
+            joined.items.size(),
+            made(problem, ranks, rows, ItemOrder::longest_first, Neighbours::apart).items.size());
+      }
     }
   }
+  EXPECT_GT(gaps, 40);
+}
+
+// A rank's two chunks of a document, of 100 rows each in a zigzag over 8: in blocks of 128 two
+// items, in blocks of 256 one, and its keys meet one segment of queries, whatever lies between.
+TEST(WorkList, ChunksOfAZigzagGoAsOneWhereBlocksAreFewer) {
+  const PackedLayout layout({0, 1600});
+  const Problem problem{layout, layout, Mask::causal()};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 8), {"all_gather"});
+  const std::vector<RankTiles> ranks{{&plan.tiles(plan.steps_of_rank[3].back())}};
+  const auto queries = [&](int rows, Neighbours neighbours) {
+    return query_items(problem, ranks, rows, ItemOrder::longest_first, neighbours);
+  };
+  EXPECT_EQ(queries(256, Neighbours::apart).items.size(), 2);
+  EXPECT_EQ(queries(128, Neighbours::joined).items.size(), 2);
+  EXPECT_FALSE(has_gap(queries(128, Neighbours::joined).items[0]));
+  const HostWorkList one = queries(256, Neighbours::joined);
+  ASSERT_EQ(one.items.size(), 1);
+  EXPECT_EQ(one.items[0].own, (Segment{0, 300, 1, 0, 200, 100, 800}));
+  const HostWorkList keys =
+      key_items(problem, ranks, 128, ItemOrder::longest_first, Neighbours::joined);
+  for (const WorkItem& item : keys.items) EXPECT_EQ(item.partner_end - item.partner_begin, 1);
 }
 
 // Documents and items about the sizes that kernels use: a whole block, a row more, several.
@@ -188,8 +226,10 @@ TEST(WorkList, ItemsOfADocumentGoWhereItsLongestWouldBe) {
     const int rows = random.choice<int>({1, 4, 32});
     const bool of_queries = number % 2 == 0;
     const auto made = of_queries ? query_items : key_items;
-    const HostWorkList alone = made(problem, ranks, rows, ItemOrder::longest_first);
-    const HostWorkList together = made(problem, ranks, rows, ItemOrder::by_document);
+    const HostWorkList alone =
+        made(problem, ranks, rows, ItemOrder::longest_first, Neighbours::apart);
+    const HostWorkList together =
+        made(problem, ranks, rows, ItemOrder::by_document, Neighbours::apart);
     ASSERT_EQ(alone.order, ItemOrder::longest_first);
     ASSERT_EQ(together.rows_met, alone.rows_met);
     ASSERT_EQ(together.partners, alone.partners);

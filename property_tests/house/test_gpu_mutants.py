@@ -198,20 +198,6 @@ def test_a_suite_of_which_nothing_ran_clears_nobody(tmp_path):
     assert gpu_suites.red_conformance(place, "Plans.NoMore") == ""
 
 
-@pytest.mark.parametrize(
-    ("script", "red"),
-    [("echo RACECHECK SUMMARY: 0 hazards", ""), ("echo RACECHECK SUMMARY; exit 1", "racecheck")],
-)
-def test_a_race_is_what_the_sanitizer_says(monkeypatch, tmp_path, script, red):
-    assert gpu_suites.race(played_sanitizer(monkeypatch, tmp_path, script)) == red
-
-
-def test_a_sanitizer_that_does_not_end_clears_nobody(monkeypatch, tmp_path):
-    place = played_sanitizer(monkeypatch, tmp_path, "echo no driver; exit 1")
-    with pytest.raises(Failure, match="no driver"):
-        gpu_suites.race(place)
-
-
 def test_faults_are_put_to_the_tests_made_for_their_kind_first():
     def first(fault):
         return gpu_suites.suites_of(fault)[0].__name__
@@ -285,12 +271,3 @@ def test_files_that_compile_together_are_those_with_the_fault(tmp_path):
     copy.folder.mkdir()
     made = copy.compile("x.dir/Unity/unity_0_cxx.cxx.o").read_text()
     assert made == f'#include "{copy.source}/optimized/a.cpp"\n'
-
-
-def played_sanitizer(monkeypatch, folder, script):
-    """A compute-sanitizer in front of any other, that only runs a script."""
-    played = folder / "compute-sanitizer"
-    played.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    played.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return gpu_suites.Place(folder / "test", folder, "0")

@@ -206,7 +206,7 @@ def test_who_noticed_a_fault_is_asked_first_and_else_who_noticed_its_neighbours(
     again.tell(SEEN[2], "")
     assert again.likely(SEEN[2]) == ["reference: Masks.Left/0", "plans/test_masks.py::test_left"]
     others = Noticed([Mutant("of others", "file.py", "a", "b")], path)
-    others.tell(SEEN[1], "racecheck")
+    others.tell(SEEN[1], "kernels: Masks.Left")
     assert Noticed(SEEN, path).likely(SEEN[0]) == ["reference: Masks.Left/0"]
 
 
@@ -214,7 +214,7 @@ def test_what_tests_noticed_is_of_faults_and_tests_that_there_are():
     tests = json.loads(noticed.FILE.read_text(encoding="utf-8"))
     faults = mutants.everything() + gpu_mutants.everything()
     assert not tests.keys() - {fault.name for fault in faults}
-    rooms = {*suites.CPP_TESTS, gpu_suites.ROOM, gpu_suites.RACECHECK}
+    rooms = {*suites.CPP_TESTS, gpu_suites.ROOM}
     for test in tests.values():
         file = test.partition("::")[0]
         assert file.partition(": ")[0] in rooms or (HERE / file).is_file(), test

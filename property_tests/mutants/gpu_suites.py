@@ -1,7 +1,7 @@
 """The tests that faults in kernels are put to on a GPU: a suite says which of them is red first.
 
-C++ tests come before property tests, which take longer, and both before compute-sanitizer's
-racecheck, as a race need not show in results. Tests made for a kind of fault come before all.
+C++ tests come before property tests, which take longer. Tests made for a kind of fault come before
+all. A race need not show in results: such faults are put to the interpreter (gpu_mutants.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -29,7 +28,7 @@ KERNELS = [
     *(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD),
     *(MUTANTS_OF_NOT_FINITE + MUTANTS_OF_LENGTHS),
 ]
-ROOM, RACECHECK = "kernels", "racecheck"  # names of tests in noticed.json
+ROOM = "kernels"  # of tests in noticed.json
 # The C++ tests in parts; what is in none of them comes last.
 IN_BINARY = (
     "CudaProgram.*:RoomForLengths.*",
@@ -167,7 +166,7 @@ def suites_of(mutant: Mutant) -> tuple[Tests, ...]:
         in_binary.sort(key=lambda tests: "Float32" not in tests.__name__)
     rest = conformance(f"*-{':'.join(IN_BINARY)}")
     of_python = [properties("cuda", names) for names in PROPERTIES]
-    return (*made_for_it, *in_binary, rest, *of_python, race)
+    return (*made_for_it, *in_binary, rest, *of_python)
 
 
 def over_interpreter(_: Mutant) -> tuple[Tests, ...]:
@@ -207,8 +206,6 @@ def on_all_gpus(folder: str, names: tuple[str, ...]) -> Tests:
 @suite
 def named(name: str) -> Tests:
     """A test that noticed a fault before; green if there is no such test any more."""
-    if name == RACECHECK:
-        return lambda place: race(place)
     if name.startswith(f"{ROOM}: "):
         return lambda place: red_conformance(place, name.removeprefix(f"{ROOM}: "))
     if not (ROOT / "property_tests" / name.partition("::")[0]).is_file():
@@ -246,21 +243,3 @@ def red_property(place: Place, tests: list[str], *, may_be_gone: bool = False) -
     failed = re.search(r"^(?:FAILED|ERROR) property_tests/(.+?)(?: - .*)?$", output, re.MULTILINE)
     started = re.findall(r"^property_tests/(\S+)", output, re.MULTILINE)
     return failed[1] if failed else f"{started[-1] if started else 'start'} ({ending(code)})"
-
-
-def race(place: Place) -> str:
-    """What ./dev gpu-test runs under racecheck; nothing where there is no compute-sanitizer."""
-    sanitizer = shutil.which("compute-sanitizer")
-    if sanitizer is None:
-        return ""
-    options = ["--tool", "racecheck", "--error-exitcode", "1"]
-    code, output = run(
-        [sanitizer, *options, place.test, "--gtest_brief=1", "--gtest_filter=*AgreesWithTheCpu/0"],
-        ROOT,
-        place.patience,
-        CUDA_VISIBLE_DEVICES=place.gpu,
-        RINGSIDE_FEW_CASES="1",
-    )
-    if "RACECHECK SUMMARY" not in output:
-        raise Failure(f"racecheck did not end\n{output[-600:]}")
-    return RACECHECK if code else ""

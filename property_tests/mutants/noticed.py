@@ -17,7 +17,7 @@ OF_OTHERS = 3  # tests that noticed other faults of the same file, for one that 
 class Noticed:
     """Names of tests by names of faults; several threads may ask and tell.
 
-    A C++ test is "room: Suite.Test", of GPUs "kernels: Suite.Test" or "racecheck"; a property
+    A C++ test is "room: Suite.Test", of GPUs "kernels: Suite.Test"; a property
     "folder/test_file.py::test_name". Faults that others know keep their lines.
     """
 

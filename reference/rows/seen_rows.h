@@ -1,8 +1,8 @@
 // Which rows of a segment the rows of another meet: the one rule for tiles, work lists and kernels.
 //
 // Both ends of what a row sees never decrease (mask.h), so the first and the last row of a block
-// tell for all of it. Everything here runs on the host and on the device; seen_rows_test.cpp holds
-// it against every pair and against a search.
+// tell for all of it, gaps or not. Everything here runs on the host and on the device;
+// seen_rows_test.cpp holds it against every pair and against a search.
 #pragma once
 
 #include "reference/rows/mask.h"
@@ -81,11 +81,11 @@ RINGSIDE_HD Interval without_gaps(Interval some, const Segment& partner, const S
 }
 
 // From the first to the last row of `k` that some row in [begin, end) of `q` sees; for strides of 1
-// that is SeenKeys::some.
+// without gaps that is SeenKeys::some. Segments of keys have no gaps.
 RINGSIDE_HD inline Interval keys_seen(const SequenceMask& s, const Segment& k, const Segment& q,
                                       int begin, int end) {
   const Interval some = SeenKeys(s, k, q, begin, end).some;
-  if (k.stride == 1 && q.stride == 1) return some;
+  if (k.stride == 1 && q.stride == 1 && q.gap == 0) return some;
   return without_gaps(
       some, k, q, begin, end, [&](int key) { return s.seeing(key); },
       [&](int query) { return s.visible(query); });
@@ -95,7 +95,7 @@ RINGSIDE_HD inline Interval keys_seen(const SequenceMask& s, const Segment& k, c
 RINGSIDE_HD inline Interval queries_seeing(const SequenceMask& s, const Segment& q,
                                            const Segment& k, int begin, int end) {
   const Interval some = SeeingQueries(s, q, k, begin, end).some;
-  if (q.stride == 1 && k.stride == 1) return some;
+  if (q.stride == 1 && k.stride == 1 && q.gap == 0) return some;
   return without_gaps(
       some, q, k, begin, end, [&](int query) { return s.visible(query); },
       [&](int key) { return s.seeing(key); });

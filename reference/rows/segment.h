@@ -13,8 +13,11 @@ namespace ringside {
 
 struct Segment {
   int seq = 0, pos = 0, stride = 1, row = 0, len = 0;
+  // Two of a sequence, one below the other, may go as one in kernels' work lists: rows from number
+  // `gap_at` on are `gap` positions further. Those of plans have none.
+  int gap_at = 0x7fffffff, gap = 0;
 
-  RINGSIDE_HD int position(int i) const { return pos + i * stride; }
+  RINGSIDE_HD int position(int i) const { return pos + i * stride + (i < gap_at ? 0 : gap); }
   RINGSIDE_HD int row_end() const { return row + len; }
   bool operator==(const Segment&) const = default;
 
@@ -30,9 +33,16 @@ struct Segment {
  private:
   RINGSIDE_HD int first_at_or_after(int position) const {
     if (position <= pos) return 0;
-    // Rounds up without overflow. Most strides are 1, and division is slow on a GPU.
-    const int i = stride == 1 ? position - pos : (position - pos - 1) / stride + 1;
+    int i = steps_to(position - pos);
+    if (i > gap_at && gap != 0) {
+      const int behind = position - pos - gap - gap_at * stride;
+      i = gap_at + (behind > 0 ? steps_to(behind) : 0);
+    }
     return i < len ? i : len;
+  }
+  // Rounds up without overflow. Most strides are 1, and division is slow on a GPU.
+  RINGSIDE_HD int steps_to(int further) const {
+    return stride == 1 ? further : (further - 1) / stride + 1;
   }
 };
 

@@ -61,6 +61,26 @@ TEST(Segment, RowsBelowCountsTheLeadingRows) {
   });
 }
 
+TEST(Segment, RowsBehindAGapAreFurther) {
+  for_small_segments([](Segment s) {
+    for (s.gap_at = 1; s.gap_at < s.len; ++s.gap_at)
+      for (s.gap = 0; s.gap <= 7; s.gap += s.gap < 3 ? 1 : 4) {
+        std::vector<int> positions;
+        for (int i = 0; i < s.len; ++i)
+          positions.push_back(s.pos + i * s.stride + (i >= s.gap_at ? s.gap : 0));
+        for (int i = 0; i < s.len; ++i) ASSERT_EQ(s.position(i), positions[i]);
+        for (int begin = -2; begin <= 44; ++begin) {
+          int below = 0;
+          for (const int position : positions) below += position < begin;
+          ASSERT_EQ(s.rows_below(begin), below) << s.gap_at << " " << s.gap;
+          const Interval rows = s.rows_within({begin, begin + 9});
+          for (int i = 0; i < s.len; ++i)
+            ASSERT_EQ(rows.contains(i), begin <= positions[i] && positions[i] < begin + 9);
+        }
+      }
+  });
+}
+
 TEST(Segment, TheWholeAxisHoldsEveryRow) {
   const Segment s{0, INT_MAX - 3, 1, 0, 3};
   EXPECT_EQ(s.rows_within({INT_MIN, INT_MAX}), (Interval{0, 3}));

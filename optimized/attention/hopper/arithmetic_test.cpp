@@ -131,8 +131,14 @@ TEST(SeenLine, IsWhatTheMaskSaysOfEachRow) {
                          far + 1 + up_to(300),
                          far + up_to(300)};
     const auto stride = [&] { return up_to(3) ? 1 : 1 + up_to(2); };
-    const int pos = up_to(s.len_q - 1), first = up_to(std::min(40, s.len_q - 1 - pos));
-    const Segment q{0, pos, stride(), 0, s.len_q - pos};
+    const int pos = up_to(s.len_q - 1);
+    int first = up_to(std::min(40, s.len_q - 1 - pos));
+    Segment q{0, pos, stride(), 0, s.len_q - pos};
+    if (up_to(1) && q.len > 9) {
+      q.gap_at = 1 + up_to(std::min(90, q.len / 2));
+      q.gap = up_to(std::min(200, q.len - q.gap_at - 1)), q.len -= q.gap;
+    }
+    first = std::min(first, std::max(0, q.len - 1));
     const Segment k{0, up_to(far + 300), stride(), 0, up_to(400)};
     const int key = up_to(1) ? 0 : up_to(k.len);
     const SeenLine line(s, k, q, first, key);
