@@ -28,6 +28,11 @@ DeviceProperties properties_of(int device) {
           attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device)};
 }
 
+int64_t memory_rate_of(int device) {
+  const int64_t clock = attribute(cudaDevAttrMemoryClockRate, device);  // kHz, two words each
+  return 2000 * clock * attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8;
+}
+
 void require_made_on(int current, int made_on, const char* what) {
   require(current == made_on, "device ", current, " is current; expected device ", made_on,
           ", on which the ", what, " was made. Make that one current, or a ", what,

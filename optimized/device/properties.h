@@ -1,6 +1,8 @@
 // What a device is, as far as kernels are chosen by it, and which one is current.
 #pragma once
 
+#include <cstdint>
+
 namespace ringside {
 
 struct DeviceProperties {
@@ -11,6 +13,8 @@ struct DeviceProperties {
 
 int current_device();
 DeviceProperties properties_of(int device);
+// Bytes a second that a device's memory carries at most.
+int64_t memory_rate_of(int device);
 
 // Raises InvalidArgument unless the device that is current is the one on which `what` was made:
 // tables, workspaces and streams of a device are good for nothing on another.

@@ -94,7 +94,8 @@ class Backward : public Walk {
                                           .deterministic = options_.deterministic,
                                           .options = options_.options,
                                           .accumulate = accumulate,
-                                          .workspace = at(pass_.of_family)},
+                                          .workspace = at(pass_.of_family),
+                                          .heads_together = tables.keys_by_document},
                                          stream_));
   }
 

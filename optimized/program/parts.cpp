@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "optimized/device/processors.h"
+#include "optimized/device/properties.h"
 #include "optimized/program/choose_family.h"
 #include "optimized/tables/item_turns.h"
 #include "optimized/tables/sole_items.h"
@@ -69,8 +70,9 @@ Neighbours ProgramParts::neighbours() const {
 HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles) const {
   if (pass == Pass::forward)
     return query_items(problem, tiles, family.forward_rows(shape), order_of_items(), neighbours());
-  return key_items(problem, tiles, family.backward_key_rows(shape), ItemOrder::longest_first,
-                   neighbours());
+  // Key heads that several query heads share are slower all at once than two at a time.
+  const ItemOrder order = problem.group_size() > 1 ? ItemOrder::longest_first : order_of_items();
+  return key_items(problem, tiles, family.backward_key_rows(shape), order, neighbours());
 }
 
 WorkTable ProgramParts::add(const HostWorkList& list) {
@@ -89,10 +91,13 @@ WorkTable ProgramParts::add_in_turn(const HostWorkList& keys, const WorkTable& a
 
 // Turns cost waiting, and spare zeros before and a conversion behind the sums. Documents that wait
 // for few gain, where others as long keep most processors busy. Measured of those that see
-// themselves, up to four query heads a key head.
+// themselves, up to four query heads a key head; where each query head has its own keys, an H100
+// (3.3 TB/s) gains, and an H200 (4.9), whose memory takes zeros and sums quickly, does not.
 bool ProgramParts::turns_are_quicker() const {
   constexpr int kMostKeys = 1152, kMostHeadsOfGroup = 4;
+  constexpr int64_t kQuickMemory = 4'200'000'000'000;
   if (!family.rounds_in_turn(shape) || problem.group_size() > kMostHeadsOfGroup) return false;
+  if (problem.group_size() == 1 && memory_rate_of(device) >= kQuickMemory) return false;
   double work = 0, most = 0;  // of a document
   for (int seq = 0; seq < problem.layout_k.batch(); ++seq) {
     const int len = problem.layout_k.len(seq);
@@ -120,15 +125,8 @@ HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const
   return list;
 }
 
-// Key heads that several query heads share are slower all at once than two at a time.
-HostWorkList ProgramParts::keys_in_place(const std::vector<RankTiles>& tiles) const {
-  HostWorkList whole = whole_keys(tiles);
-  if (!whole.items.empty() || problem.group_size() > 1) return whole;
-  return key_items(problem, tiles, family.backward_key_rows(shape), order_of_items());
-}
-
 OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>& tiles,
-                                        const HostWorkList& keys_made) {
+                                        const HostWorkList& whole_keys) {
   OperationTables made;
   if (pass == Pass::forward) {
     const HostWorkList list = items_of(pass, tiles);
@@ -136,7 +134,7 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
   } else {
     made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape),
                                             ItemOrder::longest_first, neighbours()));
-    const HostWorkList keys = keys_made.items.empty() ? items_of(pass, tiles) : keys_made;
+    const HostWorkList keys = whole_keys.items.empty() ? items_of(pass, tiles) : whole_keys;
     const int rows = family.backward_key_rows(shape);
     made.carries_dq = std::ranges::any_of(
         keys.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });

@@ -151,8 +151,6 @@ struct ProgramParts {
   // Backward, a sequence's keys in one item each, where the family takes these and they keep the
   // device busy; else none.
   HostWorkList whole_keys(const std::vector<RankTiles>& tiles) const;
-  // Backward of kernels that work on the caller's arrays: whole_keys(), if any.
-  HostWorkList keys_in_place(const std::vector<RankTiles>& tiles) const;
   WorkTable add(const HostWorkList& list);
   WorkTable add(const std::vector<WorkItem>& items, TableOf<Segment> partners);
   // Items of `keys` that may add to dq in turn, where the family knows turns.
@@ -160,7 +158,7 @@ struct ProgramParts {
   WorkTable add_in_turn(const HostWorkList& keys, const WorkTable& added);
   // Backward, these items of keys, if any; else items_of().
   OperationTables add_items(Pass pass, const std::vector<RankTiles>& tiles,
-                            const HostWorkList& keys_made = {});
+                            const HostWorkList& whole_keys = {});
 };
 
 // The most that any of some launches needs of its own; they share it.

@@ -139,7 +139,7 @@ StackParts::StackParts(const Plan& plan, const ProgramOptions& o)
           tiles.push_back({&plan.tiles(plan.steps_of_rank[rank][op.step]), q_row, k_row});
         return add_items(
             schedule.pass, tiles,
-            in_place && schedule.pass == Pass::backward ? keys_in_place(tiles) : HostWorkList{});
+            in_place && schedule.pass == Pass::backward ? whole_keys(tiles) : HostWorkList{});
       });
   tables.upload();
 }

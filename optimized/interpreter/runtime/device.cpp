@@ -138,6 +138,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrL2CacheSize:
       *value = 50 << 20;
       break;
+    case cudaDevAttrMemoryClockRate:  // of an H100
+      *value = 2'619'000;
+      break;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      *value = 5120;
+      break;
     default:
       fail("unknown attribute of a device: " + std::to_string(static_cast<int>(attribute)));
   }
