@@ -132,10 +132,27 @@ inline double tolerance(const char* what, const TypeInfo& type, const std::vecto
   return largest(want) * (float32 + (is_float ? 0 : 3 * type.roundoff));
 }
 
+inline double longest_row(const Tensor& x) {
+  double longest = 0;
+  for (int row = 0; row < x.rows; ++row)
+    for (int head = 0; head < x.heads; ++head) {
+      double squares = 0;
+      for (int d = 0; d < x.dim; ++d) squares += x.at(row, head)[d] * x.at(row, head)[d];
+      if (std::isfinite(squares)) longest = std::max(longest, squares);
+    }
+  return std::sqrt(longest);
+}
+
+// What rounding may do to a score: two roundoffs of all that it is summed from, be the sum itself
+// as small as it may, or softcap bend it. Not more than scale |q| |k| is added up.
+inline double error_of_scores(const Tensor& q, const Tensor& k, double scale) {
+  return 1.2e-7 * std::abs(scale) * longest_row(q) * longest_row(k);
+}
+
 inline void expect_close(const char* what, const TypeInfo& type, const std::vector<double>& want,
-                         const std::vector<double>& got) {
+                         const std::vector<double>& got, double more = 0) {
   ASSERT_EQ(want.size(), got.size()) << what;
-  const double allowed = tolerance(what, type, want);
+  const double allowed = tolerance(what, type, want) + more;
   for (size_t i = 0; i < want.size(); ++i) {
     if (want[i] == got[i] || (std::isnan(want[i]) && std::isnan(got[i]))) continue;  // -inf too
     ASSERT_LE(std::abs(want[i] - got[i]), allowed) << what << "[" << i << "]: " << got[i];

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "optimized/links/mailbox.h"
@@ -184,7 +185,8 @@ class RanksRun {
     });
     std::vector<double> logits = want_.max_logit;
     if (found == Found::nothing) logits.assign(logits.size(), -INFINITY);
-    for (const auto& p : processes_) expect_close("max_logit", type_, logits, p->max_logit.read());
+    for (const auto& p : processes_)
+      expect_close("max_logit", type_, logits, p->max_logit.read(), error_of_scores());
   }
 
   void expect_backward(Found found) {
@@ -238,7 +240,11 @@ class RanksRun {
                    double of_nobody, const Tensor& got) const {
     Tensor own = x_.part(want, rank, side, of_nobody);
     if (found == Found::nothing) std::fill(own.data.begin(), own.data.end(), of_nobody);
-    expect_close(name, type_, own.data, got.data);
+    const bool of_scores = std::string_view(name) == "lse";
+    expect_close(name, type_, own.data, got.data, of_scores ? error_of_scores() : 0);
+  }
+  double error_of_scores() const {
+    return testing::error_of_scores(x_.c.q, x_.c.k, x_.c.options.softmax_scale);
   }
 
   const RanksCase& x_;

@@ -199,7 +199,7 @@ struct LengthTables {
   }
 
   // Pairs of rows that an item meets, perhaps a few more than it sees; 0: leave it out.
-  RINGSIDE_HD int64_t weight_of(const List& list, int slot, const WorkItem& item) const {
+  RINGSIDE_HD_INLINE int64_t weight_of(const List& list, int slot, const WorkItem& item) const {
     const int seq = item.own.seq;
     const ResidentBuffer& b = buffers[runs[list.first_run + slot / list.slots_of_run].partners];
     const Groups& g = side(b.side).resident;

@@ -3,6 +3,8 @@
 
 #ifdef __CUDACC__
 #define RINGSIDE_HD __host__ __device__
+#define RINGSIDE_HD_INLINE __host__ __device__ __forceinline__  // however long
 #else
 #define RINGSIDE_HD
+#define RINGSIDE_HD_INLINE
 #endif
