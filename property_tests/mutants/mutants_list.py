@@ -93,8 +93,8 @@ MUTANTS = [
     Mutant(
         "strided rows are counted rounding down",
         SEGMENT,
-        "(position - pos - 1) / stride + 1;",
-        "(position - pos) / stride;",
+        "(further - 1) / stride + 1;",
+        "further / stride;",
     ),
     Mutant(
         "padding rows are computed",

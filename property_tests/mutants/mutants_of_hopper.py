@@ -182,8 +182,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: an item's rows see what the first of their segment do",
         LINE,
-        "s.mask.aligned(q.pos + row, s.len_q, s.len_k)",
-        "s.mask.aligned(q.pos, s.len_q, s.len_k)",
+        "s.mask.aligned(q.position(row), s.len_q, s.len_k)",
+        "s.mask.aligned(q.position(0), s.len_q, s.len_k)",
     ),
     Mutant(
         "hopper: chunks of a mask are not asked for",
