@@ -66,6 +66,24 @@ MUTANTS_OF_HOPPER = [
         "",
     ),
     Mutant(
+        "lines of what is seen go on over a gap",
+        "optimized/attention/hopper/seen_line.h",
+        "row < gap_at ? row : row + gap;",
+        "row;",
+    ),
+    Mutant(
+        "a line behind a gap knows of one more",
+        "optimized/attention/hopper/seen_line.h",
+        "gap = row < q.gap_at ? q.gap : 0;",
+        "gap = q.gap;",
+    ),
+    Mutant(
+        "score options are given blocks that a gap goes through",
+        "optimized/program/parts.cpp",
+        "return options.score_options ? Neighbours::apart : Neighbours::joined;",
+        "return Neighbours::joined;",
+    ),
+    Mutant(
         "hopper: output is stored before all of it is in shared memory",
         RESULTS,
         "    show_to_async();\n    __syncwarp();",

@@ -84,18 +84,6 @@ MUTANTS_OF_SHARED_PATHS = [
         "const int behind = position - pos - gap_at * stride;",
     ),
     Mutant(
-        "lines of what is seen go on over a gap",
-        "optimized/attention/hopper/seen_line.h",
-        "row < gap_at ? row : row + gap;",
-        "row;",
-    ),
-    Mutant(
-        "a line behind a gap knows of one more",
-        "optimized/attention/hopper/seen_line.h",
-        "gap = row < q.gap_at ? q.gap : 0;",
-        "gap = q.gap;",
-    ),
-    Mutant(
         "queries that meet different keys are joined",
         "optimized/tables/build_work_list.cpp",
         "pieces[kept].partners == pieces[i].partners &&",
@@ -124,12 +112,6 @@ MUTANTS_OF_SHARED_PATHS = [
         "optimized/tables/item_turns.cpp",
         "queries.stride == 1 && queries.gap == 0;",
         "queries.stride == 1;",
-    ),
-    Mutant(
-        "score options are given blocks that a gap goes through",
-        "optimized/program/parts.cpp",
-        "return options.score_options ? Neighbours::apart : Neighbours::joined;",
-        "return Neighbours::joined;",
     ),
     Mutant(
         "items of a document are apart where they are to go together",
