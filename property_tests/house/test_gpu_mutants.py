@@ -1,6 +1,5 @@
 """What the runner of faults in kernels counts as noticed, played without a GPU."""
 
-import os
 import subprocess
 import sys
 import threading
