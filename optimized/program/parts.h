@@ -133,6 +133,7 @@ struct ProgramParts {
             !any_lengths};
   }
   UnseenRows unseen_rows() const;  // of all ranks
+  Neighbours neighbours() const;   // what lists take of queries
   AttentionShape shape_of(const Range& q_heads, const Range& kv_heads) const;
   AttentionShape shape_of(const Schedule& schedule, const Operation& compute) const {
     return shape_of(schedule.buffers[compute.queries].heads, schedule.buffers[compute.keys].heads);
@@ -146,7 +147,6 @@ struct ProgramParts {
   }
   int64_t most_bytes_of_family(const PassParts& parts) const;  // that a launch of a pass needs
   ItemOrder order_of_items() const;                            // that gains
-  Neighbours neighbours() const;
   HostWorkList items_of(Pass pass, const std::vector<RankTiles>& tiles) const;
   // Backward, a sequence's keys in one item each, where the family takes these and they keep the
   // device busy; else none.

@@ -41,6 +41,7 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
                                           const std::vector<int>& queries,
                                           const std::vector<int>& keys) {
   const KernelFamily& family = parts.family;
+  lengths_.joins_queries = parts.neighbours() == Neighbours::joined;
   OperationTables made;
   if (pass == Pass::forward) {
     made.forward =

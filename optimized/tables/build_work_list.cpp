@@ -53,29 +53,12 @@ std::vector<Piece> pieces_of(const RankTiles& rank, Operand side) {
   return pieces;
 }
 
-// Whether b goes on where a ends, some positions further.
-bool can_join(const Segment& a, const Segment& b) {
-  return a.seq == b.seq && a.stride == b.stride && a.row_end() == b.row && a.gap == 0 &&
-         b.gap == 0 && b.pos >= a.position(a.len);
-}
-Segment joined(Segment a, const Segment& b) {
-  const int gap = b.pos - a.position(a.len);
-  if (gap > 0) a.gap_at = a.len, a.gap = gap;
-  a.len += b.len;
-  return a;
-}
-
-int blocks_of(int rows, int rows_of_block) { return (rows + rows_of_block - 1) / rows_of_block; }
-
-// Pieces of queries. Behind padding there are no tokens, and no blocks to spare.
 void join_own(const Problem& problem, int rows_of_item, std::vector<Piece>& pieces) {
   size_t kept = 0;
   for (size_t i = 1; i < pieces.size(); ++i) {
     const Segment &a = pieces[kept].own, &b = pieces[i].own;
-    const int len = problem.layout_q.len(a.seq), rows = a.rows_below(len), more = b.rows_below(len);
     if (can_join(a, b) && pieces[kept].partners == pieces[i].partners &&
-        blocks_of(rows + more, rows_of_item) <
-            blocks_of(rows, rows_of_item) + blocks_of(more, rows_of_item))
+        spares_blocks(a, b, problem.layout_q.len(a.seq), rows_of_item))
       pieces[kept].own = joined(a, b);
     else if (++kept != i)
       pieces[kept] = std::move(pieces[i]);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "optimized/tables/neighbours.h"
 #include "optimized/tables/work_list.h"
 #include "reference/plan/plan.h"
 
@@ -34,13 +35,6 @@ struct HostWorkList {
   // How many rows of partners the item meets that is in the middle of all work.
   int64_t rows_met = 0;
   ItemOrder order = ItemOrder::longest_first;
-};
-
-// Of query segments of a sequence that lie one below the other and meet the same keys, as a rank's
-// two of a zigzag do.
-enum class Neighbours : uint8_t {
-  apart,
-  joined,  // two go as one, with a gap of positions, where that makes fewer blocks of rows
 };
 
 // Items are blocks of query rows, partners key segments.

@@ -22,6 +22,7 @@
 
 #include "optimized/tables/device_layout.h"
 #include "optimized/tables/move_tables.h"
+#include "optimized/tables/neighbours.h"
 #include "optimized/tables/partition_rows.h"
 #include "optimized/tables/row_owner.h"
 #include "optimized/tables/search.h"
@@ -80,6 +81,7 @@ struct LengthTables {
 
   int max_batch = 0, multiple_of = 1;
   Mask mask;
+  bool joins_queries = false;  // two segments of a sequence go as one: neighbours.h
   Side q, k;
   const ResidentBuffer* buffers = nullptr;
   const Run* runs = nullptr;
@@ -144,7 +146,12 @@ struct LengthTables {
   }
   RINGSIDE_HD Segment partner(const ResidentBuffer& b, int i) const {
     const Groups& g = side(b.side).resident;
-    Segment s = segment_in(g, b.group, i / g.owned.parts(), i % g.owned.parts());
+    const int seq = i / g.owned.parts(), part = i % g.owned.parts();
+    Segment s = segment_in(g, b.group, seq, part);
+    if (may_join(b.side)) {
+      const Segment first = segment_in(g, b.group, seq, 0), second = segment_in(g, b.group, seq, 1);
+      if (can_join(first, second)) s = part == 0 ? joined(first, second) : Segment{seq};
+    }
     s.row += b.row;
     return s;
   }
@@ -180,21 +187,24 @@ struct LengthTables {
 
   // The item of a slot, a block of segment_of's j-th; false where there is none. Whether it sees
   // something is weight_of's matter.
-  RINGSIDE_HD bool item_of(const List& list, int slot, int j, WorkItem& item) const {
+  RINGSIDE_HD_INLINE bool item_of(const List& list, int slot, int j, WorkItem& item) const {
     if (j < 0) return false;
     const Run& run = runs[list.first_run + slot / list.slots_of_run];
     const int place = slot % list.slots_of_run, rows = list.rows_of_item;
     item.own = first_segment(side(list.side).resident, run.group)[j];
-    item.begin = (place - (item.own.row / rows + j)) * rows;
-    const int seq = item.own.seq, valid = item.own.rows_below(length(side(list.side), seq));
+    const int seq = item.own.seq, len = length(side(list.side), seq);
+    item.len_q = length(q, seq), item.len_k = length(k, seq);
+    int block = place - (item.own.row / rows + j);
+    if (block * rows >= item.own.len) return false;
+    if (may_join(list.side)) join_own(list, run, j, item, block);
+    const int valid = item.own.rows_below(len);
+    item.begin = block * rows, item.end = item.begin + rows < valid ? item.begin + rows : valid;
     if (item.begin >= valid) return false;
-    item.end = item.begin + rows < valid ? item.begin + rows : valid;
     item.own.row += run.row;
     const ResidentBuffer& b = buffers[run.partners];
     const int parts = side(b.side).resident.owned.parts();
     item.partner_begin = b.first_partner + seq * parts;
     item.partner_end = item.partner_begin + parts;
-    item.len_q = length(q, seq), item.len_k = length(k, seq);
     return true;
   }
 
@@ -207,7 +217,6 @@ struct LengthTables {
     int64_t rows = 0;
     for (int part = 0; part < g.owned.parts(); ++part) {
       const Segment partner = segment_in(g, b.group, seq, part);
-      if (partner.len == 0) continue;
       rows += list.side == Operand::q
                   ? SeenKeys(m, partner, item.own, item.begin, item.end).some.size()
                   : SeeingQueries(m, partner, item.own, item.begin, item.end).some.size();
@@ -242,6 +251,27 @@ struct LengthTables {
   RINGSIDE_HD static int length(const Side& x, int seq) {
     return x.cu_seqlens[seq + 1] - x.cu_seqlens[seq];
   }
+
+  // Segments of queries that a group has two of for each sequence.
+  RINGSIDE_HD bool may_join(Operand operand) const {
+    return joins_queries && operand == Operand::q && q.resident.owned.parts() == 2;
+  }
+  // Makes the item's segment, the j-th of its group, one with the sequence's other where that
+  // spares blocks and both meet the same segments of keys; its blocks have the slots of both.
+  RINGSIDE_HD_INLINE void join_own(const List& list, const Run& run, int j, WorkItem& item,
+                                   int& block) const {
+    const int seq = item.own.seq, group = buffers[run.partners].group;
+    const Segment first = segment_in(q.resident, run.group, seq, 0);
+    const Segment second = segment_in(q.resident, run.group, seq, 1);
+    const auto keys = [&](int part) { return segment_in(k.resident, group, seq, part); };
+    if (!can_join(first, second) || !spares_blocks(first, second, item.len_q, list.rows_of_item) ||
+        !meet_the_same({mask, item.len_q, item.len_k}, first, second, k.resident.owned.parts(),
+                       keys))
+      return;
+    if (j != q.resident.owned.index(seq, 0, max_batch))
+      block += blocks_of(first.len, list.rows_of_item);
+    item.own = joined(first, second);
+  }
   RINGSIDE_HD const Segment& segment_in(const Groups& g, int group, int seq, int part) const {
     return first_segment(g, group)[g.owned.index(seq, part, max_batch)];
   }
@@ -261,8 +291,7 @@ struct LengthTables {
     int row = kNobody;
     for (int part = 0; part < g.owned.parts(); ++part) {
       const Segment& s = segment_in(g, group, seq, part);
-      const Interval there = s.rows_within({position, position + 1});
-      if (there.size() > 0) row = s.row + there.begin;
+      if (s.rows_within({position, position + 1}).size() > 0) row = s.row + s.rows_below(position);
     }
     return row;
   }

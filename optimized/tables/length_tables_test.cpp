@@ -8,7 +8,9 @@
 #include <array>
 #include <map>
 #include <set>
+#include <tuple>
 
+#include "optimized/tables/build_work_list.h"
 #include "optimized/tables/test_host_tables.h"
 
 namespace ringside {
@@ -83,7 +85,8 @@ TEST(LengthTables, ListsMeetEveryVisiblePairOnceForAnyLengths) {
   for (int number = 0; number < testing::cases(5'000); ++number) {
     Problem problem = testing::random_problem(random);
     const Capacity capacity = random_capacity(random, problem);
-    HostTables tables(capacity, random.integer(1, 9), random.coin());
+    const Neighbours queries = random.coin() ? Neighbours::joined : Neighbours::apart;
+    HostTables tables(capacity, random.integer(1, 9), random.coin(), queries);
     for (int again = 0; again < 2; ++again) {  // the same tables, other lengths
       SCOPED_TRACE("case " + std::to_string(number) + ": " + capacity.partition + " over " +
                    capacity.comm.name + ", cp_size " + std::to_string(capacity.cp_size));
@@ -122,6 +125,48 @@ TEST(LengthTables, ItemsOfASegmentGoTogetherWhereAListIsByDocument) {
     }
   }
   EXPECT_GT(several, 1000);
+}
+
+// Where an item's block lies, and which tokens it has.
+using BlockOfItem = std::tuple<int, std::vector<int>>;  // first row, positions
+
+BlockOfItem block_of(const WorkItem& item) {
+  std::vector<int> positions;
+  for (int i = item.begin; i < item.end; ++i) positions.push_back(item.own.position(i));
+  return {item.own.row + item.begin, positions};
+}
+
+TEST(LengthTables, ChunksOfQueriesGoAsOneWhereThoseOfThePlanDo) {
+  Random random(29);
+  int together = 0;
+  for (int number = 0; number < testing::cases(2'000); ++number) {
+    const Problem problem = testing::random_problem(random);
+    Capacity c = random_capacity(random, problem);
+    c.partition = random.coin() ? "zigzag" : "whole_pack_zigzag";
+    c.comm = {random.coin() ? "all_gather" : "p2p"};  // queries are those at home
+    const int rows_of_item = random.integer(2, 12);
+    HostTables tables(c, rows_of_item, false, Neighbours::joined);
+    tables.fill(problem.layout_q, problem.layout_k);
+    const Plan plan = build_plan(problem, place(problem, c.partition, c.cp_size), c.comm);
+    SCOPED_TRACE("case " + std::to_string(number) + ": " + c.partition + " over " + c.comm.name +
+                 ", cp_size " + std::to_string(c.cp_size));
+    size_t list = 0;
+    for (int step = 0; step < plan.num_steps(); ++step)
+      for (int rank = 0; rank < c.cp_size; ++rank) {
+        if (tables.plan().tiles(tables.plan().steps_of_rank[rank][step]).empty()) continue;
+        const auto& tiles = plan.tiles(plan.steps_of_rank[rank][step]);
+        std::set<BlockOfItem> want, got;
+        for (const WorkItem& item :
+             query_items(problem, {{&tiles, kQueryRow, kKeyRow}}, rows_of_item,
+                         ItemOrder::longest_first, Neighbours::joined)
+                 .items)
+          want.insert(block_of(item)), together += item.own.gap_at < item.own.len;
+        for (const WorkItem& item : tables.items(tables.lists()[list])) got.insert(block_of(item));
+        ASSERT_EQ(want, got) << "step " << step << ", rank " << rank;
+        list += 2;
+      }
+  }
+  EXPECT_GT(together, testing::cases(500));
 }
 
 const NamedPartition& partition_of(const LengthTables& t) {

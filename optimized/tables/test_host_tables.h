@@ -20,8 +20,10 @@ inline constexpr int kQueryRow = 1000, kKeyRow = 5000;  // where buffers begin i
 class HostTables {
  public:
   // by_document: lists of queries are.
-  HostTables(const Capacity& capacity, int rows_of_item, bool by_document = false)
+  HostTables(const Capacity& capacity, int rows_of_item, bool by_document = false,
+             Neighbours queries = Neighbours::apart)
       : plan_(stand_in_plan(capacity)), lists_(capacity, plan_, t) {
+    t.joins_queries = queries == Neighbours::joined;
     for (int rank = 0; rank < capacity.cp_size; ++rank) {
       home_row_of_rank_[0].push_back(rank * t.q.home.rows);
       home_row_of_rank_[1].push_back(rank * t.k.home.rows);
