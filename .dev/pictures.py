@@ -1,18 +1,21 @@
-"""Draws the pictures that README.md shows, into data/pictures.
+"""Draws the pictures that documents show, into data.
 
 Run: .venv/bin/python .dev/pictures.py (./dev readme does, and writes the tables too). Each comes
-from plans that verify() accepts, or from counts of such.
+from plans that verify() accepts, from counts of such, or from what was measured.
 """
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
 
 import ringside as rs
+from matplotlib.figure import Figure
 
-FOLDER = Path(__file__).resolve().parent.parent / "data" / "pictures"
+FOLDER = Path(__file__).resolve().parent.parent / "data"
+SCALING = FOLDER / "results" / "bench_cp_nvidia_h200.csv"
 BALANCE = "explore --lengths man_pages --tokens 131072 --cp 2..64 --comm p2p --comm all_gather"
 BALANCE += " --comm fetch --draw"
 
@@ -31,7 +34,57 @@ def draw_balance(path: Path) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-PICTURES = {"plan.png": draw_plan, "balance.png": draw_balance}
+WAYS = {  # of exchange: a colour (Paul Tol's "bright") and a marker each
+    "peer copies": ("#4477AA", "o"),
+    "NCCL": ("#EE6677", "s"),
+    "PyTorch context_parallel": ("#228833", "D"),
+}
+
+
+def way_of(row: dict[str, str]) -> str:
+    """Which of WAYS a line of `ringside bench cp` went."""
+    if row["partition"].startswith("torch"):
+        return "PyTorch context_parallel"
+    return "NCCL" if row["exchange"] == "nccl" else "peer copies"
+
+
+def quickest(file: Path, heads: str) -> dict[str, dict[str, dict[int, float]]]:
+    """By pack, way and number of GPUs: the best rate of a GPU over that of one alone."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    with file.open(encoding="utf-8", newline="") as text:
+        for row in csv.DictReader(text):
+            if row["heads"] == heads:
+                of_way = found.setdefault(row["pack"], {}).setdefault(way_of(row), {1: 1.0})
+                gpus, rate = int(row["gpus"]), float(row["efficiency"])
+                of_way[gpus] = max(rate, of_way.get(gpus, 0.0))
+    return found
+
+
+def draw_scaling(path: Path, file: Path = SCALING) -> None:
+    """Of each pack, the quickest plan on each number of GPUs over each way of exchange."""
+    found = quickest(file, "16/16")
+    sizes = sorted({gpus for ways in found.values() for rates in ways.values() for gpus in rates})
+    figure = Figure(figsize=(2.6 * len(found), 3.2), dpi=120, layout="constrained")
+    axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
+    for axis, (pack, ways) in zip(axes, found.items(), strict=True):
+        axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
+        for way, rates in ways.items():
+            colour, marker = WAYS[way]
+            shown = sorted(rates.items())
+            axis.plot(*zip(*shown, strict=True), color=colour, marker=marker, label=way)
+        axis.set(title=pack, xlabel="GPUs", xscale="log", xticks=sizes, ylim=(0, 1.25))
+        axis.set_xticks([], minor=True)
+        axis.set_xticklabels([str(size) for size in sizes])
+    axes[0].set_ylabel("rate of a GPU, 1: of one alone")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(WAYS))
+    figure.savefig(path)
+
+
+PICTURES = {
+    "pictures/plan.png": draw_plan,
+    "pictures/balance.png": draw_balance,
+    "results/scaling.png": draw_scaling,
+}
 
 
 def main() -> None:

@@ -21,8 +21,9 @@ def difference(a, b):
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
 def test_a_picture_is_in_step(name, tmp_path):
-    pictures.PICTURES[name](tmp_path / name)
-    assert difference(tmp_path / name, pictures.FOLDER / name) < LIMIT, "./dev readme draws it anew"
+    drawn = tmp_path / Path(name).name
+    pictures.PICTURES[name](drawn)
+    assert difference(drawn, pictures.FOLDER / name) < LIMIT, "./dev readme draws it anew"
 
 
 def test_another_plan_would_be_noticed(tmp_path, monkeypatch):
@@ -31,12 +32,22 @@ def test_another_plan_would_be_noticed(tmp_path, monkeypatch):
         pictures.rs.PackedLayout, "from_lengths", lambda _: lengths([304, 144, 40, 216])
     )
     pictures.draw_plan(tmp_path / "plan.png")
-    assert difference(tmp_path / "plan.png", pictures.FOLDER / "plan.png") > LIMIT
+    assert difference(tmp_path / "plan.png", pictures.FOLDER / "pictures/plan.png") > LIMIT
+
+
+def test_another_measurement_would_be_noticed(tmp_path):
+    """Without the runs on four GPUs."""
+    lines = pictures.SCALING.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if line.split(",")[5] != "4"]
+    (tmp_path / "less.csv").write_text("\n".join(kept))
+    pictures.draw_scaling(tmp_path / "scaling.png", tmp_path / "less.csv")
+    drawn = pictures.FOLDER / "results/scaling.png"
+    assert difference(tmp_path / "scaling.png", drawn) > LIMIT
 
 
 def test_every_picture_stands_in_the_readme():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    drawn = sorted(path.name for path in pictures.FOLDER.glob("*.png"))
-    assert drawn == sorted(pictures.PICTURES)
-    assert all(f"data/pictures/{name}" in readme for name in drawn)
+    drawn = {str(path.relative_to(pictures.FOLDER)) for path in pictures.FOLDER.glob("*/*.png")}
+    assert drawn == set(pictures.PICTURES)
+    assert all(f"data/{name}" in readme for name in drawn)
     assert pictures.BALANCE in " ".join(readme.split())

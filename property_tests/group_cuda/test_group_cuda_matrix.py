@@ -47,11 +47,12 @@ class Pool:
             hosted = [[*range(each * i, each * (i + 1))] for i in range(len(workers))]
             workers.make_group(hosted, f"group_{each}", timeout_s=40)
 
-    def differences(self, case, dtype, exchange, each):
+    def differences(self, case, dtype, exchange, each, replayed=False):
         """What each process found wrong."""
         places = [{"device": i % devices()} for i in range(len(self.workers))]
-        call = f"answer = difference(case, group_{each}, dtype, exchange, device)"
-        found = self.workers.all(call, places, case=case, dtype=dtype, exchange=exchange)
+        call = f"answer = difference(case, group_{each}, dtype, exchange, device, replayed)"
+        more = {"exchange": exchange, "replayed": replayed}
+        found = self.workers.all(call, places, case=case, dtype=dtype, **more)
         return [x for x in found if x]
 
 
@@ -93,6 +94,19 @@ def test_every_partition_transport_and_mask(pool, partition, comm, each, exchang
             **WRITTEN_FOR_THESE,
         )
         assert not pool.differences(case, dtype, exchange, each), (name, dtype)
+
+
+@EXCHANGES
+@EACH
+@pytest.mark.parametrize("comm", rs.COMMS)
+def test_both_passes_are_captured_and_replayed(pool, comm, each, exchange):
+    require(exchange)
+    size = each * processes()
+    a2a = a2a_size(comm, size)
+    for partition in ("zigzag", "balanced"):
+        options = {"partition": partition, "comm": comm, "a2a_size": a2a, **WRITTEN_FOR_THESE}
+        case = Case(PACK, cp_size=size, **options)
+        assert not pool.differences(case, "bfloat16", exchange, each, replayed=True), partition
 
 
 # What TransformerEngine's own tests of context parallelism take: two documents of up to 4,096.

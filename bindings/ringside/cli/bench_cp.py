@@ -25,6 +25,18 @@ def sizes_of(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
+def packs_of(names: list[str] | None) -> list[str]:
+    """Packs to measure: all of them where none is named.
+
+    >>> packs_of(["64k", "16k"])
+    ['64k', '16k']
+    """
+    unknown = [name for name in names or () if name not in ranks.PACKS]
+    if unknown:
+        raise InvalidArgument(f'--pack "{unknown[0]}"; expected one of: {", ".join(ranks.PACKS)}')
+    return names or [*ranks.PACKS]
+
+
 def cp(
     gpus: Annotated[
         str, typer.Option("--gpus", metavar="N[,N...]", help="Processes, one a GPU; one run each.")
@@ -32,6 +44,9 @@ def cp(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer heads and repeats.")] = False,
     csv_path: Annotated[
         Path | None, typer.Option("--csv", help="Write the results to this file.")
+    ] = None,
+    pack: Annotated[
+        list[str] | None, typer.Option(help="A pack to measure; can be repeated. [default: all]")
     ] = None,
     traces: Annotated[
         Path | None,
@@ -42,5 +57,7 @@ def cp(
 
     Example: ringside bench cp --gpus 2,4 --csv build/bench_cp.csv
     """
-    code = ranks.start(sizes_of(gpus), quick=quick, path=csv_path, traces=traces)
+    code = ranks.start(
+        sizes_of(gpus), quick=quick, path=csv_path, traces=traces, packs=packs_of(pack)
+    )
     raise typer.Exit(code)

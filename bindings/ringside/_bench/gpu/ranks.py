@@ -23,6 +23,7 @@ from ringside._arrays import cuda as _cuda
 from ringside._bench.gpu import links, timelines, torch_ranks
 from ringside._bench.gpu.busy import Busy, busy_of
 from ringside._bench.gpu.cases import long_tail
+from ringside._bench.gpu.shards import ALLOWED, DIM, Data, Shards
 from ringside._bench.gpu.traffic import Traffic, traffic_of
 from ringside._group import launcher
 
@@ -34,13 +35,16 @@ PACKS = {
 }
 HEADS = ((16, 16), (32, 8))
 PLANS = (("zigzag", "p2p"), ("zigzag", "all_gather"), ("zigzag", "a2a"), ("balanced", "fetch"))
+MORE_PLANS = (  # of as many key heads as heads, and unless it is to be quick
+    ("zigzag", "fetch"),
+    ("zigzag", "a2a+p2p"),
+    ("balanced", "p2p"),
+    ("balanced", "all_gather"),
+    ("whole_pack_zigzag", "all_gather"),
+)
 KEPT = ("p2p", "fetch")  # over peer copies, measured with keep_kv too
-DIM = 128
 REPEATS, QUICK_REPEATS = 5, 3
 QUEUED = 3  # calls one behind the other in each repeat, as in a model: the host is ahead
-# Both results are float32 sums of the same bfloat16 products, in another order and with other
-# roundings of the weights to bfloat16: some units in the last place of the largest element.
-ALLOWED = 4 * 2.0**-8
 
 
 class Line(NamedTuple):
@@ -78,69 +82,10 @@ class Line(NamedTuple):
     memory_mib: float = math.nan
 
 
-class Data:
-    """Arrays of a pack, the same in every process, and what one GPU makes of them."""
-
-    def __init__(self, layout: rs.PackedLayout, heads: tuple[int, int], device: int) -> None:
-        import torch
-
-        made = torch.Generator(f"cuda:{device}").manual_seed(layout.num_rows)
-
-        def normal(number: int) -> Any:
-            shape, place = (layout.num_rows, number, DIM), f"cuda:{device}"
-            return torch.randn(shape, generator=made, device=place, dtype=torch.bfloat16)
-
-        self.q, self.dout = normal(heads[0]), normal(heads[0])
-        self.k, self.v = normal(heads[1]), normal(heads[1])
-        self.one = rs.plan(layout, cp_size=1, num_heads=heads[0], num_kv_heads=heads[1])
-
-    def on_one(self) -> tuple[Any, ...]:
-        """(out, dq, dk, dv) of one GPU with all rows."""
-        out, lse = self.one.attention(self.q, self.k, self.v, backend="cuda")
-        arrays = (self.dout, self.q, self.k, self.v, out, lse)
-        return (out, *self.one.attention_backward(*arrays, backend="cuda"))
-
-
-class Shards:
-    """The rows of one rank, and both passes over them."""
-
-    def __init__(
-        self, plan: rs.Plan, group: rs.Group, data: Data, exchange: str, keep_kv: bool = False
-    ) -> None:
-        import torch
-
-        self.plan, self.group, self.exchange, self.keep_kv = plan, group, exchange, keep_kv
-
-        def rows(side: str) -> Any:
-            return torch.from_numpy(plan.row_indices(group.rank, side=side)).to(data.q.device)
-
-        self.of_q, self.of_k = rows("q"), rows("k")
-        self.q, self.dout = data.q[self.of_q], data.dout[self.of_q]
-        self.k, self.v = data.k[self.of_k], data.v[self.of_k]
-
-    def run(self) -> tuple[Any, ...]:
-        """(out, dq, dk, dv) of the rank."""
-        common: dict[str, Any] = {"group": self.group, "exchange": self.exchange}
-        operands = (self.q, self.k, self.v)
-        out, lse, *kept = self.plan.attention_rank(*operands, keep_kv=self.keep_kv, **common)
-        if kept:
-            common["kept_kv"] = kept[0]
-        return (
-            out,
-            *self.plan.attention_backward_rank(self.dout, *operands, out, lse, **common),
-        )
-
-    def fault(self, want: Sequence[Any]) -> str:
-        """What differs from one GPU's results, or nothing."""
-        rows = (self.of_q, self.of_q, self.of_k, self.of_k)
-        for name, got, whole, own in zip(
-            ("out", "dq", "dk", "dv"), self.run(), want, rows, strict=True
-        ):
-            error = (got.float() - whole[own].float()).abs().max().item()
-            most = ALLOWED * whole.float().abs().max().item()
-            if not error <= most:
-                return f"{name} is off by {error:.3g}; at most {most:.3g} was expected"
-        return ""
+def plans_of(heads: tuple[int, int], gpus: int, quick: bool) -> list[tuple[str, str]]:
+    """(partition, transport) of what is measured; a2a+p2p is a2a where GPUs make no two pairs."""
+    more = () if quick or heads[0] != heads[1] else MORE_PLANS
+    return [plan for plan in (*PLANS, *more) if plan[1] != "a2a+p2p" or gpus % 4 == 0]
 
 
 def ways_of(exchanges: Sequence[str], comm: str) -> Iterator[tuple[str, bool, str]]:
@@ -219,9 +164,12 @@ class Cell(NamedTuple):
         return Line(self.pack, heads, *names, group.size, *figures, *traffic)
 
 
-def cells(group: rs.Group, device: int, quick: bool, repeats: int) -> Iterator[Cell]:
+def cells(
+    group: rs.Group, device: int, packs: Sequence[str], quick: bool, repeats: int
+) -> Iterator[Cell]:
     """One GPU at a time runs alone: the others wait for its times."""
-    for name, lengths in PACKS.items():
+    for name in packs:
+        lengths = PACKS[name]
         layout = rs.PackedLayout.from_lengths(lengths, pad_to_multiple_of=2 * group.size)
         for heads in HEADS[:1] if quick else HEADS:
             data = Data(layout, heads, device)
@@ -239,19 +187,21 @@ def lines(
     group: rs.Group,
     device: int,
     exchanges: Sequence[str],
+    packs: Sequence[str],
     quick: bool,
     traces: Path | None = None,
 ) -> Iterator[Any]:
     """Lines, and faults as text; every process yields the same ones."""
     repeats = QUICK_REPEATS if quick else REPEATS
-    for cell in cells(group, device, quick, repeats):
+    for cell in cells(group, device, packs, quick, repeats):
         want = cell.data.on_one()
-        for partition, comm in PLANS:
+        for partition, comm in plans_of(cell.heads, group.size, quick):
             plan = rs.plan(
                 cell.data.one.layout_q,
                 cp_size=group.size,
                 partition=partition,
                 comm=comm,
+                a2a_size=2 if comm == "a2a+p2p" else None,
                 num_heads=cell.heads[0],
                 num_kv_heads=cell.heads[1],
             )
@@ -311,7 +261,12 @@ class Absent(str):
 
 
 def start(
-    sizes: Sequence[int], *, quick: bool, path: Path | None, traces: Path | None = None
+    sizes: Sequence[int],
+    *,
+    quick: bool,
+    path: Path | None,
+    traces: Path | None = None,
+    packs: Sequence[str] = tuple(PACKS),
 ) -> int:
     """Runs so many processes after each other; the exit code of the first that failed, else 0.
 
@@ -320,6 +275,7 @@ def start(
         quick: fewer heads and repeats.
         path: of the CSV file of all results; that of the links lies beside it.
         traces: a folder, for a timeline of a call of each plan.
+        packs: names of PACKS.
     """
     _cuda.require_cuda()
     if traces is not None:
@@ -329,7 +285,7 @@ def start(
         for size in sizes:
             part = Path(folder) / f"{size}.csv"
             command = [sys.executable, "-m", "ringside._bench.gpu.ranks", str(size)]
-            command += ["quick" if quick else "all", str(part)]
+            command += ["quick" if quick else "all", ",".join(packs), str(part)]
             command += [] if traces is None else [str(traces)]
             worst = worst or launcher.run(command, size)
             if part.exists():
@@ -341,7 +297,13 @@ def start(
     return worst
 
 
-def main(gpus: int, quick: bool, path: Path | None = None, traces: Path | None = None) -> int:
+def main(
+    gpus: int,
+    quick: bool,
+    packs: Sequence[str] = tuple(PACKS),
+    path: Path | None = None,
+    traces: Path | None = None,
+) -> int:
     """In each process of a group."""
     import torch
 
@@ -351,7 +313,7 @@ def main(gpus: int, quick: bool, path: Path | None = None, traces: Path | None =
         torch.cuda.set_device(device)
         exchanges = ("peer", "nccl") if torch.cuda.device_count() >= gpus > 1 else ("auto",)
         found = []
-        for line in lines(group, device, exchanges, quick, traces):
+        for line in lines(group, device, exchanges, packs, quick, traces):
             if group.rank == 0:
                 text = line if isinstance(line, str) else "  ".join(f"{x!s:>10}" for x in line)
                 print(text, flush=True)
@@ -370,5 +332,6 @@ def main(gpus: int, quick: bool, path: Path | None = None, traces: Path | None =
 
 
 if __name__ == "__main__":
-    gpus_asked, quick_asked, *rest = sys.argv[1:]
-    raise SystemExit(main(int(gpus_asked), quick_asked == "quick", *map(Path, rest)))
+    gpus_asked, quick_asked, packs_asked, *rest = sys.argv[1:]
+    asked = (int(gpus_asked), quick_asked == "quick", packs_asked.split(","))
+    raise SystemExit(main(*asked, *map(Path, rest)))
