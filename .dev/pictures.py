@@ -34,17 +34,18 @@ def draw_balance(path: Path) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+PYTORCH = "PyTorch context_parallel"
 WAYS = {  # of exchange: a colour (Paul Tol's "bright") and a marker each
     "peer copies": ("#4477AA", "o"),
     "NCCL": ("#EE6677", "s"),
-    "PyTorch context_parallel": ("#228833", "D"),
+    PYTORCH: ("#228833", "D"),
 }
 
 
 def way_of(row: dict[str, str]) -> str:
     """Which of WAYS a line of `ringside bench cp` went."""
     if row["partition"].startswith("torch"):
-        return "PyTorch context_parallel"
+        return PYTORCH
     return "NCCL" if row["exchange"] == "nccl" else "peer copies"
 
 
@@ -54,7 +55,8 @@ def quickest(file: Path, heads: str) -> dict[str, dict[str, dict[int, float]]]:
     with file.open(encoding="utf-8", newline="") as text:
         for row in csv.DictReader(text):
             if row["heads"] == heads:
-                of_way = found.setdefault(row["pack"], {}).setdefault(way_of(row), {1: 1.0})
+                start = {} if way_of(row) == PYTORCH else {1: 1.0}  # which is measured on several
+                of_way = found.setdefault(row["pack"], {}).setdefault(way_of(row), start)
                 gpus, rate = int(row["gpus"]), float(row["efficiency"])
                 of_way[gpus] = max(rate, of_way.get(gpus, 0.0))
     return found

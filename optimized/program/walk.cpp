@@ -57,12 +57,18 @@ void Walk::tell_all(int round, const void* mine, int64_t bytes, int64_t place) c
   });
 }
 
+void Walk::tell_lengths(Pass pass) const {
+  if (!parts_.any_lengths || communicator() == nullptr) return;
+  const uint64_t* own = parts_.tables.at(parts_.lengths_word);
+  tell_all(mailbox::kLengths, own, sizeof(*own), parts_.words_of_lengths(pass));
+}
+
 void Walk::agree_on_lengths(Pass pass, const std::vector<Emptied>& results) const {
+  tell_lengths(pass);
   if (!parts_.any_lengths || communicator() == nullptr) return;
   const uint64_t* own = parts_.tables.at(parts_.lengths_word);
   int32_t* differ = parts_.tables.at(parts_.lengths_differ);
   const int64_t place = parts_.words_of_lengths(pass);
-  tell_all(mailbox::kLengths, own, sizeof(*own), place);
   compare_lengths(
       {reinterpret_cast<const uint64_t*>(at(place)), parts_.num_processes, links_->mine(), own},
       differ, parts_.lengths.status, stream_);

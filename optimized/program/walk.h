@@ -30,6 +30,8 @@ class Walk {
   // A word from every process to all others, in a round of its own behind those of the plan: `mine`
   // is of some bytes, those of others lie in the workspace from `place` on, by process.
   void tell_all(int round, const void* mine, int64_t bytes, int64_t place) const;
+  // The word of the lengths that this process has read, where only the device knows them.
+  void tell_lengths(Pass pass) const;
   // Where a process has other lengths, results become those of an empty batch, in all of them.
   void agree_on_lengths(Pass pass, const std::vector<Emptied>& results) const;
   void end(const std::vector<Spoilable>& results) const;

@@ -94,6 +94,12 @@ class ProcessOfRanks {
     wait();
   }
 
+  void rehearse() {
+    program.make_room_to_rehearse();
+    EXPECT_GT(program.rehearse(links, 2), 0);
+    wait();
+  }
+
   std::vector<int> hosted;  // ranks
   RankProgram program;
   Links links;
@@ -169,6 +175,10 @@ class RanksRun {
     for (int32_t& x : shorter) x = std::max(x, 0);
     const PackedLayout q(shorter, x_.problem.layout_q.cu_seqlens_padded());
     processes_.back()->set_lengths(q, x_.problem.layout_k, true);
+  }
+
+  void rehearse() const {
+    in_all([](ProcessOfRanks& p) { p.rehearse(); });
   }
 
   void expect_forward(Found found) {
@@ -293,6 +303,7 @@ void expect_agreement(const Seed& of) {
       expect_nothing(run);
       run.expect_fitted(false);
     }
+    if (i % 2 == 0) run.rehearse();
     if (ranks_case.capacity) run.set_lengths();
     run.expect_forward(Found::results);
     run.expect_backward(Found::results);

@@ -32,9 +32,10 @@ class Rehearsal : public Walk {
             const DeviceMemory& rows, const RunsOn& on)
       : Walk(parts, pass, options, on), rows_(rows) {}
 
-  void run_all() const {
+  void run_all(Pass pass) const {
     begin();
     run_messages();
+    tell_lengths(pass);  // not compared: whose they are is no matter here
     end({});
   }
 
@@ -69,8 +70,9 @@ double RankProgram::rehearse(Links& links, int times) {
   const PrivateStream stream;
   const RankCallOptions options;
   const auto both_passes = [&] {
-    for (const PassParts* pass : {&parts_->forward, &parts_->backward})
-      Rehearsal(*parts_, *pass, options, rows, {stream, links.workspace(), &links}).run_all();
+    const RunsOn on{stream, links.workspace(), &links};
+    Rehearsal(*parts_, parts_->forward, options, rows, on).run_all(Pass::forward);
+    Rehearsal(*parts_, parts_->backward, options, rows, on).run_all(Pass::backward);
   };
   const TimedEvent begin, end;
   both_passes();  // what is done once

@@ -96,6 +96,12 @@ MUTANTS_OF_LENGTHS = [
         "== Operand::q ? q_.gathered : q_.gathered;",
     ),
     Mutant(
+        "a rehearsal of messages leaves out the word of lengths",
+        "optimized/ranks/rehearse.cpp",
+        "    tell_lengths(pass);",
+        "    static_cast<void>(pass);",
+    ),
+    Mutant(
         "ranks do not cut their own rows out of new lengths",
         "optimized/ranks/program.cpp",
         "  cut_own_rows(parts_->lengths, parts_->tables.at(own), own.size, stream);",

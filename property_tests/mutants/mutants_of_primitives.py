@@ -158,8 +158,8 @@ MUTANTS_OF_PRIMITIVES = [
     Mutant(
         "an item of lengths on the device begins a block late",
         LENGTHS,
-        "(place - (item.own.row / rows + j)) * rows",
-        "(place + 1 - (item.own.row / rows + j)) * rows",
+        "place - (item.own.row / rows + j);",
+        "place + 1 - (item.own.row / rows + j);",
     ),
     # --- rows
     Mutant(
