@@ -79,24 +79,26 @@ class Backward : public Walk {
                      Accumulate accumulate) const {
     if (keys.items.size == 0) return;
     const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
-    RINGSIDE_CUDA(parts_.family.backward({.shape = shape_of(member, op),
-                                          .q = matrix(member, op.queries, 0, dim_qk),
-                                          .k = matrix(member, op.keys, 0, dim_qk),
-                                          .v = matrix(member, op.keys, 1, dim_v),
-                                          .dout = matrix(member, op.queries, 1, dim_v),
-                                          .lse = floats(member, op.queries, 2),
-                                          .delta = floats(member, op.queries, 3),
-                                          .dq = matrix(member, op.query_sums, 0, dim_qk),
-                                          .dk = dk,
-                                          .dv = dv,
-                                          .queries = parts_.work_list(tables.backward_queries),
-                                          .keys = parts_.work_list(keys),
-                                          .deterministic = options_.deterministic,
-                                          .options = options_.options,
-                                          .accumulate = accumulate,
-                                          .workspace = at(pass_.of_family),
-                                          .heads_together = tables.keys_by_document},
-                                         stream_));
+    const AttentionShape shape = shape_of(member, op);
+    RINGSIDE_CUDA(parts_.family.backward(
+        {.shape = shape,
+         .q = matrix(member, op.queries, 0, dim_qk),
+         .k = matrix(member, op.keys, 0, dim_qk),
+         .v = matrix(member, op.keys, 1, dim_v),
+         .dout = matrix(member, op.queries, 1, dim_v),
+         .lse = floats(member, op.queries, 2),
+         .delta = floats(member, op.queries, 3),
+         .dq = matrix(member, op.query_sums, 0, dim_qk),
+         .dk = dk,
+         .dv = dv,
+         .queries = parts_.work_list(tables.backward_queries),
+         .keys = parts_.work_list(keys),
+         .deterministic = options_.deterministic,
+         .options = options_.options,
+         .accumulate = accumulate,
+         .workspace = at(pass_.of_family),
+         .heads_together = parts_.heads_together(tables, shape.num_kv_heads)},
+        stream_));
   }
 
   void start(size_t member) const {

@@ -118,7 +118,9 @@ class Gradients {
     const MemberPlaces& places = parts_.backward.places[0];
     const bool alone = parts_.keys_in_one_item;
     std::byte* turns = on_.workspace + parts_.turns_in_place;
-    return {.shape = parts_.shape_of(parts_.backward.pass.hosted()[0], op),
+    const AttentionShape shape = parts_.shape_of(parts_.backward.pass.hosted()[0], op);
+    const int head_parts = in_parts_ ? parts_.head_parts : 1;
+    return {.shape = shape,
             .q = call_.q.matrix,
             .k = call_.k.matrix,
             .v = call_.v.matrix,
@@ -138,8 +140,8 @@ class Gradients {
             .carried = parts_.carries_dq ? dq_.matrix : DeviceMatrix{},
             .turns = in_turn_ ? reinterpret_cast<unsigned*>(turns) : nullptr,
             .final_dq = in_turn_ && rounds_in_turn() ? call_.dq.matrix : DeviceMatrix{},
-            .head_parts = in_parts_ ? parts_.head_parts : 1,
-            .heads_together = tables_of.keys_by_document};
+            .head_parts = head_parts,
+            .heads_together = parts_.heads_together(tables_of, shape.num_kv_heads * head_parts)};
   }
 
   const StackParts& parts_;

@@ -62,6 +62,14 @@ ItemOrder ProgramParts::order_of_items() const {
   return family.by_document ? ItemOrder::by_document : ItemOrder::longest_first;
 }
 
+// Heads by sections are quicker, as a section's rows stay in the cache, until the last of them: it
+// ends when its longest item does, while the processors that had others are idle.
+bool ProgramParts::heads_together(const OperationTables& tables, int heads) const {
+  constexpr double kMostIdle = 0.1;  // of a processor's work, measured
+  const double longest = tables.longest_keys * processors_of_device() / heads;
+  return tables.keys_by_document || longest > kMostIdle;
+}
+
 // Of score options, kernels know where a block's first row stands, and no gaps.
 Neighbours ProgramParts::neighbours() const {
   return options.score_options ? Neighbours::apart : Neighbours::joined;
@@ -141,6 +149,7 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
     made.backward_keys = add(keys), made.written = rows_written(keys.items);
     made.walks_are_long = keys.rows_met >= kLongWalk;
     made.keys_in_one_item = one_item_a_sequence(keys);
+    made.longest_keys = keys.longest_share;
     made.keys_by_document = keys.order == ItemOrder::by_document && !made.keys_in_one_item;
     if (!made.keys_in_one_item) made.keys_in_turn = add_in_turn(keys, made.backward_keys);
     made.turns_are_quicker = made.keys_in_turn.items.size > 0 && turns_are_quicker();

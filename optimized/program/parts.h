@@ -41,6 +41,7 @@ struct OperationTables {                               // what the device reads 
   bool keys_in_one_item = false;  // those that a query sees, as far as the host knows
   bool carries_dq = false;        // such items have more keys than others may (carried)
   bool keys_by_document = false;  // of those of several, those of a document go together
+  double longest_keys = 0;        // of all work of a head, what the longest item of keys has
   bool walks_are_long = false;    // items of keys meet many queries each, as far as the host knows
 };
 
@@ -134,6 +135,9 @@ struct ProgramParts {
   }
   UnseenRows unseen_rows() const;  // of all ranks
   Neighbours neighbours() const;   // what lists take of queries
+  // Whether items of keys go through the queue for all heads of a launch side by side: key heads,
+  // or parts of their query heads.
+  bool heads_together(const OperationTables& tables, int heads) const;
   AttentionShape shape_of(const Range& q_heads, const Range& kv_heads) const;
   AttentionShape shape_of(const Schedule& schedule, const Operation& compute) const {
     return shape_of(schedule.buffers[compute.queries].heads, schedule.buffers[compute.keys].heads);

@@ -155,6 +155,7 @@ HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, 
   std::ranges::stable_sort(items, std::greater{}, &WeighedItem::weight);
   int64_t work = 0, before = 0;
   for (const WeighedItem& weighed : items) work += weighed.weight;
+  if (!items.empty()) list.longest_share = double(items[0].weight) / double(work);
   for (const auto& [weight, item, rank] : items) {
     if (2 * before < work) list.rows_met = weight / (item.end - item.begin);
     before += weight;
