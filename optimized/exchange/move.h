@@ -41,9 +41,14 @@ struct RowMap {
 // Tokens come home; padding stays behind.
 void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
            cudaStream_t stream);
+// Rows of all heads that are still to be added to those of home buffers.
+struct Added {
+  const float* rows = nullptr;       // none: nothing
+  const int32_t* of_home = nullptr;  // which one, of each row at home; negative: none
+};
 // Writes every row of the global array: zeros where no rank owns it, nothing where it is kWritten.
 void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
-             AccumulatorLayout layout = AccumulatorLayout::rows);
+             AccumulatorLayout layout = AccumulatorLayout::rows, const Added& added = {});
 
 // What backward kernels need of every token and head, in home buffers: delta = dout . out, and lse.
 struct OfSoftmax {

@@ -44,21 +44,30 @@ __device__ int64_t home_offset(int64_t row, int head, int d, int heads, int colu
   return in_tiles ? tiled_offset(row, head, d, heads, columns) : (row * heads + head) * columns + d;
 }
 
+template <int N>
+__device__ const Pack<float, N>* pack_at(const float* x) {
+  return reinterpret_cast<const Pack<float, N>*>(x);
+}
+
 template <int N, typename To>
 __global__ void unshard_kernel(RowMap map, const float* from, int columns, bool in_tiles,
-                               GlobalArray to) {
+                               Added added, GlobalArray to) {
   To* x = static_cast<To*>(to.matrix.data);
   for_each_pack<N>(map.home_of_global.size, to.heads, to.dim, [&](int global, int head, int d) {
     const int row = map.home_of_global.rows[global];
     if (row == kWritten) return;
     To* place = x + offset_of(to.matrix, global, head) + d;
+    Pack<float, N> y{};
     if (row != kNobody) {
-      move_pack<N>(from + home_offset(row, head, d, to.heads, columns, in_tiles), place);
-    } else {
-      Pack<float, N> y;
-      for (int i = 0; i < N; ++i) y.of[i] = 0;
-      move_pack<N>(y.of, place);
+      y = *pack_at<N>(from + home_offset(row, head, d, to.heads, columns, in_tiles));
+      const int other = added.rows == nullptr ? kNobody : added.of_home[row];
+      if (other >= 0) {
+        const auto more =
+            *pack_at<N>(added.rows + home_offset(other, head, d, to.heads, columns, false));
+        for (int i = 0; i < N; ++i) y.of[i] += more.of[i];
+      }
     }
+    move_pack<N>(y.of, place);
   });
 }
 
@@ -136,7 +145,7 @@ void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_
 }
 
 void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
-             AccumulatorLayout layout) {
+             AccumulatorLayout layout, const Added& added) {
   const int rows = map.home_of_global.size;
   const bool in_tiles = layout == AccumulatorLayout::tiles;
   if (rows == 0) return;
@@ -145,7 +154,7 @@ void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaSt
     const bool packs = takes_packs(to, kPack);
     const unsigned blocks = blocks_of_packs(rows, to.heads, to.dim, packs ? kPack : 1);
     (packs ? unshard_kernel<kPack, To> : unshard_kernel<1, To>)<<<blocks, kThreads, 0, stream>>>(
-        map, from, to.columns_at_home(), in_tiles, to);
+        map, from, to.columns_at_home(), in_tiles, added, to);
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }

@@ -127,8 +127,17 @@ class Backward : public Walk {
     move::unshard(q, floats(member, schedule.home_query_sums, 0), call.dq, stream_);
     if (all_sole(member)) return;
     const move::RowMap kv = rows_through_sums(member, parts_.members[member].kv);
-    move::unshard(kv, floats(member, schedule.home_key_sums, 0), call.dk, stream_);
-    move::unshard(kv, floats(member, schedule.home_key_sums, 1), call.dv, stream_);
+    const auto leave = [&](int array, const move::GlobalArray& to) {
+      move::unshard(kv, floats(member, schedule.home_key_sums, array), to, stream_,
+                    AccumulatorLayout::rows, added(member, array));
+    };
+    leave(0, call.dk), leave(1, call.dv);
+  }
+  move::Added added(int member, int array) const {
+    const int operation = added_at_end(member);
+    if (operation < 0) return {};
+    const int from = hosted()[member].operations[operation].from.buffer;
+    return {floats(member, from, array), parts_.tables.at(pass_.added_at_end[member].of_home)};
   }
 
   std::vector<RankBackwardCall> calls_;

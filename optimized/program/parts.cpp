@@ -64,10 +64,10 @@ ItemOrder ProgramParts::order_of_items() const {
 
 // Heads by sections are quicker, as a section's rows stay in the cache, until the last of them: it
 // ends when its longest item does, while the processors that had others are idle.
-bool ProgramParts::heads_together(const OperationTables& tables, int heads) const {
+bool ProgramParts::heads_together(const OperationTables& of, int heads) const {
   constexpr double kMostIdle = 0.1;  // of a processor's work, measured
-  const double longest = tables.longest_keys * processors_of_device() / heads;
-  return tables.keys_by_document || longest > kMostIdle;
+  const double longest = of.longest_keys * processors_of_device() / heads;
+  return of.keys_by_document || longest > kMostIdle;
 }
 
 // Of score options, kernels know where a block's first row stands, and no gaps.

@@ -65,12 +65,19 @@ struct SoleRows {
   RowTables not_sole;  // its rows, and kWritten in the place of those
 };
 
+// Of one member: what is added to its home sums where these become final (last_sum.h).
+struct AddedAtEnd {
+  int operation = -1;
+  TableOf<int32_t> of_home;
+};
+
 struct PassParts {
   ProcessPass pass;
   std::vector<std::vector<OperationTables>> operations;  // [member][operation]
   std::vector<std::vector<Event>> events;                // of each, for those of the other stream
   std::vector<MemberPlaces> places;
-  std::vector<SoleRows> sole_rows;  // of each member
+  std::vector<SoleRows> sole_rows;       // of each member
+  std::vector<AddedAtEnd> added_at_end;  // likewise, or nothing
   int64_t of_family = 0, staging = 0, staging_bytes = 0, end = 0;
   Expected expected, expected_with_logits;  // the latter of a call for the largest scores
 };
@@ -137,7 +144,7 @@ struct ProgramParts {
   Neighbours neighbours() const;   // what lists take of queries
   // Whether items of keys go through the queue for all heads of a launch side by side: key heads,
   // or parts of their query heads.
-  bool heads_together(const OperationTables& tables, int heads) const;
+  bool heads_together(const OperationTables& of, int heads) const;
   AttentionShape shape_of(const Range& q_heads, const Range& kv_heads) const;
   AttentionShape shape_of(const Schedule& schedule, const Operation& compute) const {
     return shape_of(schedule.buffers[compute.queries].heads, schedule.buffers[compute.keys].heads);

@@ -153,7 +153,8 @@ void Walk::run(const Turn& turn) const {
   const bool by_table = tables.blocks.size > 0;
   if (op.kind == OperationKind::copy && !by_table) copy(turn.member, op.from, turn.member, op.to);
   if (op.kind == OperationKind::copy && by_table) copy_by_table(turn.member, op, tables);
-  if (op.kind == OperationKind::combine) combine(turn.member, op, tables);
+  if (op.kind == OperationKind::combine && turn.operation != added_at_end(turn.member))
+    combine(turn.member, op, tables);
   if (op.kind == OperationKind::compute) compute(turn.member, op, tables);
   tell(turn);
 }

@@ -71,6 +71,11 @@ class Walk {
   // there are no others.
   bool has_sole(int member) const { return finals_ && pass_.sole_rows[member].any; }
   bool all_sole(int member) const { return finals_ && pass_.sole_rows[member].all; }
+  // The operation whose rows finish() adds, or -1.
+  int added_at_end(int member) const {
+    const auto& all = pass_.added_at_end;
+    return all.empty() || all_sole(member) ? -1 : all[member].operation;
+  }
   move::RowMap rows_through_sums(int member, const RowTables& rows) const {
     return parts_.row_map(has_sole(member) ? pass_.sole_rows[member].not_sole : rows);
   }

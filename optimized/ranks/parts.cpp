@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "optimized/tables/row_owner.h"
+#include "optimized/tables/schedules/last_sum.h"
 #include "optimized/tables/schedules/operation_blocks.h"
 #include "optimized/tables/sole_items.h"
 #include "reference/rows/seen_rows.h"
@@ -115,6 +116,9 @@ void RankParts::add_tables(const Plan& plan, PassParts& parts) {
       of_member.push_back(tables_of(plan, schedule, i));
     tell_clears(schedule, of_member);
     tell_sole_items(plan, schedule, of_member, parts.sole_rows.emplace_back());
+    if (schedule.pass != Pass::backward) continue;
+    const LastSum last = last_sum(schedule);
+    parts.added_at_end.push_back({last.operation, tables.add(last.from_of)});
   }
 }
 

@@ -39,6 +39,24 @@ MUTANTS_OF_LINKS = [
         "",
     ),
     Mutant(
+        "what is added at the end is added once more where it arrives",
+        WALK,
+        "&& turn.operation != added_at_end(turn.member))",
+        "&& turn.member >= 0)",
+    ),
+    Mutant(
+        "what is added at the end is of the row itself",
+        "optimized/exchange/move_home.cu",
+        "added.of_home[row];",
+        "row;",
+    ),
+    Mutant(
+        "the last sum is left to the end although its rows are overwritten before",
+        "optimized/tables/schedules/last_sum.cpp",
+        "if (writes(schedule, schedule.operations[j], schedule.buffers[op.from.buffer])) return {};",
+        "static_cast<void>(j);",
+    ),
+    Mutant(
         "a sender does not wait until the receiver's buffers are free",
         PEER,
         "  wait_for_word(ready, stream_);\n",
