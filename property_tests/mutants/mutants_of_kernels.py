@@ -326,8 +326,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "rows of nobody keep what lay there",
         HOME,
-        "      move_pack<N>(y.of, place);\n",
-        "",
+        "    move_pack<N>(y.of, place);\n",
+        "    if (row != kNobody) move_pack<N>(y.of, place);\n",
     ),
     Mutant(
         "in place: rows of out that see nothing keep what lay there",
