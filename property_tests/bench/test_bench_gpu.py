@@ -31,6 +31,7 @@ def test_every_pack_is_full_and_the_long_tail_has_one():
     totals = {name: sum(lengths) for name, lengths in cases.PACKS.items()}
     small = {"1k x4": 2**12, "128 x256": 2**15, "64k in 4,096": 2**16, "64k in 65,536": 2**16}
     large = {"long tail 32k": 2**15, "2k x16": 2**15, "16k x2": 2**15, "4k x16": 2**16}
+    large |= {"log-normal x108": 133_566, "man pages 128k": 2**17}
     names = ("32k x1", "1k x32", "256 x128", "ragged, mean 1k", "ragged, mean 256")
     assert totals == small | large | dict.fromkeys(names, 2**15)
     tail = sorted(cases.PACKS["long tail 32k"])

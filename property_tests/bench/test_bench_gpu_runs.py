@@ -10,10 +10,11 @@ import subprocess
 import sys
 
 import pytest
+import ringside as rs
 from cuda_cases import REASON
 from ringside import cli
 from ringside._arrays import cuda as _cuda
-from ringside._bench.gpu import cases
+from ringside._bench.gpu import cases, fill
 from ringside._bench.gpu import run as _bench_gpu
 from ringside._bench.gpu.cases import Line, Times, Workload, WrongResult
 from ringside.cli import report as _report
@@ -211,6 +212,20 @@ def test_an_unknown_section_is_refused_before_anything_runs():
         _bench_gpu.tasks(["atention"])
     assert _bench_gpu.check_sections([]) == _bench_gpu.SECTIONS
     assert _bench_gpu.check_sections(["syncs", "plans"]) == ("plans", "syncs")
+
+
+def test_what_blocks_predict_is_counted_for_every_partition():
+    """Half of all blocks of a ring are empty; nothing is asked of a partition that is in order."""
+    case = fill.CASES[0]
+    assert len(fill.groups(quick=False)) == 2 * 3 * len(rs.PARTITIONS)
+    ring, gathered, balanced = (
+        fill.counts_of(case, 32, partition, comm)
+        for partition, comm in (("zigzag", "p2p"), ("zigzag", "all_gather"), ("balanced", "fetch"))
+    )
+    assert ring.fill < 0.12 and ring.blocks > 8
+    assert gathered.fill == pytest.approx(0.49, abs=0.01)
+    assert gathered.blocks == pytest.approx(1.99, abs=0.01)
+    assert balanced == fill.counts_of(case, 1, "contiguous", "p2p")
 
 
 @pytest.mark.skipif(not REASON, reason="there is a GPU")

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import ringside as rs
 from cuda_cases import needs_gpu
-from ringside._bench.gpu import cases
+from ringside._bench.gpu import cases, fill
 from ringside._bench.gpu import run as _bench_gpu
 from ringside._bench.gpu.cases import Workload, WrongResult
+from ringside._bench.gpu.clock import Clock
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -67,6 +68,16 @@ def test_one_row_that_is_a_tenth_off_is_noticed(problem, name):
     results[name][row, head, 0] = math.nan
     with pytest.raises(WrongResult, match=f"{name} of row {row}, head {head} is off by inf"):
         made.check(results)
+
+
+@needs_gpu
+def test_blocks_stand_beside_what_kernels_take():
+    group = fill.Group(Workload("1k x4", "causal", 4, 4, (64, 64)), 4, "balanced")
+    lines = list(fill.run(Clock(3), group))
+    assert [line.case.split()[-1] for line in lines[::2]] == list(fill.COMMS), lines
+    for line in lines:
+        assert not line.fault and line.numbers["blocks_over_one_rank"] == 1, line
+        assert line.numbers["kernels_over_one_rank"] > 0.5, line
 
 
 @needs_gpu

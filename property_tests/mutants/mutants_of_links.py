@@ -51,12 +51,6 @@ MUTANTS_OF_LINKS = [
         "row;",
     ),
     Mutant(
-        "the last sum is left to the end although its rows are overwritten before",
-        "optimized/tables/schedules/last_sum.cpp",
-        "if (writes(schedule, schedule.operations[j], schedule.buffers[op.from.buffer])) return {};",
-        "static_cast<void>(j);",
-    ),
-    Mutant(
         "a sender does not wait until the receiver's buffers are free",
         PEER,
         "  wait_for_word(ready, stream_);\n",

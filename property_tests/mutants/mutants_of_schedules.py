@@ -4,7 +4,32 @@ from mutants_list import Mutant
 
 SCHEDULE = "reference/schedule/"
 STACKS = "optimized/tables/schedules/stack_schedule.cpp"
+LAST_SUM = "optimized/tables/schedules/last_sum.cpp"
 MUTANTS_OF_SCHEDULES = [
+    Mutant(
+        "the last sum is left to the end although its rows are overwritten before",
+        LAST_SUM,
+        "      if (writes(schedule, schedule.operations[j], memory)) return {};",
+        "      static_cast<void>(memory);",
+    ),
+    Mutant(
+        "the last sum is left to the end although the sums are asked for before",
+        LAST_SUM,
+        "|| reads(op, home)",
+        "",
+    ),
+    Mutant(
+        "a sum of some heads is left to the end as one of all",
+        LAST_SUM,
+        "return from == to && op.from.heads == from && op.to.heads == to;",
+        "return op.from.heads == from || to.size() > 0;",
+    ),
+    Mutant(
+        "what is added at the end is of the row before",
+        LAST_SUM,
+        "last.from_of[run.to + row * run.to_step] = run.from + row * run.from_step;",
+        "last.from_of[run.to + row * run.to_step] = run.from + row / 2 * run.from_step;",
+    ),
     Mutant(
         "an operation forgets what it waits for",
         SCHEDULE + "builder.cpp",

@@ -39,8 +39,9 @@ LastSum last_sum(const Schedule& schedule) {
     if (!adds && (writes(schedule, op, schedule.buffers[home]) || reads(op, home))) return {};
     if (!adds) continue;
     if (!is_of_all_heads(schedule, op)) return {};
+    const ScheduledBuffer& memory = schedule.buffers[op.from.buffer];
     for (size_t j = static_cast<size_t>(i) + 1; j < schedule.operations.size(); ++j)
-      if (writes(schedule, schedule.operations[j], schedule.buffers[op.from.buffer])) return {};
+      if (writes(schedule, schedule.operations[j], memory)) return {};
     LastSum last{i,
                  std::vector<int32_t>(static_cast<size_t>(schedule.buffers[home].rows), kNobody)};
     for (const RowRun& run : op.row_runs())

@@ -99,6 +99,48 @@ TEST(LastSum, CanWaitUntilTheEnd) {
   for (const char* comm : {"p2p", "all_gather", "fetch"}) EXPECT_GT(found[comm], 0) << comm;
 }
 
+// Sums at home of four rows and two heads, what a peer sends, and that added to rows 1 and 2.
+Schedule two_rows_added() {
+  Schedule s;
+  s.pass = Pass::backward;
+  s.buffers = {{Payload::key_gradients, 4, {0, 2}, 0, 0},
+               {Payload::key_gradients, 2, {0, 2}, 1, 0}};
+  s.areas = {{Payload::key_gradients, 8}, {Payload::key_gradients, 4}};
+  s.home_key_sums = 0;
+  s.operations.resize(2);
+  s.operations[0].kind = OperationKind::exchange;
+  s.operations[0].receives = {{1, {1, 0, 2, {0, 2}}}};
+  s.operations[1].kind = OperationKind::combine;
+  s.operations[1].from = {1, 0, 2, {0, 2}}, s.operations[1].to = {0, 1, 2, {0, 2}};
+  return s;
+}
+
+TEST(LastSum, IsOfTheRowsThatArrive) {
+  const LastSum last = last_sum(two_rows_added());
+  EXPECT_EQ(last.operation, 1);
+  EXPECT_EQ(last.from_of, (std::vector<int32_t>{kNobody, 0, 1, kNobody}));
+}
+
+TEST(LastSum, IsNoneWhereSomethingBehindItTouchesEitherBuffer) {
+  Schedule s = two_rows_added();
+  s.operations.push_back(s.operations[0]);  // other rows come where these lie
+  EXPECT_EQ(last_sum(s).operation, -1);
+  s.operations[2].receives.clear();
+  EXPECT_EQ(last_sum(s).operation, 1);
+  s.operations[2].sends = {{1, {0, 0, 4, {0, 2}}}};  // sums are asked for
+  EXPECT_EQ(last_sum(s).operation, -1);
+  s.operations[2].sends.clear();
+  s.operations[2].kind = OperationKind::clear, s.operations[2].to = {0, 0, 4, {0, 2}};
+  EXPECT_EQ(last_sum(s).operation, -1);
+}
+
+TEST(LastSum, IsNoneOfSomeHeads) {
+  Schedule s = two_rows_added();
+  s.buffers[1].heads = s.operations[0].receives[0].block.heads = {0, 1};
+  s.operations[1].from.heads = s.operations[1].to.heads = {0, 1};
+  EXPECT_EQ(last_sum(s).operation, -1);
+}
+
 TEST(LastSum, IsNoneWhereNothingComesBack) {
   const Problem problem{{{0, 8}, {0, 8}}, {{0, 8}, {0, 8}}, Mask::causal()};
   const Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});

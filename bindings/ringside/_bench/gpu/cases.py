@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ringside import _core
+from ringside import lengths as traces
 from ringside._plan.build import plan as new_plan
 from ringside._plan.plan import Plan
 from ringside.testing._problems import a2a_size
 
-SECTIONS = ("attention", "plans", "rows", "lengths", "syncs")
+SECTIONS = ("attention", "plans", "rows", "lengths", "syncs", "fill")
 BACKWARD_OVER_FORWARD = 2.5  # five matrix products, not two
 CP_SIZES = (2, 4, 8)
 
@@ -47,6 +48,17 @@ def short_documents(sequences: int, tokens: int = 65_536) -> list[int]:
     return (1 + more).tolist()
 
 
+def log_normal(documents: int, median: int) -> list[int]:
+    """Lengths as documents have them: most are short, a few hold most tokens.
+
+    >>> pack = log_normal(108, 664)
+    >>> len(pack), sum(pack), max(pack)
+    (108, 133566, 25682)
+    """
+    drawn = np.random.default_rng(3).lognormal(np.log(median), 1.1, documents)
+    return np.maximum(drawn, 1).astype(int).tolist()
+
+
 def ragged(mean: int, seed: int, tokens: int = 32_768) -> list[int]:
     """Lengths between half and one and a half of the mean.
 
@@ -73,6 +85,8 @@ PACKS = {
     "4k x16": [4_096] * 16,
     "1k x4": [1_024] * 4,
     "128 x256": [128] * 256,
+    "log-normal x108": log_normal(108, 664),
+    "man pages 128k": traces.pack(traces.load("man_pages"), 131_072).tolist(),
     "64k in 4,096": short_documents(4_096),
     "64k in 65,536": short_documents(65_536),
 }

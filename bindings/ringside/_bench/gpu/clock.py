@@ -7,14 +7,18 @@ the caches. torch is imported when a Clock is made.
 from __future__ import annotations
 
 import importlib
+import itertools
 import random
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringside._bench.gpu.cases import Times
+
+if TYPE_CHECKING:
+    from ringside._bench.gpu.runners import Runner
 
 OURS = re.compile("forward|backward|query_gradient|key_gradient")
 # Of calls shorter than SHORT milliseconds the host takes most, and it varies: they run more often.
@@ -161,3 +165,16 @@ class Clock:
         events = [e for e in profile.events() if e.device_type == on_device]
         events.sort(key=lambda e: e.time_range.start)
         return [(e.name, e.time_range.elapsed_us() / 1e3) for e in events]
+
+
+def timed(
+    clock: Clock, runners: Sequence[Runner], most: int | None = None
+) -> list[dict[str, Times]]:
+    """The first `most` calls of every runner, all in turns; forward passes first."""
+    works = [itertools.islice(runner.calls().items(), most) for runner in runners]
+    named = [(i, *item) for i, items in enumerate(works) for item in items]
+    named.sort(key=lambda item: item[1] != "forward")
+    times: list[dict[str, Times]] = [{} for _ in runners]
+    for (i, name, _), taken in zip(named, clock.times([call for *_, call in named]), strict=True):
+        times[i][name] = taken
+    return times

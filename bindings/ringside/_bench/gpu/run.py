@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from ringside import _core
 from ringside._arrays import cuda as _cuda
 from ringside._bench import cpu as _bench
-from ringside._bench.gpu import cases, fa3
+from ringside._bench.gpu import cases, fa3, fill
 from ringside._bench.gpu.cases import SECTIONS, Line, Times, Workload, WrongResult
-from ringside._bench.gpu.clock import Clock
+from ringside._bench.gpu.clock import Clock, timed
 
 if TYPE_CHECKING:
     from ringside._bench.gpu.problem import SampledOperands
@@ -130,6 +129,10 @@ def tasks(sections: Sequence[str] = (), *, quick: bool = False, peer: str = "") 
     if "syncs" in chosen:
         comms = ("p2p",) if quick else _core.COMMS
         made += [Task(f"syncs {comm}", functools.partial(syncs, comm)) for comm in comms]
+    for group in fill.groups(quick) if "fill" in sections else ():  # which takes minutes
+        few = Clock(QUICK_REPEATS)
+        name = f"{group.case.pack}, cp {group.cp_size} {group.partition}"
+        made.append(Task(name, functools.partial(fill.run, few, group)))
     return made
 
 
@@ -154,19 +157,6 @@ def _fault_of(runner: Runner) -> str:
     except WrongResult as error:
         return str(error)
     return ""
-
-
-def _timed(
-    clock: Clock, runners: Sequence[Runner], most: int | None = None
-) -> list[dict[str, Times]]:
-    """The first `most` calls of every runner, all in turns; forward passes first."""
-    works = [itertools.islice(runner.calls().items(), most) for runner in runners]
-    named = [(i, *item) for i, items in enumerate(works) for item in items]
-    named.sort(key=lambda item: item[1] != "forward")
-    times: list[dict[str, Times]] = [{} for _ in runners]
-    for (i, name, _), taken in zip(named, clock.times([call for *_, call in named]), strict=True):
-        times[i][name] = taken
-    return times
 
 
 class Attention:
@@ -217,7 +207,7 @@ class Attention:
             runners.append(peer)
         except LookupError as error:
             yield f"{case}: no FlashAttention 2, {error}"
-        mine, *others = _timed(self.clock, runners)
+        mine, *others = timed(self.clock, runners)
         for work, times in mine.items():
             peers = others[0].get(work.removesuffix(", deterministic")) if others else None
             yield cases.attention_line(
@@ -263,7 +253,7 @@ def plans(
             del runners[comm]
     if "one rank" not in runners:
         return
-    one_rank, *others = _timed(clock, list(runners.values()), most=2)
+    one_rank, *others = timed(clock, list(runners.values()), most=2)
     for comm, times in zip(list(runners)[1:], others, strict=True):
         for work, taken in times.items():
             yield cases.plan_line(names[comm], work, ran, taken, one_rank[work])
