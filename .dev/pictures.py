@@ -13,8 +13,10 @@ from pathlib import Path
 
 import ringside as rs
 from matplotlib.figure import Figure
+from ringside._pictures.balance import STYLES
 
 FOLDER = Path(__file__).resolve().parent.parent / "data"
+FILL = FOLDER / "results" / "fill_nvidia_h200.csv"
 SCALING = FOLDER / "results" / "bench_cp_nvidia_h200.csv"
 BALANCE = "explore --lengths man_pages --tokens 131072 --cp 2..64 --comm p2p --comm all_gather"
 BALANCE += " --comm fetch --draw"
@@ -35,6 +37,31 @@ def draw_balance(path: Path) -> None:
 
 
 PYTORCH = "PyTorch context_parallel"
+
+
+def draw_fill(path: Path, file: Path = FILL) -> None:
+    """What blocks predict of all ranks over one rank, and what kernels took."""
+    with file.open(encoding="utf-8", newline="") as text:
+        rows = list(csv.DictReader(line for line in text if not line.startswith("#")))
+    figure = Figure(figsize=(7.2, 3.4), dpi=120, layout="constrained")
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
+    most = 1.2 * max(float(row["blocks_over_one_rank"]) for row in rows)
+    for axis, work in zip(axes, ("forward", "backward"), strict=True):
+        axis.plot([0.8, most], [0.8, most], color="0.7", linewidth=0.8, zorder=0)
+        for size, (colour, marker) in zip((4, 8, 32), STYLES, strict=False):
+            shown = [row for row in rows if row["work"] == work and f"cp {size} " in row["case"]]
+            axis.scatter(
+                [float(row["blocks_over_one_rank"]) for row in shown],
+                [float(row["kernels_over_one_rank"]) for row in shown],
+                *(14, colour, marker),
+                label=f"{size} ranks",
+            )
+        axis.set(title=work, xlabel="blocks predict", xscale="log", yscale="log")
+    axes[0].set_ylabel("kernels took")
+    axes[0].legend()
+    figure.savefig(path)
+
+
 WAYS = {  # of exchange: a colour (Paul Tol's "bright") and a marker each
     "peer copies": ("#4477AA", "o"),
     "NCCL": ("#EE6677", "s"),
@@ -85,6 +112,7 @@ def draw_scaling(path: Path, file: Path = SCALING) -> None:
 PICTURES = {
     "pictures/plan.png": draw_plan,
     "pictures/balance.png": draw_balance,
+    "results/fill.png": draw_fill,
     "results/scaling.png": draw_scaling,
 }
 

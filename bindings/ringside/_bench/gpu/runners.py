@@ -119,8 +119,13 @@ class Ours(Runner):
         leaves, programs = self.problem.leaves, self.plan._programs.values()
         sizes = [x.nbytes for x in (*leaves, self.problem.dout)]
         sizes += [n for p in programs for n in (p.forward_bytes, p.backward_bytes)]
-        blocks = [torch.full((n,), 255, dtype=torch.uint8, device="cuda") for n in sizes]
-        del blocks  # torch's allocator hands these blocks out again
+        # torch's allocator hands out again what was freed: all at once where there is room for all.
+        together = (
+            [sizes] if 2 * sum(sizes) < torch.cuda.mem_get_info()[1] else [[n] for n in sizes]
+        )
+        for part in together:
+            blocks = [torch.full((n,), 255, dtype=torch.uint8, device="cuda") for n in part]
+            del blocks
 
 
 def device_plan(problem: SampledOperands, room: int) -> DevicePlan:

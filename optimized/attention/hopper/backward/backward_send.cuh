@@ -201,9 +201,7 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
 template <Dq kDq, typename Shape>
 __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& shared) {
   const bool in_turn = kTakesTurns<Shape, kDq> && parameters.turns != nullptr;
-  if constexpr (!kMayCarry<Shape, kDq>)
-    send_all<kDq>(parameters, shared, in_turn);
-  else if (in_turn)  // code of its own: what carries dq within items is quicker without turns
+  if (in_turn)  // code of its own: groups wait for whoever sends, who is quicker without turns
     send_all<kDq>(parameters, shared, true);
   else
     send_all<kDq>(parameters, shared, false);
