@@ -36,32 +36,39 @@ def draw_balance(path: Path) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-PYTORCH = "PyTorch context_parallel"
-
-
 def draw_fill(path: Path, file: Path = FILL) -> None:
     """What blocks predict of all ranks over one rank, and what kernels took."""
     with file.open(encoding="utf-8", newline="") as text:
         rows = list(csv.DictReader(line for line in text if not line.startswith("#")))
+    places = {
+        (work, size): [
+            (float(row["blocks_over_one_rank"]), float(row["kernels_over_one_rank"]))
+            for row in rows
+            if row["work"] == work and f"cp {size} " in row["case"]
+        ]
+        for work in ("forward", "backward")
+        for size in (4, 8, 32)
+    }
+    most = max(max(place) for found in places.values() for place in found)
+    ticks = [x for x in (1, 1.5, 2, 3, 5, 8, 12, 20) if x < 1.1 * most]
     figure = Figure(figsize=(7.2, 3.4), dpi=120, layout="constrained")
-    axes = figure.subplots(1, 2, sharex=True, sharey=True)
-    most = 1.2 * max(float(row["blocks_over_one_rank"]) for row in rows)
-    for axis, work in zip(axes, ("forward", "backward"), strict=True):
-        axis.plot([0.8, most], [0.8, most], color="0.7", linewidth=0.8, zorder=0)
+    for axis, work in zip(figure.subplots(1, 2, sharey=True), ("forward", "backward"), strict=True):
+        axis.plot([0.85, 1.1 * most], [0.85, 1.1 * most], color="0.7", linewidth=0.8, zorder=0)
         for size, (colour, marker) in zip((4, 8, 32), STYLES, strict=False):
-            shown = [row for row in rows if row["work"] == work and f"cp {size} " in row["case"]]
-            axis.scatter(
-                [float(row["blocks_over_one_rank"]) for row in shown],
-                [float(row["kernels_over_one_rank"]) for row in shown],
-                *(14, colour, marker),
-                label=f"{size} ranks",
-            )
-        axis.set(title=work, xlabel="blocks predict", xscale="log", yscale="log")
-    axes[0].set_ylabel("kernels took")
-    axes[0].legend()
+            if shown := places[work, size]:
+                x, y = zip(*shown, strict=True)
+                axis.scatter(x, y, s=14, color=colour, marker=marker, label=f"{size} ranks")
+        axis.set(title=f"{work}, over one rank", xlabel="blocks predict")
+        axis.set(xscale="log", yscale="log")
+        for one in (axis.xaxis, axis.yaxis):
+            one.set_ticks(ticks, [f"{x:g} x" for x in ticks])
+            one.set_ticks([], minor=True)
+        axis.legend()
+    figure.axes[0].set_ylabel("kernels took")
     figure.savefig(path)
 
 
+PYTORCH = "PyTorch context_parallel"
 WAYS = {  # of exchange: a colour (Paul Tol's "bright") and a marker each
     "peer copies": ("#4477AA", "o"),
     "NCCL": ("#EE6677", "s"),
