@@ -59,6 +59,15 @@ TEST(WorkList, KnowsHowManyRowsTheItemInTheMiddleOfAllWorkMeets) {
   EXPECT_EQ(key_items(problem, {}, 64).rows_met, 0);
 }
 
+TEST(WorkList, KnowsWhatItsLongestItemHasOfTheWork) {
+  const PackedLayout layout(std::vector<int32_t>{0, 64, 320});
+  const Problem problem{layout, layout, Mask::causal()};
+  const Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});
+  const std::vector<RankTiles> tiles{{&plan.tiles(plan.steps_of_rank[0][0]), 0, 0}};
+  EXPECT_DOUBLE_EQ(key_items(problem, tiles, 64).longest_share, 4.0 / (4 + 3 + 2 + 1 + 1));
+  EXPECT_EQ(key_items(problem, {}, 64).longest_share, 0);
+}
+
 using Pairs = std::multiset<std::pair<int, int>>;  // (query row, key row) of the buffers
 
 void add_pairs(const Problem& problem, const Segment& q, Interval q_rows, const Segment& k,
