@@ -192,6 +192,22 @@ TEST(WorkList, ChunksOfAZigzagGoAsOneWhereBlocksAreFewer) {
   for (const WorkItem& item : keys.items) EXPECT_EQ(item.partner_end - item.partner_begin, 1);
 }
 
+TEST(WorkList, ChunksGoAsOneWhereOneLiesBelowTheOtherAndNeitherHasAGap) {
+  const Segment first{7, 10, 2, 100, 5}, second{7, 30, 2, 105, 4};
+  ASSERT_TRUE(can_join(first, second));
+  const Segment both = joined(first, second);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(both.position(i), first.position(i));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(both.position(5 + i), second.position(i));
+  EXPECT_TRUE(can_join(joined(first, {7, 20, 2, 105, 4}), {7, 30, 2, 109, 3})) << "it goes on";
+  EXPECT_FALSE(can_join(both, {7, 50, 2, 109, 3})) << "a second gap";
+  EXPECT_FALSE(can_join({7, 2, 2, 97, 3}, both)) << "the second has one";
+  EXPECT_FALSE(can_join(first, {7, 30, 2, 106, 4})) << "others lie between";
+  EXPECT_FALSE(can_join(first, {8, 30, 2, 105, 4})) << "of another sequence";
+  EXPECT_FALSE(can_join(first, {7, 30, 1, 105, 4})) << "another stride";
+  EXPECT_FALSE(can_join(first, {7, 18, 2, 105, 4})) << "positions turn back";
+  EXPECT_FALSE(can_join(first, {7, 30, 2, 105, 0})) << "nothing";
+}
+
 // Documents and items about the sizes that kernels use: a whole block, a row more, several.
 TEST(WorkList, ItemsOfHundredsOfRowsComputeWhatTheTilesSay) {
   const PackedLayout layout_q({0, 256, 513, 1025}, {0, 256, 520, 1040});
