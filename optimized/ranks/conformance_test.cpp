@@ -15,6 +15,7 @@
 
 #include "optimized/links/mailbox.h"
 #include "optimized/ranks/test_ranks_case.h"
+#include "optimized/tables/schedules/last_sum.h"
 #include "reference/execute/execute.h"
 
 namespace ringside {
@@ -325,6 +326,31 @@ std::vector<Seed> seeds() {
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Random, Ranks, ::testing::ValuesIn(seeds()));
+
+// Whether a rank's last sums are of some rows of a buffer, not of all of them in order.
+bool adds_to_some_rows(const Plan& plan) {
+  for (const Schedule& schedule : make_schedules(plan, Pass::backward)) {
+    const LastSum last = last_sum(schedule);
+    for (int row = 0; row < static_cast<int>(last.from_of.size()); ++row)
+      if (last.from_of[row] != kNobody && last.from_of[row] != row) return true;
+  }
+  return false;
+}
+
+TEST(RankProgram, AddsWhatComesBackLastToTheRowsThatItIsOf) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  Random random(77);
+  int found = 0;
+  for (int i = 0; i < 1000 && found < 2; ++i) {
+    const RanksCase ranks_case(random, testing::kFloat32);
+    if (ranks_case.capacity || !adds_to_some_rows(ranks_case.plan)) continue;
+    RanksRun run(ranks_case, testing::kFloat32, 1);
+    run.expect_forward(Found::results);
+    run.expect_backward(Found::results);
+    ++found;
+  }
+  EXPECT_EQ(found, 2);
+}
 
 TEST(RankProgram, OfAPlanKnowsItsLengths) {
   if (!has_device()) GTEST_SKIP() << "no CUDA device";
