@@ -154,7 +154,7 @@ MAY_IMPORT = {
     },
     "_bench": {"", "_core", "_plan", "_time", "lengths", "thd", "testing"},
     "_bench/gpu": {
-        *("", "_core", "_plan", "_time", "_arrays", "_group", "thd", "torch", "testing"),
+        *("", "_core", "_plan", "_time", "_arrays", "_group", "thd", "torch", "testing", "lengths"),
         "_bench",
     },
     "cli": {
