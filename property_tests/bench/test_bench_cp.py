@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 import ringside as rs
+from ringside._bench.gpu import ranks
 from ringside._bench.gpu.busy import multiprocessors_in
 from ringside._bench.gpu.traffic import traffic_of
+from ringside.cli.bench_cp import packs_of
 
 
 class PlayedProfile:
@@ -41,3 +43,17 @@ def test_keys_that_are_kept_do_not_come_again():
     again, kept = traffic_of(plan), traffic_of(plan, keep_kv=True)
     keys_and_values = 512 * 4 * 128 * 2 * 2 / 2**20
     assert again.received_mib - kept.received_mib == pytest.approx(keys_and_values, abs=0.1)
+
+
+def test_packs_go_by_name_and_an_unknown_one_lists_them():
+    assert packs_of(None) == list(ranks.PACKS)
+    assert packs_of(["64k"]) == ["64k"]
+    with pytest.raises(ValueError, match='"8k"; expected one of: 16k, 64k, 16 x 4k, long tail'):
+        packs_of(["16k", "8k"])
+
+
+def test_pairs_of_gpus_are_measured_where_there_are_two_and_more_plans_where_heads_are_equal():
+    two, four = (ranks.plans_of((16, 16), gpus, quick=False) for gpus in (2, 4))
+    assert set(four) - set(two) == {("zigzag", "a2a+p2p")} and len(four) == 9
+    assert ranks.plans_of((32, 8), 4, quick=False) == list(ranks.PLANS)
+    assert ranks.plans_of((16, 16), 4, quick=True) == list(ranks.PLANS)
