@@ -6,7 +6,7 @@
 #include "optimized/device/properties.h"
 #include "optimized/program/choose_family.h"
 #include "optimized/tables/item_turns.h"
-#include "optimized/tables/sole_items.h"
+#include "optimized/tables/schedules/sole_items.h"
 
 namespace ringside {
 namespace {

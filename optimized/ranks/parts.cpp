@@ -5,7 +5,7 @@
 #include "optimized/tables/row_owner.h"
 #include "optimized/tables/schedules/last_sum.h"
 #include "optimized/tables/schedules/operation_blocks.h"
-#include "optimized/tables/sole_items.h"
+#include "optimized/tables/schedules/sole_items.h"
 #include "reference/rows/seen_rows.h"
 
 namespace ringside {

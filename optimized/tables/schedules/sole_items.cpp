@@ -1,4 +1,4 @@
-#include "optimized/tables/sole_items.h"
+#include "optimized/tables/schedules/sole_items.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Who writes a row of the home sums, by hand for plans whose steps are known.
-#include "optimized/tables/sole_items.h"
+#include "optimized/tables/schedules/sole_items.h"
 
 #include <gtest/gtest.h>
 
