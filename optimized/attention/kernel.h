@@ -13,7 +13,7 @@
 // results through the pairs that are seen alone, by IEEE arithmetic. There a weight may round to 0.
 //
 // Where one launch is all there is, a family may write final results in the operands' type instead,
-// rows of its items only: see Accumulate::only.
+// rows of its items only: see Accumulate::only. Of several, items may say so (kAloneBehind).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -51,7 +51,8 @@ struct ScoreOptions {
 
 // What a launch finds in its results, and what it leaves there.
 enum class Accumulate : uint8_t {
-  merge,  // results of launches before it, in float32: it goes on from them
+  merge,  // results of launches before it, in float32: it goes on from them, unless an item says
+          // that there are none (kAloneBefore)
   start,  // zeros, and lse -inf, or nothing of meaning where a family starts anew (KernelFamily):
           // they need not be read. Others may come after it
   only,   // nothing of meaning, and nobody comes after: results are final, in shape.type
@@ -74,8 +75,11 @@ struct ForwardArguments {
   AttentionShape shape;
   DeviceMatrix q, k, v;  // resident buffers
   DeviceMatrix out;      // float32 [rows_q, heads, head_dim_v], merged into
-  LseCells lse;          // [rows_q, heads], merged into
-  WorkList work;         // items are query blocks of at most the family's forward_rows()
+  // Where items that say so leave final results, in shape.type, of a family that knows these: the
+  // launch is `merge` or `start`, and leaves out of their rows as it was, or anything. Or none.
+  DeviceMatrix final_out{};
+  LseCells lse;   // [rows_q, heads], merged into
+  WorkList work;  // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
   // [num_heads of the problem] merged into final results, `only` and families that say so; or none
   const float* sinks = nullptr;
@@ -89,12 +93,13 @@ struct ForwardArguments {
 struct BackwardArguments {
   AttentionShape shape;
   DeviceMatrix q, k, v, dout;
-  const float* lse = nullptr;    // [rows_q, heads] of the merged result
-  const float* delta = nullptr;  // [rows_q, heads] dout . out of the merged result
-  DeviceMatrix dq, dk, dv;       // float32, added to
-  WorkList queries;              // items are query blocks: for dq, where it is computed apart
-  WorkList keys;                 // items are key blocks
-  bool deterministic = false;    // bit-equal results from run to run
+  const float* lse = nullptr;           // [rows_q, heads] of the merged result
+  const float* delta = nullptr;         // [rows_q, heads] dout . out of the merged result
+  DeviceMatrix dq, dk, dv;              // float32, added to
+  DeviceMatrix final_dk{}, final_dv{};  // as final_out: of items that say so; or none
+  WorkList queries;            // items are query blocks: for dq, where it is computed apart
+  WorkList keys;               // items are key blocks
+  bool deterministic = false;  // bit-equal results from run to run
   ScoreOptions options;
   Accumulate accumulate = Accumulate::merge;  // into dk and dv; dq is added to, or, where this is
                                               // `only` and the launch deterministic, final, too
@@ -134,7 +139,7 @@ struct KernelFamily {
   cudaError_t (*backward)(const BackwardArguments& arguments, cudaStream_t stream);
   TrueOfShape score_options = never;  // whether it knows softcap, ALiBi and dropout
   TrueOfShape final_sinks = never;    // whether it merges sinks into final results
-  bool final_results = false;         // whether it knows Accumulate::only
+  bool final_results = false;         // whether it knows Accumulate::only, and final items
   bool starts_anew = false;           // whether Accumulate::start stores in all rows of its items
   bool by_document = false;           // whether forward items of a document go together: ItemOrder
   bool tiled_results = false;         // whether it knows AccumulatorLayout::tiles, and prefers them

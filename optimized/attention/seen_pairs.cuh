@@ -137,7 +137,10 @@ template <typename T, int Block, bool kOptions = false>
 __device__ __noinline__ void add_values(const ForwardArguments& a, const WorkItem& item, int head) {
   const AttentionShape& s = a.shape;
   const int kv_head = kv_head_of(s, head);
-  const bool is_final = a.accumulate == Accumulate::only;
+  const bool goes_apart = a.final_out.data != nullptr && (item.alone & kAloneBehind) != 0;
+  const bool is_final = a.accumulate == Accumulate::only || goes_apart;
+  const DeviceMatrix& out = goes_apart ? a.final_out : a.out;
+  const bool in_tiles = !is_final && a.layout == AccumulatorLayout::tiles;
   const Scoring<kOptions> scoring(s, a.options, a.work, item, head);
   for_each_pair_of_queries<Block>(
       a.work, item,
@@ -151,10 +154,9 @@ __device__ __noinline__ void add_values(const ForwardArguments& a, const WorkIte
                           q, k, &slope);
         const float weight = scoring.kept(score == -INFINITY ? 0.0f : 1.0f, q, k);
         add_row(weight, row_of<T>(a.v, key, kv_head), s.head_dim_v, [&](int d, float x) {
-          const int64_t at = a.layout == AccumulatorLayout::tiles
-                                 ? tiled_offset(row, head, d, s.num_heads, s.head_dim_v)
-                                 : row * a.out.row_stride + head * a.out.head_stride + d;
-          add_to<T>(a.out.data, at, is_final, x);
+          const int64_t at = in_tiles ? tiled_offset(row, head, d, s.num_heads, s.head_dim_v)
+                                      : row * out.row_stride + head * out.head_stride + d;
+          add_to<T>(out.data, at, is_final, x);
         });
       });
 }
@@ -233,13 +235,15 @@ __device__ __noinline__ void add_queries(const BackwardArguments& a, const WorkI
                                          int kv_head) {
   const AttentionShape& s = a.shape;
   const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const bool is_final = a.accumulate == Accumulate::only;
+  const bool goes_apart = a.final_dk.data != nullptr && (item.alone & kAloneBehind) != 0;
+  const bool is_final = a.accumulate == Accumulate::only || goes_apart;
+  const DeviceMatrix &dk = goes_apart ? a.final_dk : a.dk, &dv = goes_apart ? a.final_dv : a.dv;
   const auto add_pair = [&](const T* q, const T* dout, PairGradient pair, int key) {
     add_row(pair.ds, q, s.head_dim_qk, [&](int d, float x) {
-      add_to<T>(a.dk.data, key * a.dk.row_stride + kv_head * a.dk.head_stride + d, is_final, x);
+      add_to<T>(dk.data, key * dk.row_stride + kv_head * dk.head_stride + d, is_final, x);
     });
     add_row(pair.p, dout, s.head_dim_v, [&](int d, float x) {
-      add_to<T>(a.dv.data, key * a.dv.row_stride + kv_head * a.dv.head_stride + d, is_final, x);
+      add_to<T>(dv.data, key * dv.row_stride + kv_head * dv.head_stride + d, is_final, x);
     });
   };
   for_each_row_of_keys<Block, ItemKeys>(

@@ -18,13 +18,11 @@ struct Spoilable {  // memory of results: NaN in every type, if the call failed
   void* data = nullptr;
   int64_t bytes = 0;
 };
-inline constexpr int kMostSpoilable = 4;
+inline constexpr int kMostSpoilable = 16;  // of a launch
 
-void count_start(uint32_t* header, cudaStream_t stream);
+void start_call_words(uint32_t* header, cudaStream_t stream);
 // `unfit` is a word in device memory: whether the call failed.
-void compare_words(uint32_t* header, const ExpectedWord* expected, int count, uint32_t* unfit,
-                   cudaStream_t stream);
-void spoil_if(const uint32_t* unfit, const std::vector<Spoilable>& results, cudaStream_t stream);
-void count_end(uint32_t* header, cudaStream_t stream);
+void end_call_words(uint32_t* header, const ExpectedWord* expected, int number,
+                    const std::vector<Spoilable>& results, uint32_t* unfit, cudaStream_t stream);
 
 }  // namespace ringside

@@ -123,18 +123,13 @@ void Links::begin_call(uint32_t token, std::byte* staging, int64_t staging_bytes
   if (!is_captured(stream)) last_.hold(stream);
   if (communicator() != nullptr) communicator()->set_call(token);
   if (nccl_ != nullptr) nccl_->set_staging(staging, staging_bytes);
-  count_start(words_->on_device(0), stream);
+  start_call_words(words_->on_device(0), stream);
 }
 
 void Links::end_call(const ExpectedWord* expected, int count, const std::vector<Spoilable>& results,
                      cudaStream_t stream) {
   auto* unfit = reinterpret_cast<uint32_t*>(unfit_.data());
-  compare_words(words_->on_device(0), expected, count, unfit, stream);
-  for (size_t i = 0; i < results.size(); i += kMostSpoilable) {
-    const size_t end = std::min(results.size(), i + kMostSpoilable);
-    spoil_if(unfit, {results.begin() + i, results.begin() + end}, stream);
-  }
-  count_end(words_->on_device(0), stream);
+  end_call_words(words_->on_device(0), expected, count, results, unfit, stream);
   if (!is_captured(stream)) last_.record(stream);
 }
 

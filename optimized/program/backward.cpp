@@ -20,7 +20,7 @@ class Backward : public Walk {
     // Else a kernel of its own computes dq, over all items of keys at once.
     finals_ = !options.deterministic;
     for (size_t member = 0; member < calls_.size(); ++member)
-      if (has_sole(static_cast<int>(member)))
+      if (has_final(static_cast<int>(member)))
         require_dense(calls_[member].dk, "dk"), require_dense(calls_[member].dv, "dv");
   }
 
@@ -57,29 +57,10 @@ class Backward : public Walk {
   std::byte* kept(int member) const override { return calls_[member].kept; }
 
   void compute(int member, const Operation& op, const OperationTables& tables) const override {
-    const DeviceMatrix dk = matrix(member, op.key_sums, 0, parts_.shape.head_dim_qk);
-    const DeviceMatrix dv = matrix(member, op.key_sums, 1, parts_.shape.head_dim_v);
-    const Accumulate accumulate = tables.starts ? Accumulate::start : Accumulate::merge;
-    if (!has_sole(member) || op.key_sums != home_sums(member))
-      return differentiate(member, op, tables, tables.backward_keys, dk, dv, accumulate);
-    const RankBackwardCall& call = calls_[member];
-    differentiate(member, op, tables, tables.sole, call.dk.matrix, call.dv.matrix,
-                  Accumulate::only);
-    differentiate(member, op, tables, tables.others, dk, dv, accumulate);
-  }
-
- private:
-  static void require_all_dense(const RankBackwardCall& call) {
-    require_dense(call.q, "q"), require_dense(call.k, "k"), require_dense(call.v, "v");
-    require_dense(call.dout, "dout");
-  }
-
-  void differentiate(int member, const Operation& op, const OperationTables& tables,
-                     const WorkTable& keys, const DeviceMatrix& dk, const DeviceMatrix& dv,
-                     Accumulate accumulate) const {
-    if (keys.items.size == 0) return;
+    if (tables.backward_keys.items.size == 0) return;
     const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
     const AttentionShape shape = shape_of(member, op);
+    const RankBackwardCall& call = calls_[member];
     RINGSIDE_CUDA(parts_.family.backward(
         {.shape = shape,
          .q = matrix(member, op.queries, 0, dim_qk),
@@ -89,16 +70,24 @@ class Backward : public Walk {
          .lse = floats(member, op.queries, 2),
          .delta = floats(member, op.queries, 3),
          .dq = matrix(member, op.query_sums, 0, dim_qk),
-         .dk = dk,
-         .dv = dv,
+         .dk = matrix(member, op.key_sums, 0, dim_qk),
+         .dv = matrix(member, op.key_sums, 1, dim_v),
+         .final_dk = final_place(member, op.key_sums, call.dk),
+         .final_dv = final_place(member, op.key_sums, call.dv),
          .queries = parts_.work_list(tables.backward_queries),
-         .keys = parts_.work_list(keys),
+         .keys = parts_.work_list(tables.backward_keys),
          .deterministic = options_.deterministic,
          .options = options_.options,
-         .accumulate = accumulate,
+         .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
          .workspace = at(pass_.of_family),
          .heads_together = parts_.heads_together(tables, shape.num_kv_heads)},
         stream_));
+  }
+
+ private:
+  static void require_all_dense(const RankBackwardCall& call) {
+    require_dense(call.q, "q"), require_dense(call.k, "k"), require_dense(call.v, "v");
+    require_dense(call.dout, "dout");
   }
 
   void start(size_t member) const {
@@ -125,7 +114,7 @@ class Backward : public Walk {
     const move::RowMap q = parts_.row_map(parts_.members[member].q);
     const Schedule& schedule = hosted()[member];
     move::unshard(q, floats(member, schedule.home_query_sums, 0), call.dq, stream_);
-    if (all_sole(member)) return;
+    if (all_final(member)) return;
     const move::RowMap kv = rows_through_sums(member, parts_.members[member].kv);
     const auto leave = [&](int array, const move::GlobalArray& to) {
       move::unshard(kv, floats(member, schedule.home_key_sums, array), to, stream_,

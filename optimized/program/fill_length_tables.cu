@@ -27,17 +27,17 @@ __device__ int count_up(int32_t* counters, int counter) {
 // of their words in turn: values side by side make full sectors.
 template <typename T>
 __device__ void store_together(T* to, int place, const T& value) {
-  constexpr int kWords = sizeof(T) / sizeof(int32_t);
-  static_assert(kWords % 2 == 1, "no bank conflicts");
-  __shared__ int32_t staged[kTableThreads / kWarp][kWarp * kWords];
+  constexpr int kWords = sizeof(T) / sizeof(int32_t), kStride = kWords | 1;  // no bank conflicts
+  __shared__ int32_t staged[kTableThreads / kWarp][kWarp * kStride];
   int32_t* words = staged[threadIdx.x / kWarp];
   const int lane = threadIdx.x % kWarp;
-  std::memcpy(words + lane * kWords, &value, sizeof(T));
+  std::memcpy(words + lane * kStride, &value, sizeof(T));
   __syncwarp();
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
-    const int word = i * kWarp + lane, at = __shfl_sync(~0u, place, word / kWords);
-    if (at >= 0) reinterpret_cast<int32_t*>(to + at)[word % kWords] = words[word];
+    const int word = i * kWarp + lane, from = word / kWords, at = __shfl_sync(~0u, place, from);
+    if (at >= 0)
+      reinterpret_cast<int32_t*>(to + at)[word % kWords] = words[from * kStride + word % kWords];
   }
   __syncwarp();
 }

@@ -58,38 +58,29 @@ class Forward : public Walk {
   std::byte* kept(int member) const override { return calls_[member].kept; }
 
   void compute(int member, const Operation& op, const OperationTables& tables) const override {
-    const DeviceMatrix sums = matrix(member, op.query_sums, 0, parts_.shape.head_dim_v);
-    const Accumulate accumulate = tables.starts ? Accumulate::start : Accumulate::merge;
-    if (!has_sole(member) || op.query_sums != home_sums(member))
-      return attend(member, op, tables.forward, sums, accumulate);
-    attend(member, op, tables.sole, calls_[member].out.matrix, Accumulate::only);
-    attend(member, op, tables.others, sums, accumulate);
-  }
-
- private:
-  static void require_all_dense(const RankForwardCall& call) {
-    require_dense(call.q, "q"), require_dense(call.k, "k"), require_dense(call.v, "v");
-    require_dense(call.out, "out");
-  }
-
-  void attend(int member, const Operation& op, const WorkTable& items, const DeviceMatrix& out,
-              Accumulate accumulate) const {
-    if (items.items.size == 0) return;
+    if (tables.forward.items.size == 0) return;
     const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
     RINGSIDE_CUDA(parts_.family.forward(
         {.shape = shape_of(member, op),
          .q = matrix(member, op.queries, 0, dim_qk),
          .k = matrix(member, op.keys, 0, dim_qk),
          .v = matrix(member, op.keys, 1, dim_v),
-         .out = out,
+         .out = matrix(member, op.query_sums, 0, dim_v),
+         .final_out = final_place(member, op.query_sums, calls_[member].out),
          .lse = LseCells::of_home(floats(member, op.query_sums, 1), shape_of(member, op)),
-         .work = parts_.work_list(items),
+         .work = parts_.work_list(tables.forward),
          .options = options_.options,
          .max_logit = reinterpret_cast<int32_t*>(options_.max_logit),
          .layout = parts_.layout,
-         .accumulate = accumulate,
+         .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
          .workspace = at(pass_.of_family)},
         stream_));
+  }
+
+ private:
+  static void require_all_dense(const RankForwardCall& call) {
+    require_dense(call.q, "q"), require_dense(call.k, "k"), require_dense(call.v, "v");
+    require_dense(call.out, "out");
   }
 
   // Every process tells all others its largest scores, and takes the largest of all.
@@ -118,7 +109,7 @@ class Forward : public Walk {
     if (options_.sinks != nullptr)
       move::merge_sinks(rows, {options_.sinks, parts_.problem.num_heads}, {out, lse},
                         parts_.shape.head_dim_v, parts_.layout, stream_);
-    if (!all_sole(member))
+    if (!all_final(member))
       move::unshard(rows_through_sums(member, parts_.members[member].q), out, call.out, stream_,
                     parts_.layout);
     move::unshard_lse(rows, lse, call.lse, stream_);

@@ -6,7 +6,7 @@
 #include "optimized/device/properties.h"
 #include "optimized/program/choose_family.h"
 #include "optimized/tables/item_turns.h"
-#include "optimized/tables/schedules/sole_items.h"
+#include "optimized/tables/schedules/final_items.h"
 
 namespace ringside {
 namespace {
@@ -134,24 +134,22 @@ HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const
 }
 
 OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>& tiles,
-                                        const HostWorkList& whole_keys) {
+                                        const HostWorkList& items) {
   OperationTables made;
   if (pass == Pass::forward) {
-    const HostWorkList list = items_of(pass, tiles);
-    made.forward = add(list), made.written = rows_written(list.items);
+    made.forward = add(items), made.written = rows_written(items.items);
   } else {
     made.backward_queries = add(query_items(problem, tiles, family.backward_query_rows(shape),
                                             ItemOrder::longest_first, neighbours()));
-    const HostWorkList keys = whole_keys.items.empty() ? items_of(pass, tiles) : whole_keys;
     const int rows = family.backward_key_rows(shape);
     made.carries_dq = std::ranges::any_of(
-        keys.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });
-    made.backward_keys = add(keys), made.written = rows_written(keys.items);
-    made.walks_are_long = keys.rows_met >= kLongWalk;
-    made.keys_in_one_item = one_item_a_sequence(keys);
-    made.longest_keys = keys.longest_share;
-    made.keys_by_document = keys.order == ItemOrder::by_document && !made.keys_in_one_item;
-    if (!made.keys_in_one_item) made.keys_in_turn = add_in_turn(keys, made.backward_keys);
+        items.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });
+    made.backward_keys = add(items), made.written = rows_written(items.items);
+    made.walks_are_long = items.rows_met >= kLongWalk;
+    made.keys_in_one_item = one_item_a_sequence(items);
+    made.longest_keys = items.longest_share;
+    made.keys_by_document = items.order == ItemOrder::by_document && !made.keys_in_one_item;
+    if (!made.keys_in_one_item) made.keys_in_turn = add_in_turn(items, made.backward_keys);
     made.turns_are_quicker = made.keys_in_turn.items.size > 0 && turns_are_quicker();
   }
   return made;

@@ -28,9 +28,6 @@ struct RowTables {  // a HostRowMap in DeviceTables
 
 struct OperationTables {                               // what the device reads of one operation
   WorkTable forward, backward_queries, backward_keys;  // of compute
-  // Of `forward` or `backward_keys`: items whose rows of the home sums nobody else writes, and the
-  // others, where it is worth while to tell them apart.
-  WorkTable sole, others;
   WorkTable keys_in_turn;          // items_in_turn() of `backward_keys`, where there are some
   bool turns_are_quicker = false;  // than adding in any order
   bool starts = false;             // whether its sums hold nothing before it
@@ -59,10 +56,11 @@ struct Expected {
   uint32_t token = 0;
 };
 
-// Of one member: which rows of its home sums sole items write.
-struct SoleRows {
+// Of one member: which rows of its home sums final items leave in the caller's arrays.
+struct FinalRows {
   bool any = false, all = false;
-  RowTables not_sole;  // its rows, and kWritten in the place of those
+  bool sums_unused = false;  // by other items
+  RowTables others;          // its rows, and kWritten in the place of those
 };
 
 // Of one member: what is added to its home sums where these become final (last_sum.h).
@@ -76,7 +74,7 @@ struct PassParts {
   std::vector<std::vector<OperationTables>> operations;  // [member][operation]
   std::vector<std::vector<Event>> events;                // of each, for those of the other stream
   std::vector<MemberPlaces> places;
-  std::vector<SoleRows> sole_rows;       // of each member
+  std::vector<FinalRows> final_rows;     // of each member
   std::vector<AddedAtEnd> added_at_end;  // likewise, or nothing
   int64_t of_family = 0, staging = 0, staging_bytes = 0, end = 0;
   Expected expected, expected_with_logits;  // the latter of a call for the largest scores
@@ -167,9 +165,9 @@ struct ProgramParts {
   // Items of `keys` that may add to dq in turn, where the family knows turns.
   bool turns_are_quicker() const;  // where items can take turns
   WorkTable add_in_turn(const HostWorkList& keys, const WorkTable& added);
-  // Backward, these items of keys, if any; else items_of().
+  // items: items_of(), or whole_keys().
   OperationTables add_items(Pass pass, const std::vector<RankTiles>& tiles,
-                            const HostWorkList& whole_keys = {});
+                            const HostWorkList& items);
 };
 
 // The most that any of some launches needs of its own; they share it.

@@ -74,7 +74,7 @@ void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
     }
     tell_clears(made.schedule, operations);
     parts.pass = ProcessPass(std::move(made.schedule), sizes(pass));
-    parts.sole_rows.emplace_back();
+    parts.final_rows.emplace_back();
     place(parts);
   }
 }
@@ -127,20 +127,21 @@ StackParts::StackParts(const Plan& plan, const ProgramOptions& o)
   cu_seqlens_k = tables.add(problem.layout_k.cu_seqlens());
   cu_seqlens_q_padded = tables.add(problem.layout_q.cu_seqlens_padded());
   cu_seqlens_k_padded = tables.add(problem.layout_k.cu_seqlens_padded());
-  make_passes(
-      stacks, [&](const Schedule& schedule, const Operation& op, const StackedOperation& stacked) {
-        if (op.kind != OperationKind::compute) {
-          OperationTables made;
-          made.blocks = tables.add(stacked.blocks);
-          return made;
-        }
-        std::vector<RankTiles> tiles;
-        for (const auto& [rank, q_row, k_row] : stacked.ranks)
-          tiles.push_back({&plan.tiles(plan.steps_of_rank[rank][op.step]), q_row, k_row});
-        return add_items(
-            schedule.pass, tiles,
-            in_place && schedule.pass == Pass::backward ? whole_keys(tiles) : HostWorkList{});
-      });
+  make_passes(stacks,
+              [&](const Schedule& schedule, const Operation& op, const StackedOperation& stacked) {
+                if (op.kind != OperationKind::compute) {
+                  OperationTables made;
+                  made.blocks = tables.add(stacked.blocks);
+                  return made;
+                }
+                std::vector<RankTiles> tiles;
+                for (const auto& [rank, q_row, k_row] : stacked.ranks)
+                  tiles.push_back({&plan.tiles(plan.steps_of_rank[rank][op.step]), q_row, k_row});
+                if (in_place && schedule.pass == Pass::backward)
+                  if (const HostWorkList whole = whole_keys(tiles); !whole.items.empty())
+                    return add_items(schedule.pass, tiles, whole);
+                return add_items(schedule.pass, tiles, items_of(schedule.pass, tiles));
+              });
   tables.upload();
 }
 

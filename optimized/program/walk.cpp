@@ -146,7 +146,8 @@ void Walk::run(const Turn& turn) const {
   const Operation& op = hosted()[turn.member].operations[turn.operation];
   const OperationTables& tables = pass_.operations[turn.member][turn.operation];
   await(turn);
-  const bool spared = op.to.buffer == home_sums(turn.member) && all_sole(turn.member);
+  const bool spared = op.to.buffer == home_sums(turn.member) && finals_ &&
+                      pass_.final_rows[turn.member].sums_unused;
   if (op.kind == OperationKind::clear && !spared)
     for (const auto& [begin, end] : tables.cleared)
       clear(turn.member, {op.to.buffer, op.to.row + begin, end - begin, op.to.heads});

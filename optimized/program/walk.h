@@ -65,19 +65,23 @@ class Walk {
     return parts_.shape_of(hosted()[member], op);
   }
 
-  // Those that sole items may spare.
+  // Those that final items may spare.
   int home_sums(int member) const { return hosted()[member].home_item_sums(); }
-  // Whether sole items leave their results in the caller's arrays in this call; if so, whether
-  // there are no others.
-  bool has_sole(int member) const { return finals_ && pass_.sole_rows[member].any; }
-  bool all_sole(int member) const { return finals_ && pass_.sole_rows[member].all; }
+  // Whether final items leave their results in the caller's arrays in this call; if so, whether
+  // all rows are theirs.
+  bool has_final(int member) const { return finals_ && pass_.final_rows[member].any; }
+  bool all_final(int member) const { return finals_ && pass_.final_rows[member].all; }
+  // Where an operation's final items leave them.
+  DeviceMatrix final_place(int member, int sums, const move::GlobalArray& results) const {
+    return has_final(member) && sums == home_sums(member) ? results.matrix : DeviceMatrix{};
+  }
   // The operation whose rows finish() adds, or -1.
   int added_at_end(int member) const {
     const auto& all = pass_.added_at_end;
-    return all.empty() || all_sole(member) ? -1 : all[member].operation;
+    return all.empty() || all_final(member) ? -1 : all[member].operation;
   }
   move::RowMap rows_through_sums(int member, const RowTables& rows) const {
-    return parts_.row_map(has_sole(member) ? pass_.sole_rows[member].not_sole : rows);
+    return parts_.row_map(has_final(member) ? pass_.final_rows[member].others : rows);
   }
 
   // The caller's array where kernels read it as it is, else a copy of it at `place`.

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "optimized/tables/row_owner.h"
+#include "optimized/tables/schedules/final_items.h"
 #include "optimized/tables/schedules/last_sum.h"
 #include "optimized/tables/schedules/operation_blocks.h"
-#include "optimized/tables/schedules/sole_items.h"
 #include "reference/rows/seen_rows.h"
 
 namespace ringside {
@@ -111,56 +111,62 @@ void RankParts::place(PassParts& parts) const {
 
 void RankParts::add_tables(const Plan& plan, PassParts& parts) {
   for (const Schedule& schedule : parts.pass.hosted()) {
+    std::vector<HostWorkList> items;
+    for (const Operation& op : schedule.operations)
+      items.push_back(op.kind == OperationKind::compute
+                          ? items_of(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}})
+                          : HostWorkList{});
+    parts.final_rows.push_back(tell_final(plan, schedule, items));
     auto& of_member = parts.operations.emplace_back();
     for (int i = 0; i < static_cast<int>(schedule.operations.size()); ++i)
-      of_member.push_back(tables_of(plan, schedule, i));
+      of_member.push_back(tables_of(plan, schedule, i, items[i]));
     tell_clears(schedule, of_member);
-    tell_sole_items(plan, schedule, of_member, parts.sole_rows.emplace_back());
     if (schedule.pass != Pass::backward) continue;
     const LastSum last = last_sum(schedule);
     parts.added_at_end.push_back({last.operation, tables.add(last.from_of)});
   }
 }
 
-// Of rows that one item writes and no message adds to, the results are final at once: they need no
-// sums in float32 that are cleared before and converted behind.
-void RankParts::tell_sole_items(const Plan& plan, const Schedule& schedule,
-                                std::vector<OperationTables>& operations, SoleRows& sole_rows) {
-  if (!family.final_results || home_in_workspace) return;
-  std::vector<HostWorkList> lists(operations.size());
-  for (size_t i = 0; i < operations.size(); ++i) {
-    const Operation& op = schedule.operations[i];
-    if (op.kind == OperationKind::compute && schedule.item_sums(op) == schedule.home_item_sums())
-      lists[i] = items_of(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}});
-  }
-  const SoleItems found = sole_items(schedule, lists);
-  const int rows = static_cast<int>(found.row_is_sole.size());
-  if (2 * found.rows < rows || found.rows == 0) return;  // a launch more costs more
-  sole_rows.any = true, sole_rows.all = found.rows == rows;
-  for (size_t i = 0; i < operations.size(); ++i) {
-    const OperationTables& of = operations[i];
-    const WorkTable& whole = schedule.pass == Pass::forward ? of.forward : of.backward_keys;
-    operations[i].sole = add(found.of_operation[i].sole, whole.partners);
-    operations[i].others = add(found.of_operation[i].others, whole.partners);
-  }
+// Results of rows behind which nobody writes any more are final at once: they need no sums in
+// float32 that are converted behind.
+FinalRows RankParts::tell_final(const Plan& plan, const Schedule& schedule,
+                                std::vector<HostWorkList>& items) {
+  if (!family.final_results || home_in_workspace) return {};
+  std::vector<HostWorkList> home(items.size());
+  const auto computes_home = [&](const Operation& op) {
+    return op.kind == OperationKind::compute && schedule.item_sums(op) == schedule.home_item_sums();
+  };
+  for (size_t i = 0; i < items.size(); ++i)
+    if (computes_home(schedule.operations[i])) home[i] = std::move(items[i]);
+  const FinalItems found = tell_final_items(schedule, home);
+  for (size_t i = 0; i < items.size(); ++i)
+    if (computes_home(schedule.operations[i])) items[i] = std::move(home[i]);
+  const int rows = static_cast<int>(found.row_is_final.size());
+  FinalRows made{.any = found.rows > 0,
+                 .all = found.rows == rows,
+                 .sums_unused = found.rows == rows && found.sums_unused,
+                 .others = {}};
+  if (!made.any) return made;
   const Operand operand = schedule.pass == Pass::forward ? Operand::q : Operand::kv;
   const std::vector<int32_t> own = own_rows(plan, schedule.rank, operand);
-  std::vector<int32_t> not_sole(own.size(), kNobody);
+  std::vector<int32_t> others(own.size(), kNobody);
   for (int row = 0; row < rows; ++row)
-    if (found.row_is_sole[row])
-      not_sole[row] = kWritten;
+    if (found.row_is_final[row])
+      others[row] = kWritten;
     else if (own[row] != kNobody)
-      not_sole[row] = row;
-  sole_rows.not_sole = {tables.add(own), tables.add(not_sole)};
+      others[row] = row;
+  made.others = {tables.add(own), tables.add(others)};
+  return made;
 }
 
-OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule, int operation) {
+OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule, int operation,
+                                     const HostWorkList& items) {
   const Operation& op = schedule.operations[operation];
   OperationTables made;
   if (op.kind == OperationKind::combine || !op.runs.empty())
     made.blocks = tables.add(operation_blocks(schedule, op));
   if (op.kind != OperationKind::compute) return made;
-  made = add_items(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}});
+  made = add_items(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}}, items);
   made.starts = finds_nothing(schedule, operation);
   return made;
 }

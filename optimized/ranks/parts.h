@@ -35,9 +35,11 @@ struct RankParts : ProgramParts {
   void make_pass(const Plan& plan, Pass pass);
   void place(PassParts& parts) const;
   void add_tables(const Plan& plan, PassParts& parts);
-  OperationTables tables_of(const Plan& plan, const Schedule& schedule, int operation);
-  void tell_sole_items(const Plan& plan, const Schedule& schedule,
-                       std::vector<OperationTables>& operations, SoleRows& sole_rows);
+  OperationTables tables_of(const Plan& plan, const Schedule& schedule, int operation,
+                            const HostWorkList& items);
+  // Of the items of operations that compute, for calls that leave final results in place.
+  FinalRows tell_final(const Plan& plan, const Schedule& schedule,
+                       std::vector<HostWorkList>& items);
   RowTables add_rows(const std::vector<int32_t>& rows);
 };
 

@@ -30,7 +30,7 @@ class PartsOfCapacity {
       for (int i = 0; i < static_cast<int>(schedule.operations.size()); ++i)
         of_member.push_back(tables_of(schedule, i));
       p_.tell_clears(schedule, of_member);
-      parts.sole_rows.emplace_back();  // nobody knows which
+      parts.final_rows.emplace_back();  // nobody knows which
     }
   }
 

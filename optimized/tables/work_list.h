@@ -17,11 +17,16 @@
 
 namespace ringside {
 
+// Of an item, who else writes its rows: nobody before it, so that there is nothing to go on from;
+// nobody behind it, so that its results are final, where its launch is told where to leave such.
+inline constexpr int kAloneBefore = 1, kAloneBehind = 2;
+
 struct WorkItem {
   Segment own;             // the segment that the block is cut from
   int begin = 0, end = 0;  // its rows, counted from own.row; all of them valid tokens
   int partner_begin = 0, partner_end = 0;  // into WorkList::partners
   int len_q = 0, len_k = 0;                // valid tokens of the sequence
+  int alone = 0;                           // kAloneBefore, kAloneBehind; as far as is known
 };
 
 // Whether kernels can work on an item of query rows.

@@ -194,8 +194,20 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: what earlier launches saw is forgotten behind the end of an item",
         CONSUMER,
-        "&& !(ended && p_.resumes);",
+        "&& !(ended && (note.flags & kResumes) != 0);",
         ";",
+    ),
+    Mutant(
+        "hopper: items behind which nobody writes leave sums alone",
+        PRODUCER,
+        "(item.alone & kAloneBehind) != 0 ? kFinal : 0;",
+        "false ? kFinal : 0;",
+    ),
+    Mutant(
+        "hopper: items before which nobody wrote go on from what lies there",
+        PRODUCER,
+        "return (item.alone & kAloneBefore) != 0 ?",
+        "return false ?",
     ),
     Mutant(
         "hopper: an item's rows see what the first of their segment do",

@@ -387,4 +387,22 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "in_turn ? note.turn > 0 : kDq == Dq::add",
         "in_turn || kDq == Dq::add",
     ),
+    Mutant(
+        "hopper backward: an item whose sums go elsewhere counts as one that was sent off",
+        CONSUME,
+        "if (kHasDq && (flags & kFinal) != 0) item ^=",
+        "if (kHasDq) item ^=",
+    ),
+    Mutant(
+        "hopper backward: keys whose sums go elsewhere are sent off, too",
+        SEND,
+        "    if ((note.flags & kFinal) == 0) continue;\n",
+        "",
+    ),
+    Mutant(
+        "hopper backward: keys of items to which nobody adds go to the sums of others",
+        PRODUCE,
+        "(item.alone & kAloneBehind) != 0 ? kFinal : 0",
+        "false ? kFinal : 0",
+    ),
 ]

@@ -223,8 +223,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "a launch into gradients that are not empty overwrites them",
         "optimized/program/backward.cpp",
-        "tables.starts ? Accumulate::start : Accumulate::merge;",
-        "Accumulate::start;",
+        "tables.starts ? Accumulate::start : Accumulate::merge,",
+        "Accumulate::start,",
     ),
     Mutant(
         "gradients that come home late are forgotten",
@@ -392,8 +392,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "lengths on the device: items of a warp are stored at the first one's place",
         LENGTHS,
-        "__shfl_sync(~0u, place, word / kWords)",
-        "__shfl_sync(~0u, place, 0)",
+        "at = __shfl_sync(~0u, place, from);",
+        "at = __shfl_sync(~0u, place, 0);",
     ),
     Mutant(
         "lengths on the device: rows of the lengths before stay mapped",

@@ -166,7 +166,7 @@ MUTANTS_OF_LANDINGS = [
     ),
     Mutant(
         "the last row that nobody writes is not cleared",
-        "optimized/tables/schedules/sole_items.cpp",
+        "optimized/tables/schedules/final_items.cpp",
         "if (reached < rows) left.push_back({reached, rows});",
         "if (reached + 1 < rows) left.push_back({reached, rows});",
     ),

@@ -29,8 +29,8 @@ MUTANTS_OF_LINKS = [
     Mutant(
         "sums that one item did not write are not cleared",
         WALK,
-        "&& all_sole(turn.member);",
-        "&& has_sole(turn.member);",
+        "pass_.final_rows[turn.member].sums_unused;",
+        "pass_.final_rows[turn.member].all;",
     ),
     Mutant(
         "sums are written over rows that are final",
@@ -71,8 +71,8 @@ MUTANTS_OF_LINKS = [
     Mutant(
         "results of a call that was given up look like results",
         "optimized/links/call_words.cu",
-        "  if (*unfit == 0) return;",
-        "  if (*unfit != 2) return;",
+        "    if (failed)\n",
+        "    if (failed && number < 0)\n",
     ),
     Mutant(
         "tokens that came are taken for those that should have",

@@ -23,6 +23,8 @@ inline constexpr int kBitsOfGroup = 3;
 inline constexpr uint32_t kLastBlock = 1 << 6;     // of the item
 inline constexpr uint32_t kStop = 1 << 7;          // there is no further item
 inline constexpr uint32_t kBothHaveRows = 1 << 8;  // the groups take turns
+inline constexpr uint32_t kResumes = 1 << 9;       // the item goes on from what others have left
+inline constexpr uint32_t kFinal = 1 << 10;        // nobody goes on from the item
 
 struct alignas(16) BlockNote {
   int32_t row = 0;   // of the buffer of queries: the item's first

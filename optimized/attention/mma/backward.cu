@@ -361,13 +361,16 @@ __device__ __forceinline__ void differentiate_keys(const BackwardParameters& arg
     }
   }
   const int keys = item.end - item.begin;
-  const Put put = arguments.is_final   ? Put::store_final
-                  : arguments.is_first ? Put::store
-                                       : Put::add;
-  put_rows<T, C::kQk, C::kSplit>(put, arguments.dk, key_row, keys, kv_head, shape.head_dim_qk,
-                                 warp_key, DkColumns::first_column(part), shape.softmax_scale, dk);
-  put_rows<T, C::kV, C::kSplit>(put, arguments.dv, key_row, keys, kv_head, shape.head_dim_v,
-                                warp_key, DvColumns::first_column(part), 1, dv);
+  const bool goes_apart = arguments.final_dk.data != nullptr && (item.alone & kAloneBehind) != 0;
+  const Put put = arguments.is_final || goes_apart ? Put::store_final
+                  : arguments.is_first             ? Put::store
+                                                   : Put::add;
+  put_rows<T, C::kQk, C::kSplit>(put, goes_apart ? arguments.final_dk : arguments.dk, key_row, keys,
+                                 kv_head, shape.head_dim_qk, warp_key,
+                                 DkColumns::first_column(part), shape.softmax_scale, dk);
+  put_rows<T, C::kV, C::kSplit>(put, goes_apart ? arguments.final_dv : arguments.dv, key_row, keys,
+                                kv_head, shape.head_dim_v, warp_key, DvColumns::first_column(part),
+                                1, dv);
   if (!found.any()) return;  // all or none of the threads
   __syncthreads();
   seen_pairs::add_queries<T, C::kQueries, C::kKeys>(arguments, item, kv_head);
@@ -407,8 +410,9 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (arguments.one_item_of_keys &&
       (arguments.accumulate != Accumulate::only || !arguments.keys.is_full))
     return cudaErrorInvalidValue;  // of other lists the host cannot know it
-  for (const DeviceMatrix& matrix : {arguments.q, arguments.k, arguments.v, arguments.dout,
-                                     arguments.dq, arguments.dk, arguments.dv})
+  for (const DeviceMatrix& matrix :
+       {arguments.q, arguments.k, arguments.v, arguments.dout, arguments.dq, arguments.dk,
+        arguments.dv, arguments.final_dk, arguments.final_dv})
     if (!is_aligned(matrix)) return cudaErrorInvalidValue;
   int shared_bytes = 0, device = 0;
   cudaError_t error = cudaGetDevice(&device);

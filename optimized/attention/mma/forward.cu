@@ -98,7 +98,7 @@ __device__ __forceinline__ void attend(const ForwardParameters& arguments, int i
   const float scale_log2 = folded_scale(shape) * kLog2E;
   OnlineSoftmax<C> softmax(arguments.max_logit != nullptr);
   typename C::Output output;
-  if (kResumes) {
+  if (kResumes && (item.alone & kAloneBefore) == 0) {
     resume<C>(arguments, LaneRows<C>(item), head, softmax, output);
   } else {
     softmax.start(), clear(output);
@@ -133,7 +133,7 @@ __device__ __forceinline__ void attend(const ForwardParameters& arguments, int i
     multiply_columns<T, C::kV, 1>(output, weights, SharedTile<C::kV>::lane_down(v_tile));
   }
   wait_for_copies();  // of an item that meets nothing
-  finish<C>(arguments, LaneRows<C>(item), head, softmax, output);
+  finish<C>(arguments, item, head, softmax, output);
   if (arguments.max_logit != nullptr)
     raise_max_logit<C>(arguments, LaneRows<C>(item), head, softmax);
   if (__syncthreads_or(drops)) seen_pairs::add_values<T, C::kKeys>(arguments, item, head);
@@ -159,7 +159,8 @@ int forward_rows(const AttentionShape& shape) {
 }
 
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
-  for (const DeviceMatrix& matrix : {arguments.q, arguments.k, arguments.v, arguments.out})
+  for (const DeviceMatrix& matrix :
+       {arguments.q, arguments.k, arguments.v, arguments.out, arguments.final_out})
     if (!is_aligned(matrix)) return cudaErrorInvalidValue;
   const int64_t cells_of_row = int64_t{arguments.shape.num_heads} * arguments.shape.head_dim_v;
   const bool final = arguments.accumulate == Accumulate::only;

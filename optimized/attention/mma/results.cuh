@@ -88,9 +88,10 @@ __device__ void resume(const ForwardParameters& arguments, const LaneRows<C>& ro
 // Writes a warp's rows: final ones in T, others in float32. Where nothing was seen but scores of
 // -inf they are zeros, or NaN where a value was not finite.
 template <typename C>
-__device__ void finish(const ForwardParameters& arguments, const LaneRows<C>& rows, int head,
+__device__ void finish(const ForwardParameters& arguments, const WorkItem& item, int head,
                        const OnlineSoftmax<C>& softmax, const typename C::Output& output) {
   using T = typename C::T;
+  const LaneRows<C> rows(item);
   const AttentionShape& shape = arguments.shape;
   float factor[rows.kRows];
   bool writes[rows.kRows];
@@ -106,11 +107,13 @@ __device__ void finish(const ForwardParameters& arguments, const LaneRows<C>& ro
     const float* two = output[i / 2][n] + i % 2 * 2;
     return {factor[i] * two[0], factor[i] * two[1]};
   };
-  if (arguments.is_final) {
-    T* begin = row_of<T>(arguments.out, rows.first, head) + threadIdx.x % 4 * 2;
+  const bool goes_apart = arguments.final_out.data != nullptr && (item.alone & kAloneBehind) != 0;
+  if (arguments.is_final || goes_apart) {
+    const DeviceMatrix& out = goes_apart ? arguments.final_out : arguments.out;
+    T* begin = row_of<T>(out, rows.first, head) + threadIdx.x % 4 * 2;
 #pragma unroll
     for (int i = 0; i < rows.kRows; ++i) {
-      T* row = begin + 8 * i * arguments.out.row_stride;
+      T* row = begin + 8 * i * out.row_stride;
       if (writes[i])
         for_each_group<C>(shape.head_dim_v, [&](int n) {
           const float2 two = result(i, n);

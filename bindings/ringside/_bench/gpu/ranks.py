@@ -11,6 +11,7 @@ import contextlib
 import csv
 import math
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -229,7 +230,7 @@ def _trace(
     timeline = timelines.measured(shards.plan, group, shards.run)
     if group.rank == 0:
         words = (cell.pack, "x".join(map(str, cell.heads)), *names, group.size)
-        name = "_".join(str(word).replace(" ", "_") for word in words)
+        name = re.sub(r"\W+", "_", " ".join(map(str, words)).replace(")", ""))
         timeline.save(folder / f"{name}.json")
 
 

@@ -54,6 +54,15 @@ MapShape shape_of_carried(const AttentionShape& s) {
   return {ElementType::float32, s.head_dim_qk, s.num_heads};
 }
 
+// Where the launch leaves final dk and dv, if it does.
+struct FinalKeys {
+  const DeviceMatrix *dk = nullptr, *dv = nullptr;
+};
+FinalKeys final_keys(const BackwardArguments& a) {
+  if (a.accumulate == Accumulate::only) return {&a.dk, &a.dv};
+  return a.final_dk.data != nullptr ? FinalKeys{&a.final_dk, &a.final_dv} : FinalKeys{};
+}
+
 bool make_maps(Maps& maps, const BackwardArguments& a) {
   const AttentionShape& s = a.shape;
   return make_map(maps.q, a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
@@ -63,9 +72,9 @@ bool make_maps(Maps& maps, const BackwardArguments& a) {
          (dq_of(a) == Dq::none || make_map(maps.dq, left_dq(a), shape_of_dq(a))) &&
          (carried_dq(a).data == nullptr ||
           make_map(maps.carried, carried_dq(a), shape_of_carried(s))) &&
-         (a.accumulate != Accumulate::only ||
-          (make_map(maps.dk, a.dk, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
-           make_map(maps.dv, a.dv, {s.type, s.head_dim_v, s.num_kv_heads})));
+         (final_keys(a).dk == nullptr ||
+          (make_map(maps.dk, *final_keys(a).dk, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
+           make_map(maps.dv, *final_keys(a).dv, {s.type, s.head_dim_v, s.num_kv_heads})));
 }
 
 Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
@@ -84,7 +93,8 @@ Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
           .dk = a.dk,
           .dv = a.dv,
           .is_first = a.accumulate == Accumulate::start,
-          .is_final = a.accumulate == Accumulate::only};
+          .flags = a.accumulate == Accumulate::only ? kFinal : 0,
+          .has_final = a.final_dk.data != nullptr};
 }
 
 cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) {
@@ -145,6 +155,9 @@ bool takes(const BackwardArguments& a) {
          fits_a_map(a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
          fits_a_map(a.dk, {result, s.head_dim_qk, s.num_kv_heads}) &&
          fits_a_map(a.dv, {result, s.head_dim_v, s.num_kv_heads}) &&
+         (a.final_dk.data == nullptr ||
+          (fits_a_map(a.final_dk, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
+           fits_a_map(a.final_dv, {s.type, s.head_dim_v, s.num_kv_heads}))) &&
          (backward_detail::dq_of(a) == backward_detail::Dq::none ||
           fits_a_map(dq, backward_detail::shape_of_dq(a))) &&
          (a.final_dq.data == nullptr ||
@@ -170,6 +183,10 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (arguments.head_parts != 1 && arguments.accumulate != Accumulate::merge)
     return cudaErrorInvalidValue;
   const bool in_turn = arguments.turns != nullptr;
+  if (arguments.final_dk.data != nullptr &&
+      (arguments.accumulate == Accumulate::only || arguments.head_parts != 1 || in_turn ||
+       arguments.deterministic))
+    return cudaErrorInvalidValue;
   if (in_turn && (arguments.accumulate != Accumulate::only || !takes_turns(arguments.shape)))
     return cudaErrorInvalidValue;
   if (in_turn && (arguments.one_item_of_keys || arguments.dq.data == nullptr))

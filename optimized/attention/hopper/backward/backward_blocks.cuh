@@ -39,7 +39,7 @@ inline constexpr bool kTakesTurns = !Shape::kSplit && (kDq == Dq::add || kMayCar
 
 struct Maps {
   CUtensorMap q, k, v, dout, dq;
-  CUtensorMap dk, dv;   // of final ones
+  CUtensorMap dk, dv;   // of final ones, if any
   CUtensorMap carried;  // dq in float32 on their way through the blocks of an item, or to the last
 };
 
@@ -54,11 +54,17 @@ struct Parameters {
   int32_t* dropped;  // becomes 1 where numbers were dropped (seen_pairs.cuh); 0 at the start
   unsigned* turns;   // as in BackwardArguments
   DeviceMatrix dk, dv;
-  bool is_first, is_final;
+  bool is_first;
+  int flags;       // of every note: kFinal
+  bool has_final;  // items that say so are final
 };
 struct OptionParameters : Parameters {  // of launches with score options
   ScoreNumbers scores;
 };
+// Whether dk and dv of some items may be sent off.
+__device__ __forceinline__ bool sends_keys(const Parameters& p) {
+  return p.flags != 0 || p.has_final;
+}
 template <bool kOptions>
 using ParametersOf = std::conditional_t<kOptions, OptionParameters, Parameters>;
 
@@ -88,6 +94,7 @@ inline constexpr int kStop = 8;              // no block: nothing comes any more
 // Of dq of its queries: a block of keys before it has left some that it goes on from; another one
 // will go on.
 inline constexpr int kCarried = 16, kCarriedOn = 32;
+inline constexpr int kFinal = 64;  // nobody adds to the item's dk and dv
 
 // Named barriers: one a group, and one of both.
 inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;
@@ -105,7 +112,7 @@ struct Barriers {
   Barrier k_read, dk_full[kGroups];  // of final dk, unless split
   Barrier k_again;                   // see ItemKeys
 
-  // By one thread. sent: dk leave from where K was, and who sends them off says that it is empty.
+  // By one thread. sent: dk may leave from where K was, and who sends off says that it is empty.
   __device__ void init_all(bool sent) {
     constexpr int kWarp = kArrivalsOfWarp, kGroup = 4 * kWarp, kAll = kGroups * kGroup;
     constexpr int kGroupsOfValues = Shape::kKeyGroups * kGroup;  // which read V, write d(scores)

@@ -26,17 +26,18 @@ struct Consumer {
   const int group;
   uint32_t thread = threadIdx.x % kGroupThreads;
   uint32_t ds_place = held(place_of_scores(thread)), dq_place = held(place_of_dq<kDq>(thread));
-  uint32_t block = 0, item = 0;  // how many are done
+  static constexpr int kOddBit = 31;
+  // How many are done; whether final dk and dv of an odd number of items, in the last one's
+  // kOddBit.
+  uint32_t block = 0, item = 0;
   uint32_t nothing =
       0;  // which the compiler takes for new in every block: see forget_descriptors()
 
   __device__ __forceinline__ auto& barriers() const { return shared.barriers; }
   __device__ __forceinline__ int stage() const { return block % kStages; }
   __device__ __forceinline__ uint32_t parity() const { return block / kStages % 2; }
-  // How many things the group has handed over before dq of the block before this.
-  __device__ __forceinline__ uint32_t turn() const {
-    return block - 1 + (parameters.is_final ? item : 0);
-  }
+  // What the group has handed over before dq of the block before this, odd or even.
+  __device__ __forceinline__ uint32_t turn() const { return block - 1 + (item >> kOddBit); }
   __device__ __forceinline__ float scale() const { return parameters.shape.softmax_scale; }
 
   __device__ __forceinline__ void wait_for_queries() {
@@ -287,10 +288,11 @@ struct Consumer {
       take_block<true>(flags, dk, dv);
     }
     if constexpr (kHasDq) drop_keys(flags, block - 1);
-    if (kHasDq && parameters.is_final)
+    if (kHasDq && (flags & kFinal) != 0)
       hand_over_results(dk, dv);
     else
       put_results(dk, dv);
+    if (kHasDq && (flags & kFinal) != 0) item ^= 1u << kOddBit;
   }
 
   // What is left of an item: dq of its last block, dk and dv. Final dv are sent off like dq, dk
@@ -322,7 +324,12 @@ struct Consumer {
       hopper::pin(dq);
       hand_over_dq(dq, block - 1, turn());
     }
-    arrive_as_warp(barriers().k_empty[item % kKeyStages], thread);
+    if (kHasDq && sends_keys(parameters)) {
+      arrive_as_warp(barriers().k_read, thread);  // as behind other items
+      arrive_as_warp(barriers().dk_full[group], thread);
+    } else {
+      arrive_as_warp(barriers().k_empty[item % kKeyStages], thread);
+    }
     const AttentionShape& shape = parameters.shape;
     const int first_key = group * kGroupKeys;
     put_keys<T>(parameters, parameters.dk, note, first_key, shape.head_dim_qk, scale(), dk, thread);

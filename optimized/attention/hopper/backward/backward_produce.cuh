@@ -79,6 +79,7 @@ __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& sh
                                      Blocks blocks, uint32_t block, FlagsOf flags_of) {
   QueryWalk<Shape::kKeys> at(p.work, item, keys, query_heads_of(p, entry), blocks);
   const int kv_head = entry.head / p.head_parts;
+  const int of_item = p.flags | (p.has_final && (item.alone & kAloneBehind) != 0 ? kFinal : 0);
   for (int first = kFirst; at.valid(); first = 0, ++block) {
     BlockNote& note = begin_note(shared, block);
     if (threadIdx.x % 32 == 0) {
@@ -91,7 +92,7 @@ __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& sh
                                  p.work.partners[at.partner()], at.begin());
     }
     const bool is_clear = keys.size() == Shape::kKeys && at.is_clear();
-    const int flags = first | (is_clear ? kClear : 0) | flags_of(at.begin());
+    const int flags = first | of_item | (is_clear ? kClear : 0) | flags_of(at.begin());
     at.advance();
     publish(shared, block, flags | (at.valid() ? 0 : kLast));
   }

@@ -97,14 +97,15 @@ class Turns {
   unsigned* held_ = nullptr;
 };
 
-// An item's final dk, which the groups leave where K was.
+// Behind an item, when nobody reads its K any more: final dk, which the groups have left there.
 template <typename Shape>
-__device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>& shared,
-                               const BlockNote& note, uint32_t item) {
+__device__ inline void end_keys(const Parameters& parameters, PlainShared<Shape>& shared,
+                                const BlockNote& note, uint32_t item) {
   const uint32_t stage = item % Shape::kKeyStages;
 #pragma unroll 1
   for (int group = 0; group < kGroups; ++group) {
     wait(shared.barriers.dk_full[group], item & 1);
+    if ((note.flags & kFinal) == 0) continue;
     show_to_async();
     store_keys<Shape::kKeyPanel>(parameters.maps.dk, note, group * kGroupKeys, 0, Shape::kQkPanels,
                                  shared_address(shared.k[stage]) + group * kGroupKeys * 128);
@@ -123,6 +124,7 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
                                          bool in_turn) {
   auto& barriers = shared.barriers;
   const Maps& maps = parameters.maps;
+  const bool sends = sends_keys(parameters);
   uint32_t items = 0, turn = 0;  // items that have begun; what was sent before, of each group
   Turns turns(parameters);
   const auto is_brought = [&](const BlockNote* note) {
@@ -152,7 +154,8 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
     const BlockNote& note = shared.notes[block % kNotes];
     if (note.flags & kStop) return;
     if (note.flags & kFirst) ++items;
-    const bool with_keys = parameters.is_final && (note.flags & kLast);
+    const bool is_last = (note.flags & kLast) != 0,
+               with_keys = is_last && (note.flags & kFinal) != 0;
     const BlockNote* next = nullptr;
     if constexpr (kMayCarry<Shape, kDq>) next = next_of(wait_for_note(shared, block + 1));
     const auto send = [&](const BlockNote* then, auto start) {
@@ -194,7 +197,7 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       });
       if (in_turn) turns.sent(note, !kMayCarry<Shape, kDq> || (note.flags & kCarriedOn) != 0);
     }
-    if (with_keys) send_dk(parameters, shared, note, items - 1);  // of which nobody waits for turns
+    if (is_last && sends) end_keys(parameters, shared, note, items - 1);  // nobody waits for turns
     if (is_brought(next)) bring(next);
   }
 }

@@ -240,7 +240,7 @@ struct SplitConsumer {
       finish_dq(block - 1, kFirstPanel);
     }
     arrive_as_warp(barriers().k_empty[item % kKeyStages]);
-    if (kHasDq && parameters.is_final)
+    if (kHasDq && (flags & kFinal) != 0)
       hand_over_results(sum);
     else
       put_results(sum);

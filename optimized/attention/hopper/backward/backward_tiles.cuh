@@ -300,7 +300,7 @@ __device__ __forceinline__ void put_keys(const Parameters& parameters, const Dev
                                          const BlockNote& note, int first_key, int dim, float scale,
                                          const float (&sum)[R], uint32_t thread) {
   const KeyPlace place(to, note, first_key, dim, thread);
-  if (parameters.is_final)
+  if (note.flags & kFinal)
     put_final_keys<T>(to, place, scale, sum);
   else
     put_key_sums(to, place, parameters.is_first, scale, sum);

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if constexpr (Shape::kSplit)
       shared.barriers.init_all();
     else
-      shared.barriers.init_all(kDq != Dq::none && parameters.is_final);
+      shared.barriers.init_all(kDq != Dq::none && sends_keys(parameters));
   }
   __syncthreads();
   const int role = threadIdx.x / kGroupThreads;

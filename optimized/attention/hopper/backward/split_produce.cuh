@@ -65,7 +65,7 @@ __device__ void send_results(const Parameters& parameters, SplitShared<Shape>& s
           store_queries<Shape, kDq>(maps, note, panel * kPanelColumns, tile);
         });
       }
-    if (!parameters.is_final || (note.flags & kLast) == 0) continue;
+    if ((note.flags & kFinal) == 0 || (note.flags & kLast) == 0) continue;
     const auto send_keys = [&](int group, const CUtensorMap& map, int panel, int panels) {
       send(group, [&](uint32_t tile) {
         store_keys<kQueryPanel>(map, note, 0, panel, panels - panel < 2 ? 1 : 2, tile);

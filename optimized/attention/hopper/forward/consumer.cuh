@@ -96,7 +96,7 @@ class Consumer {
 
   __device__ __forceinline__ void start_item(const BlockNote& item, Output& output) {
     clear(output);
-    if (p_.resumes)
+    if (item.flags & kResumes)
       resume<T, Shape, kOptions>(p_, LaneRows(item, group_), item.head, softmax_, output);
     else
       softmax_.start();
@@ -110,7 +110,7 @@ class Consumer {
   // Whether the coming block, which the group may not see, follows one whose weights are in hand as
   // a step: of another item, if its output begins with nothing.
   __device__ __forceinline__ bool goes_on(const BlockNote& note, bool ended) const {
-    return note.halves(group_) != kNoHalf && !(ended && p_.resumes);
+    return note.halves(group_) != kNoHalf && !(ended && (note.flags & kResumes) != 0);
   }
 
   // Whether the group works on all of a block of which it sees something.

@@ -13,6 +13,12 @@ int keys_of_block(const AttentionShape& shape) {
   return with_head_dims(shape, [](auto dims) -> int { return Tuning<decltype(dims)>::kKeys; });
 }
 
+// Where the launch leaves final results, if it does.
+const DeviceMatrix* final_results(const ForwardArguments& a) {
+  if (a.accumulate == Accumulate::only) return &a.out;
+  return a.final_out.data != nullptr ? &a.final_out : nullptr;
+}
+
 bool make_maps(ForwardMaps& maps, const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
   const int keys = keys_of_block(s);
@@ -21,8 +27,9 @@ bool make_maps(ForwardMaps& maps, const ForwardArguments& a) {
                     make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
                     make_map(maps.whole_k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}, keys) &&
                     make_map(maps.whole_v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}, keys);
-  if (a.accumulate != Accumulate::only) return made;
-  return made && make_map(maps.out, a.out, {s.type, s.head_dim_v, s.num_heads}, kRowsOfWarp);
+  const DeviceMatrix* out = final_results(a);
+  return made && (out == nullptr ||
+                  make_map(maps.out, *out, {s.type, s.head_dim_v, s.num_heads}, kRowsOfWarp));
 }
 
 ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& maps) {
@@ -37,8 +44,10 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
           .out = a.out,
           .lse = a.lse,
           .out_in_tiles = a.layout == AccumulatorLayout::tiles,
-          .is_final = a.accumulate == Accumulate::only,
-          .resumes = a.accumulate == Accumulate::merge};
+          .flags = a.accumulate == Accumulate::only    ? kFinal
+                   : a.accumulate == Accumulate::merge ? kResumes
+                                                       : 0,
+          .has_final = a.final_out.data != nullptr};
 }
 
 }  // namespace
@@ -54,14 +63,14 @@ int64_t forward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(int32
 bool takes(const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
   const int64_t most_rows = kRaggedRows;
+  const DeviceMatrix* out = final_results(a);
   const bool rows_fit = a.q.rows <= most_rows && a.k.rows <= most_rows && a.v.rows <= most_rows;
   return rows_fit && (knows_options(s) || !has_options(a)) &&
          int64_t{a.work.max_items} * s.num_heads < kMostEntries &&
          fits_a_map(a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
          fits_a_map(a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
          fits_a_map(a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
-         (a.accumulate != Accumulate::only ||
-          fits_a_map(a.out, {s.type, s.head_dim_v, s.num_heads}));
+         (out == nullptr || fits_a_map(*out, {s.type, s.head_dim_v, s.num_heads}));
 }
 
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {

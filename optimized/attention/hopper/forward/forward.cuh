@@ -20,7 +20,7 @@ namespace ringside::hopper {
 
 struct ForwardMaps {
   CUtensorMap q, k, v;
-  CUtensorMap out;               // of final results alone, with boxes of a warp's rows
+  CUtensorMap out;               // of final results alone, if any, with boxes of a warp's rows
   CUtensorMap whole_k, whole_v;  // with boxes of a whole block's rows
 };
 
@@ -33,7 +33,9 @@ struct ForwardParameters {
   int32_t* dropped;  // becomes 1 where values were dropped (seen_pairs.cuh); 0 at first
   DeviceMatrix out;  // float32, where not final
   LseCells lse;
-  bool out_in_tiles, is_final, resumes;
+  bool out_in_tiles;
+  uint32_t flags;  // of every note: kResumes, kFinal
+  bool has_final;  // items that say so are final
 };
 struct OptionParameters : ForwardParameters {  // of launches with score options
   ScoreNumbers scores;

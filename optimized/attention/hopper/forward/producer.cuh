@@ -163,7 +163,7 @@ class Producer {
 
   __device__ void produce(ItemQueue& queue, const WorkItem& item) {
     const int rows = item.end - item.begin;
-    const uint32_t flags = rows > kGroupRows ? kBothHaveRows : 0;
+    const uint32_t flags = flags_of(item) | (rows > kGroupRows ? kBothHaveRows : 0);
     note_ = {item.own.row + item.begin, rows, queue.head(), flags};
     KeyWalk<Shape::kKeys> walk(p_.work, queue, s_.seen_of_segment[warp()]);
     kv_head_ = kv_head_of(p_.shape, note_.head);
@@ -190,6 +190,12 @@ class Producer {
     pass_turn(0);
     fetch_next(queue, fetched);
     fetch_next(queue, fetched);
+  }
+
+  // Of all notes of an item.
+  __device__ uint32_t flags_of(const WorkItem& item) const {
+    const uint32_t final = p_.has_final && (item.alone & kAloneBehind) != 0 ? kFinal : 0;
+    return (item.alone & kAloneBefore) != 0 ? final | (p_.flags & kFinal) : final | p_.flags;
   }
 
   __device__ void write_place(const WorkItem& item, const KeyWalk<Shape::kKeys>& walk) {

@@ -170,7 +170,7 @@ __device__ __forceinline__ void finish(const Parameters<kOptions>& p, ForwardSha
       finish_row(p.scores, note.head, sum, factor[i], lse[i]);
   }
   if constexpr (kOptions != Options::none) raise_max_logit(p.scores, note.head, softmax, writes);
-  if (p.is_final) {
+  if (note.flags & kFinal) {
     store_final<T, Shape>(p, s, note, group, factor, output);
   } else {
     for_each_accumulator<Shape>(p, rows, writes, note.head, [&](float2& to, int i, int n) {
