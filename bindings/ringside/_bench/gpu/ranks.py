@@ -53,7 +53,7 @@ class Line(NamedTuple):
 
     Attributes:
         milliseconds: of both passes, calls queued one behind the other.
-        one_gpu_milliseconds: of one GPU with all rows.
+        one_gpu_milliseconds: of one GPU with all rows, measured before each plan: as warm.
         efficiency: one_gpu_milliseconds over milliseconds times gpus.
         attention_ms: of the attention kernels of the busiest rank.
         imbalance: of the busiest rank's attention kernels over the mean rank's.
@@ -138,8 +138,18 @@ class Cell(NamedTuple):
     lengths: Sequence[int]
     heads: tuple[int, int]
     data: Data
-    one: float  # milliseconds
-    one_attention: float  # of its attention kernels
+    repeats: int
+    one: float = math.nan  # milliseconds
+    one_attention: float = math.nan  # of its attention kernels
+
+    def timed(self, group: rs.Group) -> Cell:
+        """With the times of one GPU alone, for which the others wait."""
+        alone, attention = [0.0] * self.repeats, 0.0
+        if group.rank == 0:
+            alone = milliseconds(self.data.on_one, self.repeats)
+            attention = busy_of(self.data.on_one).attention
+        one, (_, first), *_ = slowest(group, alone), *group._tell_all(attention)
+        return self._replace(one=one, one_attention=first)
 
     def line(
         self,
@@ -165,23 +175,14 @@ class Cell(NamedTuple):
         return Line(self.pack, heads, *names, group.size, *figures, *traffic)
 
 
-def cells(
-    group: rs.Group, device: int, packs: Sequence[str], quick: bool, repeats: int
-) -> Iterator[Cell]:
-    """One GPU at a time runs alone: the others wait for its times."""
+def cells(group: rs.Group, device: int, packs: Sequence[str], quick: bool) -> Iterator[Cell]:
+    """Packs by heads."""
     for name in packs:
         lengths = PACKS[name]
         layout = rs.PackedLayout.from_lengths(lengths, pad_to_multiple_of=2 * group.size)
         for heads in HEADS[:1] if quick else HEADS:
             data = Data(layout, heads, device)
-            alone, attention = [0.0] * repeats, 0.0
-            if group.rank == 0:
-                alone, attention = (
-                    milliseconds(data.on_one, repeats),
-                    busy_of(data.on_one).attention,
-                )
-            one, (_, first), *_ = slowest(group, alone), *group._tell_all(attention)
-            yield Cell(name, lengths, heads, data, one, first)
+            yield Cell(name, lengths, heads, data, QUICK_REPEATS if quick else REPEATS)
 
 
 def lines(
@@ -193,10 +194,10 @@ def lines(
     traces: Path | None = None,
 ) -> Iterator[Any]:
     """Lines, and faults as text; every process yields the same ones."""
-    repeats = QUICK_REPEATS if quick else REPEATS
-    for cell in cells(group, device, packs, quick, repeats):
-        want = cell.data.on_one()
-        for partition, comm in plans_of(cell.heads, group.size, quick):
+    for untimed in cells(group, device, packs, quick):
+        want = untimed.data.on_one()
+        for partition, comm in plans_of(untimed.heads, group.size, quick):
+            cell = untimed.timed(group)
             plan = rs.plan(
                 cell.data.one.layout_q,
                 cp_size=group.size,
@@ -212,7 +213,7 @@ def lines(
                 if faults:
                     yield f"{cell.pack}, {partition} over {comm}, {name}: rank {faults[0]}"
                     continue
-                took = slowest(group, milliseconds(shards.run, repeats))
+                took = slowest(group, milliseconds(shards.run, cell.repeats))
                 busy = [x for _, x in group._tell_all(busy_of(shards.run))]
                 names = (partition, comm, name)
                 if traces is not None:
@@ -220,7 +221,7 @@ def lines(
                 traffic = traffic_of(plan, keep_kv=keep_kv, head_dim=DIM)
                 yield cell.line(group, names, took, [Busy(*x) for x in busy], traffic)
         if len(cell.lengths) == 1 and cell.heads[0] == cell.heads[1] and "nccl" in exchanges:
-            yield from torch_lines(group, cell, want, repeats)
+            yield from torch_lines(group, cell, want)
 
 
 def _trace(
@@ -234,7 +235,7 @@ def _trace(
         timeline.save(folder / f"{name}.json")
 
 
-def torch_lines(group: rs.Group, cell: Cell, want: Any, repeats: int) -> Iterator[Any]:
+def torch_lines(group: rs.Group, cell: Cell, want: Any) -> Iterator[Any]:
     """PyTorch's context_parallel on the same arrays; what it cannot do is said, and no fault."""
     data = cell.data
     for rotation in torch_ranks.ROTATIONS:
@@ -249,7 +250,7 @@ def torch_lines(group: rs.Group, cell: Cell, want: Any, repeats: int) -> Iterato
             if any(told):
                 yield Absent(f"{cell.pack}: torch context_parallel, {rotation}: {max(told)}")
                 continue
-            took = slowest(group, milliseconds(peer.run, repeats))
+            took = slowest(group, milliseconds(peer.run, cell.repeats))
             busy = [Busy(*x) for _, x in group._tell_all(busy_of(peer.run))]
             names = ("torch context_parallel", rotation, "nccl")
             yield cell.line(group, names, took, busy, Traffic())
