@@ -11,29 +11,20 @@ struct SomeResults {
   Spoilable of[kMostSpoilable];
 };
 
-__device__ void count(uint32_t* word) {
-  volatile uint32_t* of_host = word;
-  *of_host = *of_host + 1;
+__global__ void start_kernel(uint32_t* header) {
+  volatile uint32_t* started = header + mailbox::kStarted;
+  *started = *started + 1;
 }
 
-__global__ void start_kernel(uint32_t* header) { count(header + mailbox::kStarted); }
-
-// Whether the call failed, told to all threads.
-__device__ bool is_unfit(uint32_t* header, const ExpectedWord* expected, int number) {
-  volatile uint32_t* of_host = header;
+// Whether other words have come than should have; told to all threads.
+__device__ bool words_differ(const ExpectedWord* expected, int number) {
   bool differs = false;
   for (int i = threadIdx.x; i < number; i += kWordThreads) {
     volatile uint32_t* word = expected[i].word;
     differs |= *word != expected[i].token;
     *word = 0;
   }
-  const bool any_differs = __syncthreads_or(differs) != 0;
-  bool aborted = false;
-  if (threadIdx.x == 0) {
-    aborted = of_host[mailbox::kAborted] != 0;
-    if (any_differs && !aborted) of_host[mailbox::kMismatch] = 1;
-  }
-  return __syncthreads_or(any_differs || aborted) != 0;
+  return __syncthreads_or(differs) != 0;
 }
 
 __device__ void spoil(const Spoilable& results) {
@@ -46,22 +37,30 @@ __device__ void spoil(const Spoilable& results) {
       static_cast<uint16_t*>(results.data)[i] = 0xffff;
 }
 
-// One block of threads: a launch costs each call more than spoiling costs one that failed.
+// One block of threads: a launch costs each call more than spoiling costs one that failed. What the
+// host has to tell takes microseconds to come, and is asked for first.
 __global__ void __launch_bounds__(kWordThreads)
     end_kernel(uint32_t* header, const ExpectedWord* expected, int number, uint32_t* unfit,
                SomeResults some, bool is_first, bool is_last) {
+  volatile uint32_t* of_host = header;
+  const bool tells = threadIdx.x == 0;
+  const uint32_t aborted = tells ? of_host[mailbox::kAborted] : 0;
+  const uint32_t completed = tells ? of_host[mailbox::kCompleted] : 0;
+  bool failed;
   if (is_first) {
-    const bool failed = is_unfit(header, expected, number);
-    if (threadIdx.x == 0) *unfit = failed;
-    if (failed)
-      for (const Spoilable& results : some.of) spoil(results);
-  } else if (*unfit != 0) {
-    for (const Spoilable& results : some.of) spoil(results);
+    const bool differ = words_differ(expected, number);
+    if (tells && differ && aborted == 0) of_host[mailbox::kMismatch] = 1;
+    failed = __syncthreads_or(differ || aborted != 0) != 0;
+    if (tells) *unfit = failed;
+  } else {
+    failed = *unfit != 0;
   }
-  if (!is_last) return;
-  __threadfence_system();
-  __syncthreads();
-  if (threadIdx.x == 0) count(header + mailbox::kCompleted);
+  if (failed) {
+    for (const Spoilable& results : some.of) spoil(results);
+    __threadfence_system();
+    __syncthreads();
+  }
+  if (tells && is_last) of_host[mailbox::kCompleted] = completed + 1;
 }
 
 }  // namespace

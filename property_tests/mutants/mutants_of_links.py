@@ -71,8 +71,8 @@ MUTANTS_OF_LINKS = [
     Mutant(
         "results of a call that was given up look like results",
         "optimized/links/call_words.cu",
-        "    if (failed)\n",
-        "    if (failed && number < 0)\n",
+        "  if (failed) {\n",
+        "  if (failed && number < 0) {\n",
     ),
     Mutant(
         "tokens that came are taken for those that should have",
