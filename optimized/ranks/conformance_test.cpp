@@ -14,7 +14,9 @@
 #include <thread>
 
 #include "optimized/links/mailbox.h"
+#include "optimized/ranks/parts.h"
 #include "optimized/ranks/test_ranks_case.h"
+#include "optimized/tables/schedules/final_items.h"
 #include "optimized/tables/schedules/last_sum.h"
 #include "reference/execute/execute.h"
 
@@ -350,6 +352,43 @@ TEST(RankProgram, AddsWhatComesBackLastToTheRowsThatItIsOf) {
     ++found;
   }
   EXPECT_EQ(found, 2);
+}
+
+// Two ranks, the first of which has two documents of queries: it holds the keys of one, and those
+// of the other come. So all rows are final, and no launch goes on from another.
+Plan of_rows_that_meet_one_step_each(Problem& problem) {
+  const PackedLayout q{{0, 8, 16, 32}}, k{{0, 16, 24, 32}};
+  problem = {q, k, Mask::full(), 2, 2};
+  return build_plan(problem, place(problem, "whole_pack", 2), {"p2p"});
+}
+
+TEST(RankProgram, GoesOnFromNothingWhereNobodyWasBefore) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  Problem problem;
+  const Plan plan = of_rows_that_meet_one_step_each(problem);
+  const Schedule schedule = make_schedule(plan, 0, Pass::forward);
+  std::vector<HostWorkList> lists;
+  int later = 0;  // items of launches that do not come first
+  for (size_t i = 0; i < schedule.operations.size(); ++i) {
+    const Operation& op = schedule.operations[i];
+    lists.emplace_back();
+    if (op.kind != OperationKind::compute) continue;
+    lists[i] = query_items(problem, {{&plan.tile_lists[op.tiles], 0, 0}}, 128);
+    later += finds_nothing(schedule, static_cast<int>(i)) ? 0 : lists[i].items.size();
+  }
+  EXPECT_TRUE(tell_final_items(schedule, lists).sums_unused);
+  EXPECT_EQ(later, 1);
+  Random random(31);
+  for (const TypeInfo& type : {testing::kBFloat16, testing::kFloat16})
+    for (const int dim : {64, 128, 192}) {
+      const RanksCase ranks_case(random, type, problem, plan, dim);
+      for (int processes = 1; processes <= kMostProcesses; ++processes) {
+        RanksRun run(ranks_case, type, processes);
+        SCOPED_TRACE(run.family());
+        run.expect_forward(Found::results);
+        run.expect_backward(Found::results);
+      }
+    }
 }
 
 TEST(RankProgram, OfAPlanKnowsItsLengths) {

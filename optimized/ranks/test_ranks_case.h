@@ -52,8 +52,17 @@ struct RanksCase {
         keep(random.coin() ? KeepKv::yes : KeepKv::no),
         deterministic(random.coin()) {
     if (type.type != ElementType::float32) for_tensor_cores(random);
-    for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
-      for (double& value : x->data) value = rounded(value, type.type);
+    round_to(type);
+  }
+
+  // Of a plan at hand, without options.
+  RanksCase(Random& random, const TypeInfo& type, const Problem& of, const Plan& by, int dim)
+      : problem(of), plan(by), c(random, problem), keep(KeepKv::no), deterministic(false) {
+    AttentionOptions plain;
+    plain.softmax_scale = c.options.softmax_scale;
+    c.options = plain;
+    draw(random, dim, dim);
+    round_to(type);
   }
 
   int rows(int rank, Operand side) const {
@@ -81,13 +90,20 @@ struct RanksCase {
   }
 
  private:
-  void for_tensor_cores(Random& random) {
-    const std::vector<int> dims{8, 13, 64, 96, 128, 192};
-    const int qk = random.choice(dims), v = random.choice(dims);
+  void draw(Random& random, int qk, int v) {
     c.q = random_tensor(random, problem.layout_q, problem.num_heads, qk);
     c.k = random_tensor(random, problem.layout_k, problem.num_kv_heads, qk);
     c.v = random_tensor(random, problem.layout_k, problem.num_kv_heads, v);
     c.dout = random_tensor(random, problem.layout_q, problem.num_heads, v);
+  }
+  void round_to(const TypeInfo& type) {
+    for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
+      for (double& value : x->data) value = rounded(value, type.type);
+  }
+  void for_tensor_cores(Random& random) {
+    const std::vector<int> dims{8, 13, 64, 96, 128, 192};
+    const int qk = random.choice(dims), v = random.choice(dims);
+    draw(random, qk, v);
     if (random.one_in(4)) return;
     c.options.softcap = 0, c.options.dropout = {};
     c.options.alibi_slopes.clear();

@@ -394,10 +394,10 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "if (kHasDq) item ^=",
     ),
     Mutant(
-        "hopper backward: keys whose sums go elsewhere are sent off, too",
+        "hopper backward: final dk stay where K was",
         SEND,
         "    if ((note.flags & kFinal) == 0) continue;\n",
-        "",
+        "    if ((note.flags & kFinal) != 0) continue;\n",
     ),
     Mutant(
         "hopper backward: keys of items to which nobody adds go to the sums of others",
