@@ -391,6 +391,28 @@ TEST(RankProgram, GoesOnFromNothingWhereNobodyWasBefore) {
     }
 }
 
+// A number that is none, of a row in the middle of a block: who does not see it keeps his results,
+// final ones and those that go on.
+TEST(RankProgram, KeepsWhatIsNotANumberToThoseWhoSeeIt) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  Random random(32);
+  for (const std::string comm : {"p2p", "fetch"}) {  // all rows are final where documents are whole
+    const PackedLayout layout{{0, 300, 600}};
+    const Problem problem{layout, layout, Mask::causal(), 2, 2};
+    const std::string partition = comm == "p2p" ? "zigzag" : "whole_pack";
+    const Plan plan = build_plan(problem, place(problem, partition, 2), {comm});
+    for (const int dim : {64, 128})
+      for (const bool of_keys : {true, false}) {
+        RanksCase ranks_case(random, testing::kBFloat16, problem, plan, dim);
+        *(of_keys ? ranks_case.c.v : ranks_case.c.dout).at(400, 1) = NAN;
+        RanksRun run(ranks_case, testing::kBFloat16, 1);
+        SCOPED_TRACE(comm + " by " + run.family() + (of_keys ? ", of a value" : ", of a gradient"));
+        run.expect_forward(Found::results);
+        run.expect_backward(Found::results);
+      }
+  }
+}
+
 TEST(RankProgram, OfAPlanKnowsItsLengths) {
   if (!has_device()) GTEST_SKIP() << "no CUDA device";
   const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};

@@ -31,7 +31,7 @@ KERNELS = [
 ROOM = "kernels"  # of tests in noticed.json
 # The C++ tests in parts; what is in none of them comes last.
 IN_BINARY = (
-    "CudaProgram.*:RoomForLengths.*",
+    "CudaProgram.*:RoomForLengths.*:RankProgram.*",
     "Float16/EveryPlan*",
     "Float32/EveryPlan*",
     "*HopperBackward.Agrees*",

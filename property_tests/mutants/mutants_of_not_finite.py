@@ -196,4 +196,16 @@ MUTANTS_OF_NOT_FINITE = [
         "const DeviceMatrix& dq = a.final_dq.data != nullptr ? a.final_dq : a.dq;",
         "const DeviceMatrix& dq = a.dq;",
     ),
+    Mutant(
+        "not finite: what was dropped from final results goes to sums",
+        PAIRS,
+        "const DeviceMatrix& out = goes_apart ? a.final_out : a.out;",
+        "const DeviceMatrix& out = a.out;",
+    ),
+    Mutant(
+        "not finite: what was dropped from final gradients of values goes to sums",
+        PAIRS,
+        "&dv = goes_apart ? a.final_dv : a.dv;",
+        "&dv = a.dv;",
+    ),
 ]
