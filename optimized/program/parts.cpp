@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "optimized/attention/hopper/queue.h"
 #include "optimized/device/processors.h"
 #include "optimized/device/properties.h"
 #include "optimized/program/choose_family.h"
@@ -62,12 +63,9 @@ ItemOrder ProgramParts::order_of_items() const {
   return family.by_document ? ItemOrder::by_document : ItemOrder::longest_first;
 }
 
-// Heads by sections are quicker, as a section's rows stay in the cache, until the last of them: it
-// ends when its longest item does, while the processors that had others are idle.
 bool ProgramParts::heads_together(const OperationTables& of, int heads) const {
-  constexpr double kMostIdle = 0.1;  // of a processor's work, measured
-  const double longest = of.longest_keys * processors_of_device() / heads;
-  return of.keys_by_document || longest > kMostIdle;
+  return of.keys_by_document ||
+         hopper::ends_late_by_sections(of.longest_keys, heads, processors_of_device());
 }
 
 // Of score options, kernels know where a block's first row stands, and no gaps.

@@ -210,6 +210,18 @@ MUTANTS_OF_HOPPER = [
         "return false ?",
     ),
     Mutant(
+        "hopper: one item's part of a head's work is taken for its part of all",
+        QUEUE,
+        "return longest * processors / heads > kMostIdle;",
+        "return longest * processors > kMostIdle + 0 * heads;",
+    ),
+    Mutant(
+        "hopper: heads go by sections, however long the last one's longest item",
+        QUEUE,
+        "constexpr double kMostIdle = 0.1;",
+        "constexpr double kMostIdle = 10;",
+    ),
+    Mutant(
         "hopper: an item's rows see what the first of their segment do",
         LINE,
         "s.mask.aligned(q.position(row), s.len_q, s.len_k)",

@@ -63,10 +63,12 @@ TEST(Queue, HasEachItemOfEachHeadOnceInSections) {
 
 // Microseconds that a launch takes longer than if its blocks of threads shared its work evenly, as
 // a fraction: items take `cost` each, and each block of threads has `ahead` more of them in hand.
-double idle_share(const QueueOrder& order, const std::vector<double>& cost, int blocks, int ahead) {
+using EntryOf = QueueEntry (QueueOrder::*)(unsigned, int) const;
+double idle_share(const QueueOrder& order, const std::vector<double>& cost, int blocks, int ahead,
+                  EntryOf entry_of = &QueueOrder::ending_together) {
   const int items = static_cast<int>(cost.size());
   const auto cost_of = [&](unsigned i) {
-    return cost[static_cast<size_t>(order.ending_together(i, items).item)];
+    return cost[static_cast<size_t>((order.*entry_of)(i, items).item)];
   };
   using Idle = std::pair<double, int>;  // when, and which block
   std::priority_queue<Idle, std::vector<Idle>, std::greater<>> idle;
@@ -111,6 +113,41 @@ TEST(Queue, KeepsABlockOfThreadsBusyToTheEnd) {
     EXPECT_LT(idle({256}), 0.01) << by_document;
     EXPECT_LT(idle(std::vector<int>(16, 16)), by_document ? 0.04 : 0.02);
   }
+}
+
+// Backward, 16 heads, causal: 5 microseconds an item and 2.2 a block of 64 queries.
+TEST(Queue, HasHeadsSideBySideWhereTheLastSectionWouldEndLate) {
+  int side_by_side = 0, gain = 0;
+  for (const auto& [documents, tokens] : {std::pair{1, 2048},
+                                          {1, 4096},
+                                          {1, 8192},
+                                          {2, 4096},
+                                          {2, 8192},
+                                          {1, 16384},
+                                          {2, 16384},
+                                          {1, 32768},
+                                          {1, 65536},
+                                          {16, 2048}}) {
+    std::vector<double> cost;
+    double all = 0;  // blocks
+    for (int block = tokens / 128; block > 0; --block)
+      for (int document = 0; document < documents; ++document)
+        cost.push_back(5 + 2.2 * 2 * block), all += block;
+    const auto idle = [&](int of_section) {
+      return idle_share({16, of_section}, cost, 132, 1, &QueueOrder::in_sections);
+    };
+    const std::string name = std::to_string(documents) + " x " + std::to_string(tokens);
+    if (ends_late_by_sections(tokens / 128 / all, 16, 132)) {
+      ++side_by_side;
+      EXPECT_LE(idle(16), idle(2) + 1e-9) << name;  // of 2k all items are taken at once
+      gain += idle(16) < idle(2) - 0.04;
+      EXPECT_GT(idle(2), 0.04) << name;
+    } else {
+      EXPECT_LT(idle(2), 0.07) << name;
+    }
+  }
+  EXPECT_EQ(side_by_side, 6);
+  EXPECT_EQ(gain, 5);
 }
 
 TEST(Queue, CountsUpToItsBound) {
