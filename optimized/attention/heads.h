@@ -16,4 +16,12 @@ RINGSIDE_HD inline Interval query_heads_of(const AttentionShape& s, int kv_head)
                                                                                    s.num_heads);
 }
 
+// Whether a launch by sections of heads would end late: the last section ends when the longest item
+// does. longest: of all work of a head, what that item has. Heads side by side are slower
+// elsewhere, as a section's rows stay in the cache.
+inline bool ends_late_by_sections(double longest, int heads, int processors) {
+  constexpr double kMostIdle = 0.1;  // of a processor's work, measured
+  return longest * processors / heads > kMostIdle;
+}
+
 }  // namespace ringside

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "optimized/attention/hopper/queue.h"
+#include "optimized/attention/heads.h"
 #include "optimized/device/processors.h"
 #include "optimized/device/properties.h"
 #include "optimized/program/choose_family.h"
@@ -65,7 +65,7 @@ ItemOrder ProgramParts::order_of_items() const {
 
 bool ProgramParts::heads_together(const OperationTables& of, int heads) const {
   return of.keys_by_document ||
-         hopper::ends_late_by_sections(of.longest_keys, heads, processors_of_device());
+         ends_late_by_sections(of.longest_keys, heads, processors_of_device());
 }
 
 // Of score options, kernels know where a block's first row stands, and no gaps.

@@ -9,6 +9,7 @@ LINE = "optimized/attention/hopper/seen_line.h"
 NOTE = "optimized/attention/hopper/block_note.h"
 BOX = "optimized/attention/hopper/machine/box.h"
 QUEUE = "optimized/attention/hopper/queue.h"
+HEADS = "optimized/attention/heads.h"
 RESULTS = "optimized/attention/hopper/forward/results.cuh"
 SOFTMAX = "optimized/attention/hopper/forward/softmax.cuh"
 LAUNCH = "optimized/attention/hopper/forward/forward.cu"
@@ -211,13 +212,13 @@ MUTANTS_OF_HOPPER = [
     ),
     Mutant(
         "hopper: one item's part of a head's work is taken for its part of all",
-        QUEUE,
+        HEADS,
         "return longest * processors / heads > kMostIdle;",
         "return longest * processors > kMostIdle + 0 * heads;",
     ),
     Mutant(
         "hopper: heads go by sections, however long the last one's longest item",
-        QUEUE,
+        HEADS,
         "constexpr double kMostIdle = 0.1;",
         "constexpr double kMostIdle = 10;",
     ),

@@ -40,14 +40,6 @@ struct QueueOrder {
   }
 };
 
-// Whether a launch by sections would end late: its last section ends when the longest item does.
-// longest: of all work of a head, what that item has. Heads side by side are slower elsewhere, as a
-// section's rows stay in the cache.
-inline bool ends_late_by_sections(double longest, int heads, int processors) {
-  constexpr double kMostIdle = 0.1;  // of a processor's work, measured
-  return longest * processors / heads > kMostIdle;
-}
-
 // Sections as wide as lets their keys and values stay in the L2 cache, but of no less than two key
 // heads.
 inline int heads_of_section(int heads, int group_size, int64_t bytes_of_kv_head) {

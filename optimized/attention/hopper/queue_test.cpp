@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "optimized/attention/heads.h"
 #include "optimized/tables/build_work_list.h"
 #include "reference/transport/transport.h"
 
