@@ -34,10 +34,21 @@ def cells_of(rows: list[Row]) -> Iterator[str]:
     yield "|---" * len(heads) + "|"
     for pack, number in dict.fromkeys((row["pack"], row["heads"]) for row in rows):
         here = [row for row in rows if (row["pack"], row["heads"]) == (pack, number)]
-        cells = [pack, number, f"{float(here[0]['one_gpu_milliseconds']):.1f}"]
+        cells = [pack, number, span(float(row["one_gpu_milliseconds"]) for row in here)]
         for count in gpus:
             cells += quickest([row for row in here if int(row["gpus"]) == count])
         yield "| " + " | ".join(cells) + " |"
+
+
+def span(numbers: Iterable[float]) -> str:
+    """The least and the most, where these differ: one GPU is measured before each plan.
+
+    >>> span([6.11, 6.13]), span([6.1, 6.6, 6.4])
+    ('6.1', '6.1 to 6.6')
+    """
+    found = sorted(numbers)
+    least, most = f"{found[0]:.1f}", f"{found[-1]:.1f}"
+    return least if least == most else f"{least} to {most}"
 
 
 def quickest(rows: list[Row]) -> list[str]:

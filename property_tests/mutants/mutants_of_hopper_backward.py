@@ -108,14 +108,14 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: final dk are written over keys that the other group still multiplies",
         CONSUME,
-        "    wait(barriers().k_read, item & 1);\n",
+        "    wait(barriers().k_read, item >> kOddBit);\n",
         "",
     ),
     Mutant(
         "hopper: keys are loaded over final dk that have not left",
         SEND,
-        "  commit_stores();\n  wait_until_read<0>();\n  arrive(shared.barriers.k_empty[stage]);",
-        "  arrive(shared.barriers.k_empty[stage]);\n  commit_stores();\n  wait_until_read<0>();",
+        "  commit_stores();\n  wait_until_read<0>();\n}",
+        "  commit_stores();\n}",
     ),
     Mutant(
         "hopper: values are loaded over those of which gradients are still to come",
@@ -396,8 +396,14 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper backward: final dk stay where K was",
         SEND,
-        "    if ((note.flags & kFinal) == 0) continue;\n",
-        "    if ((note.flags & kFinal) != 0) continue;\n",
+        "if (with_keys) send_dk(",
+        "if (with_keys && finals > items) send_dk(",
+    ),
+    Mutant(
+        "hopper backward: an item's final dk are waited for as if all before it had had some",
+        SEND,
+        "note, stage, finals++);",
+        "note, stage, items - 1);",
     ),
     Mutant(
         "hopper backward: keys of items to which nobody adds go to the sums of others",

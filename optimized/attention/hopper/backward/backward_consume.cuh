@@ -308,7 +308,7 @@ struct Consumer {
     hopper::pin(dq);
     arrive_as_warp(barriers().k_read, thread);
     hand_over_dq(dq, block - 1, turn() + 1);
-    wait(barriers().k_read, item & 1);
+    wait(barriers().k_read, item >> kOddBit);
     stage_keys<T, Shape::kQkPanels, kKeyPanel>(
         shared_address(shared.k[item % kKeyStages]) + group * kGroupKeys * 128, dk, 0, scale(),
         thread);
@@ -324,12 +324,9 @@ struct Consumer {
       hopper::pin(dq);
       hand_over_dq(dq, block - 1, turn());
     }
-    if (kHasDq && sends_keys(parameters)) {
-      arrive_as_warp(barriers().k_read, thread);  // as behind other items
-      arrive_as_warp(barriers().dk_full[group], thread);
-    } else {
+    // Where others' dk leave from where K was, the sender says that it is empty, behind dq.
+    if (!kHasDq || !sends_keys(parameters))
       arrive_as_warp(barriers().k_empty[item % kKeyStages], thread);
-    }
     const AttentionShape& shape = parameters.shape;
     const int first_key = group * kGroupKeys;
     put_keys<T>(parameters, parameters.dk, note, first_key, shape.head_dim_qk, scale(), dk, thread);

@@ -97,22 +97,19 @@ class Turns {
   unsigned* held_ = nullptr;
 };
 
-// Behind an item, when nobody reads its K any more: final dk, which the groups have left there.
+// Final dk of an item, which the groups leave where its K was; so many items had some before.
 template <typename Shape>
-__device__ inline void end_keys(const Parameters& parameters, PlainShared<Shape>& shared,
-                                const BlockNote& note, uint32_t item) {
-  const uint32_t stage = item % Shape::kKeyStages;
+__device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>& shared,
+                               const BlockNote& note, uint32_t stage, uint32_t before) {
 #pragma unroll 1
   for (int group = 0; group < kGroups; ++group) {
-    wait(shared.barriers.dk_full[group], item & 1);
-    if ((note.flags & kFinal) == 0) continue;
+    wait(shared.barriers.dk_full[group], before & 1);
     show_to_async();
     store_keys<Shape::kKeyPanel>(parameters.maps.dk, note, group * kGroupKeys, 0, Shape::kQkPanels,
                                  shared_address(shared.k[stage]) + group * kGroupKeys * 128);
   }
   commit_stores();
   wait_until_read<0>();
-  arrive(shared.barriers.k_empty[stage]);
 }
 
 // Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
@@ -125,7 +122,8 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
   auto& barriers = shared.barriers;
   const Maps& maps = parameters.maps;
   const bool sends = sends_keys(parameters);
-  uint32_t items = 0, turn = 0;  // items that have begun; what was sent before, of each group
+  uint32_t items = 0, finals = 0;  // items that have begun; those of them that had final dk
+  uint32_t turn = 0;               // what was sent before, of each group
   Turns turns(parameters);
   const auto is_brought = [&](const BlockNote* note) {
     return kMayCarry<Shape, kDq> && in_turn && note != nullptr && (note->flags & kCarried) != 0;
@@ -197,7 +195,11 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       });
       if (in_turn) turns.sent(note, !kMayCarry<Shape, kDq> || (note.flags & kCarriedOn) != 0);
     }
-    if (is_last && sends) end_keys(parameters, shared, note, items - 1);  // nobody waits for turns
+    if (is_last && sends) {  // for which nobody waits for turns: behind dq nobody reads K
+      const uint32_t stage = (items - 1) % Shape::kKeyStages;
+      if (with_keys) send_dk(parameters, shared, note, stage, finals++);
+      arrive(barriers.k_empty[stage]);
+    }
     if (is_brought(next)) bring(next);
   }
 }

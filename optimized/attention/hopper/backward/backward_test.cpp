@@ -42,6 +42,7 @@ struct Pack {
   bool one_item_of_keys = false;
   int head_parts = 1;
   bool in_turn = false, rounds = false;  // the last to add leaves final dq
+  bool some_final = false;               // of items, the dk and dv
 };
 
 struct Rows {  // of one side
@@ -164,7 +165,18 @@ struct KeyItems {
   std::vector<WorkItem> items;
   std::vector<Segment> partners;
 
+  // Which rows are those of final items.
+  std::vector<bool> final_rows(int rows) const {
+    std::vector<bool> of(static_cast<size_t>(rows));
+    for (const WorkItem& item : items)
+      if (item.alone != 0)
+        std::fill(of.begin() + item.own.row + item.begin, of.begin() + item.own.row + item.end,
+                  true);
+    return of;
+  }
+
   KeyItems(const Inputs& in, int key_rows) {
+    std::mt19937 random(5);
     const Pack& p = in.pack;
     for (int s = 0; s < int(p.documents.size()); ++s) {
       const auto [len_q, len_k] = p.documents[s];
@@ -178,7 +190,8 @@ struct KeyItems {
                          first,
                          int(partners.size()),
                          len_q,
-                         len_k});
+                         len_k,
+                         p.some_final && random() % 5 < 2 ? kAloneBehind : 0});
     }
   }
 };
@@ -217,6 +230,26 @@ struct Arrays {
 struct Results {
   std::vector<double> dq, dk, dv;
 };
+
+// What final items have left, in place of what sums hold in their rows: that was left alone, and so
+// were all other rows of final ones.
+std::vector<double> with_final(const KeyItems& list, const OnDevice& sums, const OnDevice& finals,
+                               double before) {
+  std::vector<double> found = sums.read();
+  const std::vector<double> own = finals.read();
+  const std::vector<bool> is_final = list.final_rows(sums.rows.rows);
+  const size_t cells = found.size() / is_final.size();  // of a row
+  int touched = 0;
+  for (size_t i = 0; i < found.size(); ++i)
+    if (is_final[i / cells]) {
+      touched += std::isnan(before) ? !std::isnan(found[i]) : found[i] != before;
+      found[i] = own[i] + (std::isnan(before) ? 0 : before);
+    } else {
+      touched += !std::isnan(own[i]);
+    }
+  EXPECT_EQ(touched, 0);
+  return found;
+}
 
 // One call of the kernel.
 Results run(const Inputs& in, const Arrays& x) {
@@ -262,9 +295,15 @@ Results run(const Inputs& in, const Arrays& x) {
   if (p.one_item_of_keys) a.carried = carried.matrix();
   if (p.in_turn) a.turns = reinterpret_cast<unsigned*>(turns.data());
   if (p.rounds) a.final_dq = final_dq.matrix();
+  const Rows no_dk(p.kv_heads, p.dim_qk, in.rows_k), no_dv(p.kv_heads, p.dim_v, in.rows_k);
+  const OnDevice final_dk(no_dk, type), final_dv(no_dv, type);
+  if (p.some_final) a.final_dk = final_dk.matrix(), a.final_dv = final_dv.matrix();
   EXPECT_TRUE(takes(a));
   RINGSIDE_CUDA(backward(a, nullptr));
   RINGSIDE_CUDA(cudaDeviceSynchronize());
+  if (p.some_final)
+    return {dq.read(), with_final(list, dk, final_dk, before),
+            with_final(list, dv, final_dv, before)};
   return {p.rounds ? final_dq.read() : dq.read(), dk.read(), dv.read()};
 }
 
@@ -417,6 +456,26 @@ std::vector<Pack> packs(const Instance& of) {
       {"dq carried, chunks", carried, Mask::chunked(70), qk, v, 3, 1, only, one_piece, true},
       {"more items than processors", std::vector<Lengths>(24, {70, 70}), causal, qk, v, 8, 8},
   };
+  for (const Accumulate accumulate : {Accumulate::start, Accumulate::merge}) {
+    all.push_back({.name = "some are final",
+                   .documents = apart,
+                   .mask = causal,
+                   .dim_qk = qk,
+                   .dim_v = v,
+                   .kv_heads = 2,
+                   .accumulate = accumulate,
+                   .some_final = true});
+    // Items of one block, one behind the other.
+    all.push_back({.name = "some of many short ones are final",
+                   .documents = std::vector<Lengths>(40, {50, 50}),
+                   .mask = causal,
+                   .dim_qk = qk,
+                   .dim_v = v,
+                   .heads = 8,
+                   .kv_heads = 8,
+                   .accumulate = accumulate,
+                   .some_final = true});
+  }
   if (has_turns) all.insert(all.end(), in_turn.begin(), in_turn.end());
   return all;
 }
