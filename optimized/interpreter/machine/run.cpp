@@ -133,14 +133,26 @@ bool land(Block& block, bool all) {
   return any;
 }
 
+// Now and then a warp gets no turn for long, so that others run as far ahead as they may: none from
+// when nothing has moved.
+bool sleeps(Block& block, Warp& warp, bool has_moved) {
+  static const auto one_in = static_cast<unsigned>(setting("SLEEPS", 100));
+  constexpr unsigned kLongest = 200;  // turns of the block
+  if (has_moved && warp.awake <= block.turn && random()() % one_in == 0)
+    warp.awake = block.turn + random()() % kLongest;
+  return warp.awake > block.turn;
+}
+
 // Each warp's turn, from one that is drawn on; whether anything moved.
 bool round_of(Block& block) {
   ++block.turn;
+  const bool has_moved = block.moved;
   block.moved = land(block, false);
   const size_t warps = block.warps.size(), first = random()() % warps;
   for (size_t k = 0; k < warps; ++k) {
     Warp& warp = *block.warps[(first + k) % warps];
     if (warp.alive == 0) continue;
+    if (sleeps(block, warp, has_moved)) continue;
     running = &warp;
     const auto most = static_cast<unsigned>(random()() % 4 == 0 ? 4000 : 400);
     block.moved |= take_turn(warp, 1 + static_cast<int>(random()() % most));
@@ -157,7 +169,10 @@ enum class Visit : uint8_t { over, moved, stuck };
 Visit visit(Block& block) {
   int still = 0;
   for (int round = 0; round < kRounds && block.living > 0; ++round) {
-    still = round_of(block) || !block.late.empty() ? 0 : still + 1;
+    const bool has_moved = round_of(block);
+    const auto asleep = [&](const auto& warp) { return warp->awake > block.turn; };
+    const bool may_move = !block.late.empty() || std::ranges::any_of(block.warps, asleep);
+    still = has_moved || may_move ? 0 : still + 1;
     if (still > kStuck) return Visit::stuck;
   }
   if (block.living > 0) return Visit::moved;

@@ -1,4 +1,5 @@
-// Runs a kernel's blocks: some at once, warps in turns that a seed draws (RINGSIDE_PTX_SEED).
+// Runs a kernel's blocks: some at once, warps in turns that a seed draws (RINGSIDE_PTX_SEED), one
+// in RINGSIDE_PTX_SLEEPS of which begins a long sleep.
 #pragma once
 
 #include "optimized/interpreter/machine/state.h"

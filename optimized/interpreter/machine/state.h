@@ -73,7 +73,8 @@ struct Warp {
   Block* block;
   int id;
   uint32_t alive = 0, parked = 0;
-  uint32_t mask = 0;  // lanes of the instruction at hand
+  uint64_t awake = 0;  // from this turn of its block on
+  uint32_t mask = 0;   // lanes of the instruction at hand
   std::vector<std::byte> storage;
   std::byte* cells = nullptr;
   const std::byte* constants = nullptr;
