@@ -106,6 +106,25 @@ TEST_P(Refusals, OfGradientsThatWouldBeMisplaced) {
   }
 }
 
+// Of a launch that has results of one kind, or a family that knows no final ones: results of some
+// items would be where nobody looks.
+TEST_P(Refusals, OfAPlaceForFinalItemsThatTheLaunchDoesNotFill) {
+  alignas(16) static char place[16];
+  using enum Accumulate;
+  for (const Accumulate accumulate : {merge, start, only}) {
+    const bool refused = accumulate == only || !family.final_results;
+    ForwardArguments forward;
+    forward.shape = shape, forward.accumulate = accumulate;
+    forward.final_out.data = place;
+    EXPECT_EQ(family.forward(forward, nullptr) == cudaErrorInvalidValue, refused) << family.name;
+    if (!refused) continue;
+    BackwardArguments backward;
+    backward.shape = shape, backward.accumulate = accumulate;
+    backward.final_dk.data = backward.final_dv.data = place;
+    EXPECT_EQ(family.backward(backward, nullptr), cudaErrorInvalidValue) << family.name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(KernelFamilies, Refusals, ::testing::ValuesIn(kTypes));
 
 }  // namespace

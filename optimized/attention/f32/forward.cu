@@ -175,7 +175,8 @@ cudaError_t launch_forward(const ForwardArguments& a, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t forward(const ForwardArguments& a, cudaStream_t stream) {
-  if (a.layout == AccumulatorLayout::tiles || a.accumulate == Accumulate::only)
+  if (a.layout == AccumulatorLayout::tiles || a.accumulate == Accumulate::only ||
+      a.final_out.data != nullptr)
     return cudaErrorInvalidValue;  // see float32_family()
   switch (padded_dim(a.shape)) {
     case 64:

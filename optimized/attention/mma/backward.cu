@@ -407,6 +407,8 @@ int backward_key_rows(const AttentionShape& shape) {
 }
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
+  if (arguments.accumulate == Accumulate::only && arguments.final_dk.data != nullptr)
+    return cudaErrorInvalidValue;  // of two places
   if (arguments.one_item_of_keys &&
       (arguments.accumulate != Accumulate::only || !arguments.keys.is_full))
     return cudaErrorInvalidValue;  // of other lists the host cannot know it

@@ -159,6 +159,8 @@ int forward_rows(const AttentionShape& shape) {
 }
 
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
+  if (arguments.accumulate == Accumulate::only && arguments.final_out.data != nullptr)
+    return cudaErrorInvalidValue;  // of two places
   for (const DeviceMatrix& matrix :
        {arguments.q, arguments.k, arguments.v, arguments.out, arguments.final_out})
     if (!is_aligned(matrix)) return cudaErrorInvalidValue;

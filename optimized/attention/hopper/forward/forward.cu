@@ -74,6 +74,8 @@ bool takes(const ForwardArguments& a) {
 }
 
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
+  if (arguments.accumulate == Accumulate::only && arguments.final_out.data != nullptr)
+    return cudaErrorInvalidValue;  // of two places
   const int64_t items = int64_t{arguments.work.max_items} * arguments.shape.num_heads;
   if (items == 0) return cudaSuccess;
   ForwardMaps maps{};
