@@ -21,14 +21,16 @@ __device__ inline bool find_row(const CellBlock& b, const int32_t* map, int i, R
   return from >= 0 && to >= 0;
 }
 
-// to = combine(from, to) for every unit of a block; a cell is `size` units long.
+// to = combine(from, to) for every unit of a block; a cell is `size` units long. Thread blocks with
+// the same x share a block of the table. All loads of a turn are under way before the first sum.
 template <typename Unit, typename Combine>
 __device__ void for_each_unit(const CellBlock& b, const int32_t* map, const Unit* from, Unit* to,
                               int size, Combine combine) {
   const unsigned of_row = static_cast<unsigned>(b.heads) * size, count = of_row * b.rows;
-  for (unsigned first = threadIdx.x; first < count; first += kThreads * kAtOnce) {
+  const unsigned begin = blockIdx.y * kThreads * kAtOnce + threadIdx.x;
+  for (unsigned first = begin; first < count; first += gridDim.y * kThreads * kAtOnce) {
     Unit* places[kAtOnce];
-    Unit values[kAtOnce];
+    Unit values[kAtOnce], before[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const unsigned e = first + i * kThreads;
@@ -37,32 +39,48 @@ __device__ void for_each_unit(const CellBlock& b, const int32_t* map, const Unit
       if (e >= count || !find_row(b, map, static_cast<int>(e / of_row), row)) continue;
       const int64_t unit = e % of_row;
       places[i] = &to[row.to * size + unit];
-      values[i] = combine(from[row.from * size + unit], places[i]);
+      values[i] = from[row.from * size + unit];
+      if constexpr (Combine::kReads) before[i] = *places[i];
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i)
-      if (places[i] != nullptr) *places[i] = values[i];
+      if (places[i] != nullptr) *places[i] = combine(values[i], before[i]);
   }
 }
 
+struct Take {
+  static constexpr bool kReads = false;  // what is there
+  template <typename Unit>
+  __device__ Unit operator()(const Unit& x, const Unit&) const {
+    return x;
+  }
+};
+
+struct Add {
+  static constexpr bool kReads = true;
+  __device__ float operator()(float x, float y) const { return y + x; }
+  __device__ float4 operator()(const float4& x, const float4& y) const {
+    return {y.x + x.x, y.y + x.y, y.z + x.z, y.w + x.w};
+  }
+};
+
 // A unit is as wide as size and alignment allow.
-template <typename Unit>
-__global__ void copy_kernel(const CellBlock* blocks, const int32_t* map, const Unit* from, Unit* to,
-                            int size) {
-  for_each_unit(blocks[blockIdx.x], map, from, to, size,
-                [](const Unit& x, const Unit*) { return x; });
+template <typename Unit, typename Combine>
+__global__ void combine_kernel(const CellBlock* blocks, const int32_t* map, const Unit* from,
+                               Unit* to, int size) {
+  const CellBlock block = blocks[blockIdx.x];  // read once: `to` could lie anywhere
+  for_each_unit(block, map, from, to, size, Combine{});
 }
 
-__device__ inline float sum_of(float x, float y) { return x + y; }
-__device__ inline float4 sum_of(float4 x, float4 y) {
-  return {x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w};
-}
-
-template <typename Unit>
-__global__ void add_kernel(const CellBlock* blocks, const int32_t* map, const Unit* from, Unit* to,
-                           int size) {
-  for_each_unit(blocks[blockIdx.x], map, from, to, size,
-                [](const Unit& x, const Unit* y) { return sum_of(*y, x); });
+// Tables of few blocks, which many thread blocks share: a sum waits for memory, whose rate takes
+// some 2,000 thread blocks of 256 threads to use up.
+template <typename Combine, typename Unit>
+void launch(const Blocks& blocks, const Unit* from, Unit* to, int size, cudaStream_t stream) {
+  constexpr int kEnough = 2048, kMost = 16;
+  const int sharing = std::clamp(kEnough / blocks.table.size, 1, kMost);
+  const dim3 grid(blocks.table.size, sharing);
+  combine_kernel<Unit, Combine>
+      <<<grid, kThreads, 0, stream>>>(blocks.table.rows, blocks.map, from, to, size);
 }
 
 __global__ void merge_kernel(const CellBlock* blocks, const int32_t* map, Results from, Results to,
@@ -98,9 +116,8 @@ __global__ void finish_max_logit_kernel(float* max_logit, int heads) {
 template <typename Unit>
 void copy_units(const Blocks& blocks, const void* from, void* to, int bytes_of_cell,
                 cudaStream_t stream) {
-  copy_kernel<<<blocks.table.size, kThreads, 0, stream>>>(
-      blocks.table.rows, blocks.map, static_cast<const Unit*>(from), static_cast<Unit*>(to),
-      bytes_of_cell / static_cast<int>(sizeof(Unit)));
+  launch<Take>(blocks, static_cast<const Unit*>(from), static_cast<Unit*>(to),
+               bytes_of_cell / static_cast<int>(sizeof(Unit)), stream);
 }
 
 }  // namespace
@@ -120,12 +137,10 @@ void copy(const Blocks& blocks, const void* from, void* to, int bytes_of_cell,
 void add(const Blocks& blocks, const float* from, float* to, int dim, cudaStream_t stream) {
   if (blocks.table.size == 0) return;
   if (dim % 4 == 0)
-    add_kernel<<<blocks.table.size, kThreads, 0, stream>>>(blocks.table.rows, blocks.map,
-                                                           reinterpret_cast<const float4*>(from),
-                                                           reinterpret_cast<float4*>(to), dim / 4);
+    launch<Add>(blocks, reinterpret_cast<const float4*>(from), reinterpret_cast<float4*>(to),
+                dim / 4, stream);
   else
-    add_kernel<<<blocks.table.size, kThreads, 0, stream>>>(blocks.table.rows, blocks.map, from, to,
-                                                           dim);
+    launch<Add>(blocks, from, to, dim, stream);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

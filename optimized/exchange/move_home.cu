@@ -49,6 +49,12 @@ __device__ const Pack<float, N>* pack_at(const float* x) {
   return reinterpret_cast<const Pack<float, N>*>(x);
 }
 
+template <int N>
+__device__ void add_to(Pack<float, N>& sum, const Pack<float, N>& x) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum.of[i] += x.of[i];
+}
+
 template <int N, typename To>
 __global__ void unshard_kernel(RowMap map, const float* from, int columns, bool in_tiles,
                                Added added, GlobalArray to) {
@@ -60,11 +66,17 @@ __global__ void unshard_kernel(RowMap map, const float* from, int columns, bool 
     Pack<float, N> y{};
     if (row != kNobody) {
       y = *pack_at<N>(from + home_offset(row, head, d, to.heads, columns, in_tiles));
-      const int other = added.rows == nullptr ? kNobody : added.of_home[row];
+      const int other = added.so_far.of_home == nullptr ? kNobody : added.so_far.of_home[row];
       if (other >= 0) {
-        const auto more =
-            *pack_at<N>(added.rows + home_offset(other, head, d, to.heads, columns, false));
-        for (int i = 0; i < N; ++i) y.of[i] += more.of[i];
+        const auto of = [&](const float* rows, int its_row) {
+          return *pack_at<N>(rows + home_offset(its_row, head, d, to.heads, columns, false));
+        };
+        Pack<float, N> more{};
+        if (added.so_far.rows != nullptr) more = of(added.so_far.rows, other);
+        for (int k = 0; k < added.count; ++k)
+          if (const int term = added.terms[k].of_home[row]; term >= 0)
+            add_to(more, of(added.terms[k].rows, term));
+        add_to(y, more);
       }
     }
     move_pack<N>(y.of, place);

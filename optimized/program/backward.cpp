@@ -123,10 +123,16 @@ class Backward : public Walk {
     leave(0, call.dk), leave(1, call.dv);
   }
   move::Added added(int member, int array) const {
-    const int operation = added_at_end(member);
-    if (operation < 0) return {};
-    const int from = hosted()[member].operations[operation].from.buffer;
-    return {floats(member, from, array), parts_.tables.at(pass_.added_at_end[member].of_home)};
+    const AddedAtEnd* at_end = added_at_end(member);
+    if (at_end == nullptr) return {};
+    const auto rows = [&](const AddedAtEnd::Term& term) {
+      const int from = hosted()[member].operations[term.operation].from.buffer;
+      return move::Added::Rows{floats(member, from, array), parts_.tables.at(term.of_home)};
+    };
+    move::Added found{.so_far = rows(at_end->sum), .terms = {}, .count = 0};
+    if (at_end->cleared >= 0) found.so_far.rows = nullptr;
+    for (const AddedAtEnd::Term& term : at_end->terms) found.terms[found.count++] = rows(term);
+    return found;
   }
 
   std::vector<RankBackwardCall> calls_;

@@ -3,6 +3,7 @@
 // (tables/schedules/stack_schedule.h). ranks/parts.h and program/stack_parts.h make it.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "optimized/device/event.h"
@@ -65,8 +66,19 @@ struct FinalRows {
 
 // Of one member: what is added to its home sums where these become final (last_sum.h).
 struct AddedAtEnd {
-  int operation = -1;
-  TableOf<int32_t> of_home;
+  struct Term {
+    int operation = -1;
+    TableOf<int32_t> of_home;
+  };
+  Term sum;  // or none
+  std::vector<Term> terms;
+  int cleared = -1;
+
+  // Whether an operation is not to be run, as finish() does its work.
+  bool has(int operation) const {
+    const auto is_it = [&](const Term& term) { return term.operation == operation; };
+    return is_it(sum) || operation == cleared || std::ranges::any_of(terms, is_it);
+  }
 };
 
 struct PassParts {

@@ -146,6 +146,8 @@ void Walk::run(const Turn& turn) const {
   const Operation& op = hosted()[turn.member].operations[turn.operation];
   const OperationTables& tables = pass_.operations[turn.member][turn.operation];
   await(turn);
+  const AddedAtEnd* at_end = added_at_end(turn.member);
+  if (at_end != nullptr && at_end->has(turn.operation)) return tell(turn);
   const bool spared = op.to.buffer == home_sums(turn.member) && finals_ &&
                       pass_.final_rows[turn.member].sums_unused;
   if (op.kind == OperationKind::clear && !spared)
@@ -154,8 +156,7 @@ void Walk::run(const Turn& turn) const {
   const bool by_table = tables.blocks.size > 0;
   if (op.kind == OperationKind::copy && !by_table) copy(turn.member, op.from, turn.member, op.to);
   if (op.kind == OperationKind::copy && by_table) copy_by_table(turn.member, op, tables);
-  if (op.kind == OperationKind::combine && turn.operation != added_at_end(turn.member))
-    combine(turn.member, op, tables);
+  if (op.kind == OperationKind::combine) combine(turn.member, op, tables);
   if (op.kind == OperationKind::compute) compute(turn.member, op, tables);
   tell(turn);
 }

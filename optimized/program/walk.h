@@ -75,10 +75,11 @@ class Walk {
   DeviceMatrix final_place(int member, int sums, const move::GlobalArray& results) const {
     return has_final(member) && sums == home_sums(member) ? results.matrix : DeviceMatrix{};
   }
-  // The operation whose rows finish() adds, or -1.
-  int added_at_end(int member) const {
+  // What finish() adds, or null.
+  const AddedAtEnd* added_at_end(int member) const {
     const auto& all = pass_.added_at_end;
-    return all.empty() || all_final(member) ? -1 : all[member].operation;
+    return all.empty() || all_final(member) || all[member].sum.operation < 0 ? nullptr
+                                                                             : &all[member];
   }
   move::RowMap rows_through_sums(int member, const RowTables& rows) const {
     return parts_.row_map(has_final(member) ? pass_.final_rows[member].others : rows);

@@ -123,7 +123,11 @@ void RankParts::add_tables(const Plan& plan, PassParts& parts) {
     tell_clears(schedule, of_member);
     if (schedule.pass != Pass::backward) continue;
     const LastSum last = last_sum(schedule);
-    parts.added_at_end.push_back({last.operation, tables.add(last.from_of)});
+    AddedAtEnd& added = parts.added_at_end.emplace_back();
+    added.sum = {last.operation, tables.add(last.from_of)};
+    for (const LastSum::Term& term : last.terms)
+      added.terms.push_back({term.operation, tables.add(term.row_of)});
+    added.cleared = last.cleared;
   }
 }
 

@@ -56,6 +56,9 @@ struct CellBlock {  // `rows` runs of `heads` cells
   }
 };
 
+// Of a sum that is added where gradients become final: how many rows are read where they lie.
+inline constexpr int kMostTermsAtEnd = 8;
+
 // Cut to what one thread block moves at a time, behind those that are there.
 void add_in_pieces(const CellBlock& block, std::vector<CellBlock>& pieces);
 

@@ -272,8 +272,14 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "gradients that come home overwrite",
         MOVE,
-        "return sum_of(*y, x);",
-        "return x;",
+        "*places[i] = combine(values[i], before[i]);",
+        "*places[i] = values[i];",
+    ),
+    Mutant(
+        "thread blocks that share a block of cells all take the same part of it",
+        MOVE,
+        "const unsigned begin = blockIdx.y * kThreads * kAtOnce + threadIdx.x;",
+        "const unsigned begin = threadIdx.x;",
     ),
     Mutant(
         "a sink takes nothing from the output",

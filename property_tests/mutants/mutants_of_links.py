@@ -41,14 +41,26 @@ MUTANTS_OF_LINKS = [
     Mutant(
         "what is added at the end is added once more where it arrives",
         WALK,
-        "&& turn.operation != added_at_end(turn.member))",
-        "&& turn.member >= 0)",
+        "  if (at_end != nullptr && at_end->has(turn.operation)) return tell(turn);\n",
+        "",
     ),
     Mutant(
         "what is added at the end is of the row itself",
         "optimized/exchange/move_home.cu",
-        "added.of_home[row];",
+        "added.so_far.of_home[row];",
         "row;",
+    ),
+    Mutant(
+        "a term of what is added at the end is of the row itself",
+        "optimized/exchange/move_home.cu",
+        "term = added.terms[k].of_home[row];",
+        "term = row;",
+    ),
+    Mutant(
+        "the last term of what is added at the end is left out",
+        "optimized/exchange/move_home.cu",
+        "k < added.count; ++k)",
+        "k + 1 < added.count; ++k)",
     ),
     Mutant(
         "a sender does not wait until the receiver's buffers are free",

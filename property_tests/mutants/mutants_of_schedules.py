@@ -9,14 +9,14 @@ MUTANTS_OF_SCHEDULES = [
     Mutant(
         "the last sum is left to the end although its rows are overwritten before",
         LAST_SUM,
-        "      if (writes(schedule, schedule.operations[j], memory)) return {};",
-        "      static_cast<void>(memory);",
+        "return is_of_all_heads(op) && stays(op.from, i) ?",
+        "return is_of_all_heads(op) ?",
     ),
     Mutant(
         "the last sum is left to the end although the sums are asked for before",
         LAST_SUM,
-        "|| reads(op, home)",
-        "",
+        "if (touches(op, home)) return {};",
+        "if (writes(op, home)) return {};",
     ),
     Mutant(
         "a sum of some heads is left to the end as one of all",
@@ -27,8 +27,32 @@ MUTANTS_OF_SCHEDULES = [
     Mutant(
         "what is added at the end is of the row before",
         LAST_SUM,
-        "last.from_of[run.to + row * run.to_step] = run.from + row * run.from_step;",
-        "last.from_of[run.to + row * run.to_step] = run.from + row / 2 * run.from_step;",
+        "found[run.to + row * run.to_step] = run.from + row * run.from_step;",
+        "found[run.to + row * run.to_step] = run.from + row / 2 * run.from_step;",
+    ),
+    Mutant(
+        "terms are left to the end although their sum is asked for before",
+        LAST_SUM,
+        "if (!is_read_on(op.from, index)) find_terms(last);",
+        "find_terms(last);",
+    ),
+    Mutant(
+        "terms are left to the end although other rows come where they lie",
+        LAST_SUM,
+        "is_of_all_heads(op) && stays(op.from, i) &&\n",
+        "is_of_all_heads(op) &&\n",
+    ),
+    Mutant(
+        "a sum is taken for 0 where some of it was not cleared",
+        LAST_SUM,
+        "op.to.buffer == sum.buffer && is_whole(op.to))",
+        "op.to.buffer == sum.buffer)",
+    ),
+    Mutant(
+        "terms are found by rows of the sum, not of what it is added to",
+        LAST_SUM,
+        "row == kNobody ? kNobody : term_of[row]",
+        "row == kNobody ? kNobody : row",
     ),
     Mutant(
         "an operation forgets what it waits for",

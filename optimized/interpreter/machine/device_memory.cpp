@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
 
 #include "optimized/interpreter/machine/code.h"
 
@@ -21,6 +22,7 @@ struct Place {
 };
 
 struct Arena {
+  std::mutex mutex;  // of all that follows: a rank allocates while another's kernels run
   std::byte* begin;
   size_t used = 0;
   std::multimap<size_t, std::byte*> idle;  // by span
@@ -39,6 +41,8 @@ Arena& arena() {
   return made;
 }
 
+using Lock = std::lock_guard<std::mutex>;
+
 size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 template <typename Map, typename Key>
@@ -51,6 +55,7 @@ auto at_or_before(Map& map, const Key& key) {
 
 std::byte* allocate(size_t bytes) {
   Arena& a = arena();
+  const Lock lock(a.mutex);
   const size_t size = rounded(std::max<size_t>(bytes, 1), kUnit);
   const size_t span = rounded(size, kPage) + kPage;
   std::byte* begin = a.begin + a.used;
@@ -70,6 +75,7 @@ std::byte* allocate(size_t bytes) {
 
 bool release(void* data) {
   Arena& a = arena();
+  const Lock lock(a.mutex);
   const auto found = a.places.find(static_cast<std::byte*>(data));
   if (found == a.places.end()) return false;
   const Place place = found->second;
@@ -81,20 +87,30 @@ bool release(void* data) {
 }
 
 bool is_allocated(const void* data, size_t bytes) {
+  Arena& a = arena();
+  const Lock lock(a.mutex);
   const auto* first = static_cast<const std::byte*>(data);
-  const auto found = at_or_before(arena().places, first);
-  return found != arena().places.end() && first + bytes <= found->first + found->second.bytes;
+  const auto found = at_or_before(a.places, first);
+  return found != a.places.end() && first + bytes <= found->first + found->second.bytes;
 }
 
 void register_host(const void* data, size_t bytes) {
-  arena().hosts[reinterpret_cast<uint64_t>(data)] = bytes;
+  Arena& a = arena();
+  const Lock lock(a.mutex);
+  a.hosts[reinterpret_cast<uint64_t>(data)] = bytes;
 }
 
-void unregister_host(const void* data) { arena().hosts.erase(reinterpret_cast<uint64_t>(data)); }
+void unregister_host(const void* data) {
+  Arena& a = arena();
+  const Lock lock(a.mutex);
+  a.hosts.erase(reinterpret_cast<uint64_t>(data));
+}
 
 bool is_registered(uint64_t address, size_t bytes) {
-  const auto found = at_or_before(arena().hosts, address);
-  return found != arena().hosts.end() && address + bytes <= found->first + found->second;
+  Arena& a = arena();
+  const Lock lock(a.mutex);
+  const auto found = at_or_before(a.hosts, address);
+  return found != a.hosts.end() && address + bytes <= found->first + found->second;
 }
 
 bool in_device_memory(uint64_t address, size_t bytes) {

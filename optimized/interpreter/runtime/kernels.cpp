@@ -28,6 +28,12 @@ std::map<const void*, Kernel>& kernels() {
   return known;
 }
 
+// Threads take turns: to read a module's text, and to run what is in it.
+std::mutex& one_at_a_time() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 Function* function_of(const void* kernel) {
   const auto found = kernels().find(kernel);
   if (found == kernels().end()) return nullptr;
@@ -44,8 +50,7 @@ Function* function_of(const void* kernel) {
 }
 
 cudaError_t launch(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared) {
-  static std::mutex mutex;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(one_at_a_time());
   Function* f = function_of(kernel);
   if (f == nullptr) return note(cudaErrorInvalidDeviceFunction);
   const unsigned threads = block.x * block.y * block.z;
@@ -122,6 +127,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* kerne
 
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  const std::lock_guard<std::mutex> lock(one_at_a_time());
   const Function* f = function_of(kernel);
   if (f == nullptr) return note(cudaErrorInvalidDeviceFunction);
   *attributes = {};

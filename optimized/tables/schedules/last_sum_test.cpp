@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <utility>
 
 #include "optimized/tables/move_tables.h"
@@ -18,20 +19,16 @@ using testing::Random;
 // What lies in each area, a number a cell; what tiles and peers bring is drawn.
 class PlayedSums {
  public:
-  PlayedSums(const Schedule& schedule, int left_out) : s_(schedule) {
+  PlayedSums(const Schedule& schedule, const std::set<int>& left_out) : s_(schedule) {
     for (int i = 0; i < static_cast<int>(s_.operations.size()); ++i)
-      if (i != left_out) run(s_.operations[i], static_cast<unsigned>(i));
+      if (!left_out.contains(i)) run(s_.operations[i], static_cast<unsigned>(i));
   }
 
   std::vector<double> home_sums() { return cells(s_.home_key_sums); }
   std::vector<double> with(const LastSum& last) {
     std::vector<double> sums = home_sums();
-    const Operation& op = s_.operations[last.operation];
-    const std::vector<double> from = cells(op.from.buffer);
-    const int heads = s_.buffers[s_.home_key_sums].heads.size();
-    for (size_t row = 0; row < last.from_of.size(); ++row)
-      for (int head = 0; head < heads && last.from_of[row] != kNobody; ++head)
-        sums[row * heads + head] += from[int64_t{last.from_of[row]} * heads + head];
+    if (last.cleared < 0) add(last.operation, last.from_of, sums);
+    for (const LastSum::Term& term : last.terms) add(term.operation, term.row_of, sums);
     return sums;
   }
 
@@ -46,6 +43,13 @@ class PlayedSums {
     for (int row = block.row; row < block.row + block.rows; ++row)
       for (int head = block.heads.begin; head < block.heads.end; ++head)
         visit(cell(block.buffer, row, head));
+  }
+  void add(int operation, const std::vector<int32_t>& row_of, std::vector<double>& sums) {
+    const std::vector<double> from = cells(s_.operations[operation].from.buffer);
+    const int heads = s_.buffers[s_.home_key_sums].heads.size();
+    for (size_t row = 0; row < row_of.size(); ++row)
+      for (int head = 0; head < heads && row_of[row] != kNobody; ++head)
+        sums[row * heads + head] += from[int64_t{row_of[row]} * heads + head];
   }
   Block whole(int buffer) const {
     return {buffer, 0, s_.buffers[buffer].rows, s_.buffers[buffer].heads};
@@ -79,9 +83,17 @@ class PlayedSums {
   std::map<std::pair<int, int>, std::map<int64_t, double>> memory_;  // by area and payload
 };
 
+std::set<int> operations_of(const LastSum& last) {
+  std::set<int> all{last.operation};
+  for (const LastSum::Term& term : last.terms) all.insert(term.operation);
+  if (last.cleared >= 0) all.insert(last.cleared);
+  return all;
+}
+
 TEST(LastSum, CanWaitUntilTheEnd) {
   Random random(31);
   std::map<std::string, int> found;  // by transport
+  int terms = 0;
   for (int number = 0; number < testing::cases(400); ++number) {
     const Problem problem = testing::random_problem(random);
     const Plan plan = testing::random_plan(random, problem);
@@ -89,13 +101,15 @@ TEST(LastSum, CanWaitUntilTheEnd) {
     for (const Schedule& schedule : make_schedules(plan, Pass::backward, keep)) {
       const LastSum last = last_sum(schedule);
       if (last.operation < 0) continue;
-      ASSERT_EQ(PlayedSums(schedule, last.operation).with(last),
-                PlayedSums(schedule, -1).home_sums())
+      ASSERT_EQ(PlayedSums(schedule, operations_of(last)).with(last),
+                PlayedSums(schedule, {}).home_sums())
           << "case " << number << ": " << plan.partition << " over " << plan.comm << ", rank "
           << schedule.rank << " of " << plan.cp_size();
       ++found[plan.comm];
+      terms += static_cast<int>(last.terms.size());
     }
   }
+  EXPECT_GT(terms, 0);
   for (const char* comm : {"p2p", "all_gather", "fetch"}) EXPECT_GT(found[comm], 0) << comm;
 }
 
@@ -132,6 +146,73 @@ TEST(LastSum, IsNoneWhereSomethingBehindItTouchesEitherBuffer) {
   s.operations[2].sends.clear();
   s.operations[2].kind = OperationKind::clear, s.operations[2].to = {0, 0, 4, {0, 2}};
   EXPECT_EQ(last_sum(s).operation, -1);
+}
+
+// The same, where rows of three peers arrive, are added up elsewhere, and that is added at home.
+Schedule a_sum_of_three() {
+  Schedule s = two_rows_added();
+  s.buffers[1].area = 1;
+  for (int peer = 1; peer <= 3; ++peer) {
+    s.buffers.push_back({Payload::key_gradients, 2, {0, 2}, 1 + peer, 0});
+    s.areas.push_back({Payload::key_gradients, 4});
+  }
+  const Operation home = s.operations[1];
+  s.operations.assign(2, s.operations[0]);
+  s.operations[0] = {.kind = OperationKind::clear, .to = {1, 0, 2, {0, 2}}};
+  s.operations[1].receives.clear();
+  for (int peer = 1; peer <= 3; ++peer) {
+    const Block landing{1 + peer, 0, 2, {0, 2}};
+    s.operations[1].receives.push_back({peer, landing});
+    s.operations.push_back({.kind = OperationKind::combine, .from = landing});
+    s.operations.back().to = {1, 0, 2, {0, 2}};
+  }
+  s.operations[3].runs = {{0, 1, 1}};  // row 0 of the second peer's to row 1 of the sum
+  s.operations.push_back(home);
+  return s;
+}
+
+std::vector<int> operations_in_order(const LastSum& last) {
+  std::vector<int> all;
+  for (const LastSum::Term& term : last.terms) all.push_back(term.operation);
+  return all;
+}
+
+TEST(LastSum, IsOfTermsThatAreReadWhereTheyLie) {
+  const LastSum last = last_sum(a_sum_of_three());
+  EXPECT_EQ(last.operation, 5);
+  EXPECT_EQ(last.cleared, 0);
+  EXPECT_EQ(operations_in_order(last), (std::vector{2, 3, 4}));
+  EXPECT_EQ(last.terms[0].row_of, (std::vector<int32_t>{kNobody, 0, 1, kNobody}));
+  EXPECT_EQ(last.terms[1].row_of, (std::vector<int32_t>{kNobody, kNobody, 0, kNobody}));
+}
+
+TEST(LastSum, HasNoTermsThatSomethingElseTouches) {
+  Schedule s = a_sum_of_three();
+  s.operations[0].to.rows = 1;  // some of it was there before
+  EXPECT_EQ(last_sum(s).cleared, -1);
+  EXPECT_EQ(operations_in_order(last_sum(s)), (std::vector{2, 3, 4}));
+
+  s = a_sum_of_three();  // the sum is asked for behind it
+  s.operations.push_back({.kind = OperationKind::exchange, .sends = {{1, {1, 0, 2, {0, 2}}}}});
+  EXPECT_EQ(last_sum(s).operation, 5);
+  EXPECT_TRUE(last_sum(s).terms.empty());
+  EXPECT_EQ(last_sum(s).cleared, -1);
+
+  s = a_sum_of_three();  // other rows come where those of the second peer lie
+  s.operations.insert(s.operations.begin() + 5, s.operations[1]);
+  s.operations[5].receives = {{2, {3, 0, 2, {0, 2}}}};
+  EXPECT_EQ(operations_in_order(last_sum(s)), std::vector{4});
+  EXPECT_EQ(last_sum(s).cleared, -1);
+}
+
+TEST(LastSum, HasSoManyTermsAtMost) {
+  Schedule s = a_sum_of_three();
+  const Operation first = s.operations[2];
+  s.operations.insert(s.operations.begin() + 2, kMostTermsAtEnd, first);
+  const LastSum last = last_sum(s);
+  EXPECT_EQ(last.terms.size(), kMostTermsAtEnd);
+  EXPECT_EQ(last.terms.back().operation, last.operation - 1);
+  EXPECT_EQ(last.cleared, -1);
 }
 
 TEST(LastSum, IsNoneOfSomeHeads) {
