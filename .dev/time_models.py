@@ -91,7 +91,7 @@ def hopper_kernel() -> Kernel:
         Rates(*(round(x, 4) for x in found[:4].tolist())),
         Rates(*(round(x, 4) for x in found[4:].tolist())),
         f"hopper family, {H200}: data/results/hopper_kernels_nvidia_h200.csv, weighted three "
-        "times, and attention_ms of bench_cp_nvidia_h200.csv, which are of both passes",
+        "times, and attention_ms of fitted_cp_nvidia_h200.csv, which are of both passes",
     )
 
 
@@ -176,7 +176,7 @@ def memory() -> Memory:
         f"{H200}: rate of 'sequence to rank order' in data/results/bench_gpu_nvidia_h200.csv; "
         "sums: 132 us for 33 MB as optimized/ranks/LADDER.md tells, mended since and not timed "
         "again; reorders of all_to_all: fitted to the a2a rows of "
-        "data/results/bench_cp_nvidia_h200.csv"
+        "data/results/fitted_cp_nvidia_h200.csv"
     )
     return Memory(3900.0, {"all_to_all": 30.0}, per_byte_added=15.6, source=source)
 

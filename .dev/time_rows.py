@@ -141,7 +141,7 @@ class Call(NamedTuple):
 
 def calls() -> Iterator[Call]:
     """Our own rows of bench_cp, both passes."""
-    for row in rows("bench_cp_nvidia_h200.csv"):
+    for row in rows("fitted_cp_nvidia_h200.csv"):
         if row["comm"] not in rs.COMMS:
             continue
         gpus, lengths = int(row["gpus"]), bench_ranks.PACKS[row["pack"]]
