@@ -354,6 +354,33 @@ TEST(RankProgram, AddsWhatComesBackLastToTheRowsThatItIsOf) {
   EXPECT_EQ(found, 2);
 }
 
+// What three others send is added up where it lies, not in order of rows.
+TEST(RankProgram, AddsUpWhatOthersSendWhereItLies) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  const PackedLayout layout{{0, 160, 640}};
+  const Problem problem{layout, layout, Mask::sliding_window(200, 0), 2, 1};
+  const Plan plan = build_plan(problem, place(problem, "whole_pack_zigzag", 4), {"fetch"});
+  size_t most = 0;
+  bool moves = false;
+  for (const Schedule& schedule : make_schedules(plan, Pass::backward))
+    for (const LastSum last = last_sum(schedule); const LastSum::Term& term : last.terms) {
+      most = std::max(most, last.terms.size());
+      for (int row = 0; row < static_cast<int>(term.row_of.size()); ++row)
+        moves |= term.row_of[row] != kNobody && term.row_of[row] != row;
+    }
+  EXPECT_EQ(most, 3);
+  EXPECT_TRUE(moves);
+  Random random(33);
+  for (const TypeInfo& type : {testing::kFloat32, testing::kBFloat16})
+    for (int processes = 1; processes <= kMostProcesses; ++processes) {
+      const RanksCase ranks_case(random, type, problem, plan, 64);
+      RanksRun run(ranks_case, type, processes);
+      SCOPED_TRACE(run.family());
+      run.expect_forward(Found::results);
+      run.expect_backward(Found::results);
+    }
+}
+
 // Two ranks, the first of which has two documents of queries: it holds the keys of one, and those
 // of the other come. So all rows are final, and no launch goes on from another.
 Plan of_rows_that_meet_one_step_each(Problem& problem) {
