@@ -89,7 +89,9 @@ room.plan.check()
 @pytest.mark.parametrize("name", ["one process", "two processes", "two ranks a process"])
 @pytest.mark.parametrize("comm", COMMS)
 def test_a_captured_graph_replays_other_lengths(pool, comm, name, exchange):
-    if exchange == "nccl" and (devices() < 2 or name == "one process"):
+    if exchange == "nccl" and name == "one process":
+        pytest.skip("one process sends nothing over NCCL")
+    if exchange == "nccl" and devices() < 2:
         pytest.skip("NCCL refuses two processes on one GPU, and there is one")
     cases = [case_of(comm, name, x, head_dim=64, head_dim_v=64) for x in (*LAYOUTS, LAYOUTS[0])]
     found = pool.all(name, GRAPH, cases=cases, capacity=CAPACITY, exchange=exchange)

@@ -41,8 +41,8 @@ MUTANTS_OF_LINKS = [
     Mutant(
         "what is added at the end is added once more where it arrives",
         WALK,
-        "  if (at_end != nullptr && at_end->has(turn.operation)) return tell(turn);\n",
-        "",
+        "at_end->has(turn.operation)) return tell(turn);",
+        "at_end->has(-2)) return tell(turn);",
     ),
     Mutant(
         "what is added at the end is of the row itself",
