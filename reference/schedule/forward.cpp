@@ -62,8 +62,8 @@ class Forward : Lowering {
     return now;
   }
 
-  // Others write into what a rank has for a pass, not into what outlives it: hence a copy, which
-  // runs under the tiles of the step before, as the messages do.
+  // Others write into what a rank has for a pass, not into what outlives it: hence a copy,
+  // behind the messages. A GPU's own copies take multiprocessors: they wait where tiles have all.
   void keep_keys(int index, int keys) {
     const int kept = add_kept_keys(index);
     if (kept != kCaller) b_.copy(index, {b_.whole(keys), b_.whole(kept)});
