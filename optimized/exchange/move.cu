@@ -74,28 +74,41 @@ __global__ void combine_kernel(const CellBlock* blocks, const int32_t* map, cons
 
 // Tables of few blocks, which many thread blocks share: a sum waits for memory, whose rate takes
 // some 2,000 thread blocks of 256 threads to use up.
-template <typename Combine, typename Unit>
-void launch(const Blocks& blocks, const Unit* from, Unit* to, int size, cudaStream_t stream) {
+dim3 shared_by_many(const Blocks& blocks) {
   constexpr int kEnough = 2048, kMost = 16;
-  const int sharing = std::clamp(kEnough / blocks.table.size, 1, kMost);
-  const dim3 grid(blocks.table.size, sharing);
-  combine_kernel<Unit, Combine>
-      <<<grid, kThreads, 0, stream>>>(blocks.table.rows, blocks.map, from, to, size);
+  return {static_cast<unsigned>(blocks.table.size),
+          static_cast<unsigned>(std::clamp(kEnough / blocks.table.size, 1, kMost))};
 }
 
+template <typename Combine, typename Unit>
+void launch(const Blocks& blocks, const Unit* from, Unit* to, int size, cudaStream_t stream) {
+  combine_kernel<Unit, Combine><<<shared_by_many(blocks), kThreads, 0, stream>>>(
+      blocks.table.rows, blocks.map, from, to, size);
+}
+
+__device__ inline float weighted(float a, float x, float b, float y) { return a * x + b * y; }
+__device__ inline float4 weighted(float a, const float4& x, float b, const float4& y) {
+  return {a * x.x + b * y.x, a * x.y + b * y.y, a * x.z + b * y.z, a * x.w + b * y.w};
+}
+
+// A cell a warp; `size` units each.
+template <typename Unit>
 __global__ void merge_kernel(const CellBlock* blocks, const int32_t* map, Results from, Results to,
-                             int dim) {
+                             int size) {
+  constexpr int kWarps = kThreads / kLanes;
   const CellBlock b = blocks[blockIdx.x];
-  for_each_cell(b.rows, b.heads, [&](int i, int head) {
+  const int lane = threadIdx.x % kLanes, first = blockIdx.y * kWarps + threadIdx.x / kLanes;
+  for (int cell = first; cell < b.rows * b.heads; cell += gridDim.y * kWarps) {
     Row row;
-    if (!find_row(b, map, i, row)) return;
-    const int64_t source = row.from + head, target = row.to + head;
+    if (!find_row(b, map, cell / b.heads, row)) continue;
+    const int64_t source = row.from + cell % b.heads, target = row.to + cell % b.heads;
+    const auto* x = reinterpret_cast<const Unit*>(from.out) + source * size;
+    auto* sum = reinterpret_cast<Unit*>(to.out) + target * size;
     const auto w = merge_weights(to.lse[target], from.lse[source]);
-    for (int d = threadIdx.x % kLanes; d < dim; d += kLanes)
-      to.out[target * dim + d] = w.a * to.out[target * dim + d] + w.b * from.out[source * dim + d];
+    for (int d = lane; d < size; d += kLanes) sum[d] = weighted(w.a, sum[d], w.b, x[d]);
     __syncwarp();  // all lanes have read the old lse
-    if (threadIdx.x % kLanes == 0) to.lse[target] = w.lse;
-  });
+    if (lane == 0) to.lse[target] = w.lse;
+  }
 }
 
 __global__ void fill_kernel(float* x, int64_t size, float value) {
@@ -147,8 +160,14 @@ void add(const Blocks& blocks, const float* from, float* to, int dim, cudaStream
 void merge(const Blocks& blocks, const Results& from, const Results& to, int dim,
            cudaStream_t stream) {
   if (blocks.table.size == 0) return;
-  merge_kernel<<<blocks.table.size, kThreads, 0, stream>>>(blocks.table.rows, blocks.map, from, to,
-                                                           dim);
+  const auto launch_of = [&]<typename Unit>(Unit) {
+    merge_kernel<Unit><<<shared_by_many(blocks), kThreads, 0, stream>>>(
+        blocks.table.rows, blocks.map, from, to, dim / static_cast<int>(sizeof(Unit) / 4));
+  };
+  if (dim % 4 == 0)
+    launch_of(float4{});
+  else
+    launch_of(0.0f);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

@@ -41,15 +41,15 @@ struct RowMap {
 // Tokens come home; padding stays behind.
 void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
            cudaStream_t stream);
-// A sum of rows of all heads that is still to be added to those of home buffers (last_sum.h): what
-// is there so far, and the terms that it is still to get, in order.
+// Sums of rows of all heads that are still to be added to those of home buffers (last_sum.h), term
+// by term.
 struct Added {
-  struct Rows {
+  struct Term {
     const float* rows = nullptr;
     const int32_t* of_home = nullptr;  // which one, of each row at home; negative: none
+    bool begins = true;                // a sum; else it belongs to that of the term before
   };
-  Rows so_far;  // of_home null: nothing is added; rows null: these are 0
-  Rows terms[kMostTermsAtEnd];
+  Term terms[kMostTermsAtEnd];
   int count = 0;
 };
 // Writes every row of the global array: zeros where no rank owns it, nothing where it is kWritten.

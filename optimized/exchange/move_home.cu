@@ -66,18 +66,15 @@ __global__ void unshard_kernel(RowMap map, const float* from, int columns, bool 
     Pack<float, N> y{};
     if (row != kNobody) {
       y = *pack_at<N>(from + home_offset(row, head, d, to.heads, columns, in_tiles));
-      const int other = added.so_far.of_home == nullptr ? kNobody : added.so_far.of_home[row];
-      if (other >= 0) {
-        const auto of = [&](const float* rows, int its_row) {
-          return *pack_at<N>(rows + home_offset(its_row, head, d, to.heads, columns, false));
-        };
-        Pack<float, N> more{};
-        if (added.so_far.rows != nullptr) more = of(added.so_far.rows, other);
-        for (int k = 0; k < added.count; ++k)
-          if (const int term = added.terms[k].of_home[row]; term >= 0)
-            add_to(more, of(added.terms[k].rows, term));
-        add_to(y, more);
+      Pack<float, N> sum{};
+      for (int k = 0; k < added.count; ++k) {
+        const Added::Term& term = added.terms[k];
+        if (term.begins && k > 0) add_to(y, sum), sum = {};
+        if (const int other = term.of_home[row]; other >= 0)
+          add_to(sum,
+                 *pack_at<N>(term.rows + home_offset(other, head, d, to.heads, columns, false)));
       }
+      if (added.count > 0) add_to(y, sum);
     }
     move_pack<N>(y.of, place);
   });

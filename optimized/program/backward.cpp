@@ -125,13 +125,12 @@ class Backward : public Walk {
   move::Added added(int member, int array) const {
     const AddedAtEnd* at_end = added_at_end(member);
     if (at_end == nullptr) return {};
-    const auto rows = [&](const AddedAtEnd::Term& term) {
+    move::Added found;
+    for (const AddedAtEnd::Term& term : at_end->terms) {
       const int from = hosted()[member].operations[term.operation].from.buffer;
-      return move::Added::Rows{floats(member, from, array), parts_.tables.at(term.of_home)};
-    };
-    move::Added found{.so_far = rows(at_end->sum), .terms = {}, .count = 0};
-    if (at_end->cleared >= 0) found.so_far.rows = nullptr;
-    for (const AddedAtEnd::Term& term : at_end->terms) found.terms[found.count++] = rows(term);
+      found.terms[found.count++] = {floats(member, from, array), parts_.tables.at(term.of_home),
+                                    term.begins};
+    }
     return found;
   }
 

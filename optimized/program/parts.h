@@ -68,16 +68,17 @@ struct FinalRows {
 struct AddedAtEnd {
   struct Term {
     int operation = -1;
+    bool begins = true;
     TableOf<int32_t> of_home;
   };
-  Term sum;  // or none
   std::vector<Term> terms;
-  int cleared = -1;
+  std::vector<int> without;
 
   // Whether an operation is not to be run, as finish() does its work.
   bool has(int operation) const {
     const auto is_it = [&](const Term& term) { return term.operation == operation; };
-    return is_it(sum) || operation == cleared || std::ranges::any_of(terms, is_it);
+    return std::ranges::any_of(terms, is_it) ||
+           std::ranges::find(without, operation) != without.end();
   }
 };
 

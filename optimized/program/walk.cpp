@@ -154,7 +154,8 @@ void Walk::run(const Turn& turn) const {
     for (const auto& [begin, end] : tables.cleared)
       clear(turn.member, {op.to.buffer, op.to.row + begin, end - begin, op.to.heads});
   const bool by_table = tables.blocks.size > 0;
-  if (op.kind == OperationKind::copy && !by_table) copy(turn.member, op.from, turn.member, op.to);
+  if (op.kind == OperationKind::copy && !by_table)
+    copy(turn.member, op.from, turn.member, op.to, stream_);
   if (op.kind == OperationKind::copy && by_table) copy_by_table(turn.member, op, tables);
   if (op.kind == OperationKind::combine) combine(turn.member, op, tables);
   if (op.kind == OperationKind::compute) compute(turn.member, op, tables);
@@ -172,9 +173,10 @@ void Walk::clear(int member, const Block& block) const {
   }
 }
 
-void Walk::copy(int from_member, const Block& from, int to_member, const Block& to) const {
+void Walk::copy(int from_member, const Block& from, int to_member, const Block& to,
+                cudaStream_t stream) const {
   for (int array = 0; array < arrays_of(from_member, from); ++array)
-    copy_rows(rows(from_member, from, array), rows(to_member, to, array), messages_);
+    copy_rows(rows(from_member, from, array), rows(to_member, to, array), stream);
 }
 
 void Walk::copy_by_table(int member, const Operation& op, const OperationTables& tables) const {
@@ -183,7 +185,7 @@ void Walk::copy_by_table(int member, const Operation& op, const OperationTables&
     const DeviceRows to = rows(member, op.to, array);
     if (parts_.is_stacked) poison(to.data, static_cast<int64_t>(to.bytes()));
     move::copy(parts_.blocks(tables), pointer(member, op.from.buffer, array),
-               pointer(member, op.to.buffer, array), sizes[array], messages_);
+               pointer(member, op.to.buffer, array), sizes[array], stream_);
   }
 }
 
@@ -206,7 +208,7 @@ void Walk::exchange(size_t index) const {
   const RoundOfProcess& round = pass_.pass.round(static_cast<int>(index));
   for (const Turn& turn : act.turns) await(turn);
   for (const LocalParcel& parcel : round.copies)
-    copy(parcel.from, parcel.sent, parcel.to, parcel.received);
+    copy(parcel.from, parcel.sent, parcel.to, parcel.received, messages_);
   post(index);
   for (const Turn& turn : act.turns) tell(turn);
 }

@@ -78,8 +78,7 @@ class Walk {
   // What finish() adds, or null.
   const AddedAtEnd* added_at_end(int member) const {
     const auto& all = pass_.added_at_end;
-    return all.empty() || all_final(member) || all[member].sum.operation < 0 ? nullptr
-                                                                             : &all[member];
+    return all.empty() || all_final(member) ? nullptr : &all[member];
   }
   move::RowMap rows_through_sums(int member, const RowTables& rows) const {
     return parts_.row_map(has_final(member) ? pass_.final_rows[member].others : rows);
@@ -112,7 +111,8 @@ class Walk {
   void tell(const Turn& turn) const;
   void run(const Turn& turn) const;
   void clear(int member, const Block& block) const;
-  void copy(int from_member, const Block& from, int to_member, const Block& to) const;
+  void copy(int from_member, const Block& from, int to_member, const Block& to,
+            cudaStream_t stream) const;
   void copy_by_table(int member, const Operation& op, const OperationTables& tables) const;
   void combine(int member, const Operation& op, const OperationTables& tables) const;
   void exchange(size_t act) const;

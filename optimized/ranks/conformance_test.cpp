@@ -332,9 +332,9 @@ INSTANTIATE_TEST_SUITE_P(Random, Ranks, ::testing::ValuesIn(seeds()));
 // Whether a rank's last sums are of some rows of a buffer, not of all of them in order.
 bool adds_to_some_rows(const Plan& plan) {
   for (const Schedule& schedule : make_schedules(plan, Pass::backward)) {
-    const LastSum last = last_sum(schedule);
-    for (int row = 0; row < static_cast<int>(last.from_of.size()); ++row)
-      if (last.from_of[row] != kNobody && last.from_of[row] != row) return true;
+    for (const LastSum last = last_sum(schedule); const LastSum::Term& term : last.terms)
+      for (int row = 0; row < static_cast<int>(term.row_of.size()); ++row)
+        if (term.row_of[row] != kNobody && term.row_of[row] != row) return true;
   }
   return false;
 }

@@ -124,10 +124,9 @@ void RankParts::add_tables(const Plan& plan, PassParts& parts) {
     if (schedule.pass != Pass::backward) continue;
     const LastSum last = last_sum(schedule);
     AddedAtEnd& added = parts.added_at_end.emplace_back();
-    added.sum = {last.operation, tables.add(last.from_of)};
     for (const LastSum::Term& term : last.terms)
-      added.terms.push_back({term.operation, tables.add(term.row_of)});
-    added.cleared = last.cleared;
+      added.terms.push_back({term.operation, term.begins, tables.add(term.row_of)});
+    added.without = last.without;
   }
 }
 

@@ -56,7 +56,7 @@ struct CellBlock {  // `rows` runs of `heads` cells
   }
 };
 
-// Of a sum that is added where gradients become final: how many rows are read where they lie.
+// Of what is added where gradients become final: how many rows are read where they lie.
 inline constexpr int kMostTermsAtEnd = 8;
 
 // Cut to what one thread block moves at a time, behind those that are there.

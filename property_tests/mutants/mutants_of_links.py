@@ -47,14 +47,14 @@ MUTANTS_OF_LINKS = [
     Mutant(
         "what is added at the end is of the row itself",
         "optimized/exchange/move_home.cu",
-        "added.so_far.of_home[row];",
-        "row;",
+        "other = term.of_home[row];",
+        "other = row;",
     ),
     Mutant(
-        "a term of what is added at the end is of the row itself",
+        "a sum that is added at the end begins with that before",
         "optimized/exchange/move_home.cu",
-        "term = added.terms[k].of_home[row];",
-        "term = row;",
+        "add_to(y, sum), sum = {};",
+        "add_to(y, sum);",
     ),
     Mutant(
         "the last term of what is added at the end is left out",

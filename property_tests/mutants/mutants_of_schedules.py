@@ -9,14 +9,14 @@ MUTANTS_OF_SCHEDULES = [
     Mutant(
         "the last sum is left to the end although its rows are overwritten before",
         LAST_SUM,
-        "return is_of_all_heads(op) && stays(op.from, i) ?",
-        "return is_of_all_heads(op) ?",
+        "!is_of_all_heads(op) || !stays(op.from, i)) break;",
+        "!is_of_all_heads(op)) break;",
     ),
     Mutant(
         "the last sum is left to the end although the sums are asked for before",
         LAST_SUM,
-        "if (touches(op, home)) return {};",
-        "if (writes(op, home)) return {};",
+        "if (!touches(op, home)) continue;",
+        "if (!writes(op, home)) continue;",
     ),
     Mutant(
         "a sum of some heads is left to the end as one of all",
@@ -33,8 +33,8 @@ MUTANTS_OF_SCHEDULES = [
     Mutant(
         "terms are left to the end although their sum is asked for before",
         LAST_SUM,
-        "if (!is_read_on(op.from, index)) find_terms(last);",
-        "find_terms(last);",
+        "if (!is_read_on(op.from, index)) terms",
+        "terms",
     ),
     Mutant(
         "terms are left to the end although other rows come where they lie",
@@ -45,14 +45,20 @@ MUTANTS_OF_SCHEDULES = [
     Mutant(
         "a sum is taken for 0 where some of it was not cleared",
         LAST_SUM,
-        "op.to.buffer == sum.buffer && is_whole(op.to))",
-        "op.to.buffer == sum.buffer)",
+        "op.to.buffer == sum.buffer && is_whole(op.to) &&",
+        "op.to.buffer == sum.buffer &&",
     ),
     Mutant(
         "terms are found by rows of the sum, not of what it is added to",
         LAST_SUM,
         "row == kNobody ? kNobody : term_of[row]",
         "row == kNobody ? kNobody : row",
+    ),
+    Mutant(
+        "a sum of terms begins with the second",
+        LAST_SUM,
+        "terms.back().begins = true;",
+        "terms.front().begins = true;",
     ),
     Mutant(
         "an operation forgets what it waits for",

@@ -107,9 +107,9 @@ class Backward : Lowering {
       else if (owner != rank_)
         moves.receives.push_back({owner, landing});
       else if (run.lands_apart())
-        moves.copies.push_back({from, to, run.landing});
+        moves.own.push_back({from, to, run.landing});
       else
-        moves.copies.push_back({from, landing});
+        moves.own.push_back({from, landing});
     }
   }
 

@@ -83,7 +83,7 @@ void ScheduleBuilder::exchange(int step, std::vector<ScheduledMessage> sends,
 }
 
 void ScheduleBuilder::copy(int step, const BlockMove& move) {
-  Operation op{.kind = OperationKind::copy, .stream = Stream::exchange, .step = step};
+  Operation op{.kind = OperationKind::copy, .step = step};
   op.from = move.from, op.to = move.to, op.runs = move.runs;
   add(std::move(op));
 }

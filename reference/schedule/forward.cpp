@@ -17,6 +17,7 @@ class Forward : Lowering {
     if (plan_.num_steps() > 0) now = exchange(0, now);
     for (int step = 0; step < plan_.num_steps(); ++step) {
       const Residents next = step + 1 < plan_.num_steps() ? exchange(step + 1, now) : now;
+      keep_keys(step, now.keys);
       compute(step, now);
       now = next;
     }
@@ -58,15 +59,15 @@ class Forward : Lowering {
       now.keys = keys;
     }
     post(index, moves);
-    keep_keys(index, now.keys);
     return now;
   }
 
-  // Others write into what a rank has for a pass, not into what outlives it: hence a copy,
-  // behind the messages. A GPU's own copies take multiprocessors: they wait where tiles have all.
+  // Others write into what a rank has for a pass, not into what outlives it: hence a copy.
   void keep_keys(int index, int keys) {
     const int kept = add_kept_keys(index);
-    if (kept != kCaller) b_.copy(index, {b_.whole(keys), b_.whole(kept)});
+    if (kept == kCaller) return;
+    land({keys});
+    b_.copy(index, {b_.whole(keys), b_.whole(kept)});
   }
 
   void bring_back(const Journey& journey) {

@@ -22,6 +22,7 @@ int Lowering::add_kept_keys(int index) {
 
 void Lowering::compute(int index, const Residents& now) {
   if (plan_.tiles(step(index)).empty()) return;
+  land({now.queries, now.keys});
   b_.compute({.step = index,
               .tiles = step(index).tiles,
               .queries = now.queries,
@@ -115,7 +116,7 @@ std::vector<BlockMove> Lowering::stage(Moves& moves, const Apart& apart, int buf
 }
 
 void Lowering::spread(Moves& moves, const Apart& arrived, int to) {
-  for (BlockMove& move : stage(moves, arrived, to)) moves.copies.push_back(std::move(move));
+  for (BlockMove& move : stage(moves, arrived, to)) moves.spread.push_back(std::move(move));
 }
 
 void Lowering::collect(Moves& moves, const Apart& leaving, int from) {
@@ -136,18 +137,33 @@ void Lowering::add_moves(Moves& moves, int index, Operand operand, int from, int
     else if (m.peer != rank_)
       moves.receives.push_back({m.peer, landing});
     else if (m.lands_by_position())
-      moves.copies.push_back({rows_of_buffer(from, m.heads), rows_of_buffer(to, m.heads),
-                              landings.runs(rank_, rank_, sent)});
+      moves.own.push_back({rows_of_buffer(from, m.heads), rows_of_buffer(to, m.heads),
+                           landings.runs(rank_, rank_, sent)});
     else
-      moves.copies.push_back({{from, sent.row, sent.rows, m.heads}, landing});
+      moves.own.push_back({{from, sent.row, sent.rows, m.heads}, landing});
   });
   spread(moves, apart, to);
 }
 
 void Lowering::post(int index, const Moves& moves) {
+  land_all();
   for (const BlockMove& pack : moves.packs) b_.copy(index, pack);
   b_.exchange(index, moves.sends, moves.receives);
-  for (const BlockMove& copy : moves.copies) b_.copy(index, copy);
+  for (const BlockMove& copy : moves.own) b_.copy(index, copy);
+  for (const BlockMove& copy : moves.spread) arrivals_.push_back({index, copy});
+}
+
+void Lowering::land(std::initializer_list<int> buffers) {
+  std::erase_if(arrivals_, [&](const Arrival& arrival) {
+    if (std::ranges::find(buffers, arrival.move.to.buffer) == buffers.end()) return false;
+    b_.copy(arrival.step, arrival.move);
+    return true;
+  });
+}
+
+void Lowering::land_all() {
+  for (const auto& [index, move] : arrivals_) b_.copy(index, move);
+  arrivals_.clear();
 }
 
 std::vector<BlockMove> Lowering::send_back(Moves& moves, int index, Operand operand, int from,

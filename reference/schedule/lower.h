@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -50,15 +51,19 @@ class Lowering {
   void compute(int step, const Residents& now);
 
   // The messages of the exchange before `step` that move `operand`, from buffer to buffer; what is
-  // copied into staging before them, and from there or to the rank itself after them.
+  // copied into staging before them, from there after them, and to the rank itself beside them.
   struct Moves {
     std::vector<BlockMove> packs;
     std::vector<ScheduledMessage> sends, receives;
-    std::vector<BlockMove> copies;
+    std::vector<BlockMove> own;      // to the rank itself
+    std::vector<BlockMove> spread;   // from staging
     int64_t staged[kPayloads] = {};  // cells
   };
   void add_moves(Moves& moves, int step, Operand operand, int from, int to);
   void post(int step, const Moves& moves);
+  // What arrives in staging is put in its place before anything reads it, or more arrives there.
+  void land(std::initializer_list<int> buffers);
+  void land_all();
   // Messages whose rows travel together and lie apart in one buffer. Runs go from the other end's
   // rows to those of the buffer.
   struct Apart {
@@ -95,6 +100,11 @@ class Lowering {
   Block rows_of_buffer(int buffer, Range heads) const;
 
   int staging_[kPayloads];  // areas
+  struct Arrival {
+    int step;
+    BlockMove move;
+  };
+  std::vector<Arrival> arrivals_;  // in staging
 };
 
 }  // namespace ringside

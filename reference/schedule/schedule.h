@@ -2,10 +2,12 @@
 // which waits for which.
 //
 // A plan says what is resident in each step; a schedule says how a rank gets there. It has two
-// streams: `compute` runs tiles, sums and merges, `exchange` posts groups of messages. Each stream
-// keeps its order, and an operation also waits for the operations that `after` names. The order of
-// the list is one that all of this allows, alike on every rank: whoever has one stream only just
-// walks the list.
+// streams: `compute` runs tiles, sums, merges and copies, `exchange` posts groups of messages. Each
+// stream keeps its order, and an operation also waits for the operations that `after` names. The
+// order of the list is one that all of this allows, alike on every rank: whoever has one stream
+// only just walks the list. Copies are not beside the messages, as a GPU's own take
+// multiprocessors: there they would wait until tiles end that have them all, and the next messages
+// for them.
 //
 // Exchanges are prefetched: the keys and values of step s+1 travel under the tiles of step s, into
 // two areas in turn. Backward walks the steps from the last to the first, fetches keys and values
@@ -65,7 +67,7 @@ struct Block {  // some rows and heads of a buffer
 enum class OperationKind : int8_t {
   clear,     // `to` becomes the result of nothing: gradients 0, out 0, lse -inf
   exchange,  // posts sends and receives together and ends when all have arrived
-  copy,      // `from` to `to`: a message of a rank to itself, or rows from or to staging
+  copy,      // `from` to `to`: a message of a rank to itself, rows from or to staging, or to keep
   combine,   // merges results, adds gradients of `from` into `to`
   compute,   // a tile list, into query_sums and, in the backward pass, key_sums
 };

@@ -1,6 +1,8 @@
 #include "optimized/tables/schedules/last_sum.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "optimized/tables/move_tables.h"
 
@@ -11,44 +13,54 @@ class LastSums {
  public:
   explicit LastSums(const Schedule& schedule) : s_(schedule), operations_(schedule.operations) {}
 
-  LastSum find() const {
+  LastSum find() {
     const int home = s_.home_key_sums;
-    for (int i = size(); i-- > 0;) {
+    for (int i = size(); i-- > 0 && room() > 0;) {
       const Operation& op = operations_[i];
-      if (adds_to(op, home)) return is_of_all_heads(op) && stays(op.from, i) ? made(i) : LastSum{};
-      if (touches(op, home)) return {};
+      if (!touches(op, home)) continue;
+      if (!adds_to(op, home) || !is_of_all_heads(op) || !stays(op.from, i)) break;
+      add_sum(i);
     }
-    return {};
+    std::ranges::reverse(last_.terms);
+    return std::move(last_);
   }
 
  private:
+  using Terms = std::vector<LastSum::Term>;
   int size() const { return static_cast<int>(operations_.size()); }
+  size_t room() const { return kMostTermsAtEnd - last_.terms.size(); }
 
-  LastSum made(int index) const {
+  // From the last term to the first.
+  void add_sum(int index) {
     const Operation& op = operations_[index];
-    LastSum last;
-    last.operation = index;
-    last.from_of = rows_of(op, rows(op.to.buffer));
-    if (!is_read_on(op.from, index)) find_terms(last);
-    return last;
+    std::vector<int32_t> row_of = rows_of(op, rows(op.to.buffer));
+    int cleared = -1;
+    Terms terms;
+    if (!is_read_on(op.from, index)) terms = terms_of(op.from, index, row_of, cleared);
+    if (cleared >= 0)
+      last_.without.insert(last_.without.end(), {index, cleared});
+    else
+      terms.push_back({index, true, std::move(row_of)});
+    terms.back().begins = true;
+    std::ranges::move(terms, std::back_inserter(last_.terms));
   }
 
-  // Sums of what is added, from the last to the first, as far as nothing else touches it.
-  void find_terms(LastSum& last) const {
-    const Block& sum = operations_[last.operation].from;
-    for (int i = last.operation; i-- > 0;) {
+  // What is added to a sum, as far as nothing else touches that, and from where it is 0.
+  Terms terms_of(const Block& sum, int index, const std::vector<int32_t>& row_of,
+                 int& cleared) const {
+    Terms terms;
+    for (int i = index; i-- > 0;) {
       const Operation& op = operations_[i];
       if (!touches(op, sum.buffer)) continue;
-      if (op.kind == OperationKind::clear && op.to.buffer == sum.buffer && is_whole(op.to))
-        last.cleared = i;
+      if (op.kind == OperationKind::clear && op.to.buffer == sum.buffer && is_whole(op.to) &&
+          !terms.empty())
+        cleared = i;
       const bool is_term = adds_to(op, sum.buffer) && is_of_all_heads(op) && stays(op.from, i) &&
-                           !overlap(op.from.buffer, sum.buffer) &&
-                           last.terms.size() < kMostTermsAtEnd;
+                           !overlap(op.from.buffer, sum.buffer) && terms.size() + 1 < room();
       if (!is_term) break;
-      last.terms.push_back({i, by_home(last.from_of, rows_of(op, rows(sum.buffer)))});
+      terms.push_back({i, false, by_home(row_of, rows_of(op, rows(sum.buffer)))});
     }
-    std::ranges::reverse(last.terms);
-    if (last.terms.empty()) last.cleared = -1;
+    return terms;
   }
 
   static std::vector<int32_t> by_home(const std::vector<int32_t>& from_of,
@@ -109,6 +121,7 @@ class LastSums {
 
   const Schedule& s_;
   const std::vector<Operation>& operations_;
+  LastSum last_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // What a schedule adds last to the gradients of a rank's own keys: whoever takes these from the
 // sums to the caller's arrays may add it on the way, instead of writing sums that are read once
-// more. What is added may be a sum itself, of rows that arrived one after the other; then these are
+// more. Of what is added that is a sum itself, of rows that arrived one after the other, these are
 // read where they lie.
 #pragma once
 
@@ -12,14 +12,13 @@
 namespace ringside {
 
 struct LastSum {
-  struct Term {                   // of the sum that is added
+  struct Term {
     int operation = -1;           // of the schedule, which would add it
+    bool begins = true;           // a sum that is added at home; else it belongs to the term before
     std::vector<int32_t> row_of;  // of each row of the home sums; kNobody: none
   };
-  int operation = -1;            // of the schedule, none: -1
-  std::vector<int32_t> from_of;  // of each row of the home sums, what is added; kNobody: nothing
-  std::vector<Term> terms;       // what that is still to get, in order: kMostTermsAtEnd at most
-  int cleared = -1;              // without them it is 0, and this operation made it so
+  std::vector<Term> terms;   // in the order of sums: kMostTermsAtEnd at most
+  std::vector<int> without;  // more operations that nobody needs then
 };
 
 // Of a backward pass. The operations add rows of all heads, and nothing behind them touches the

@@ -1,5 +1,5 @@
 // A rank's backward pass, played on the host twice: with all sums where they stand, and with the
-// last one left until the end.
+// last ones left until the end.
 #include "optimized/tables/schedules/last_sum.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,6 @@ class PlayedSums {
   std::vector<double> home_sums() { return cells(s_.home_key_sums); }
   std::vector<double> with(const LastSum& last) {
     std::vector<double> sums = home_sums();
-    if (last.cleared < 0) add(last.operation, last.from_of, sums);
     for (const LastSum::Term& term : last.terms) add(term.operation, term.row_of, sums);
     return sums;
   }
@@ -84,33 +83,48 @@ class PlayedSums {
 };
 
 std::set<int> operations_of(const LastSum& last) {
-  std::set<int> all{last.operation};
+  std::set<int> all(last.without.begin(), last.without.end());
   for (const LastSum::Term& term : last.terms) all.insert(term.operation);
-  if (last.cleared >= 0) all.insert(last.cleared);
   return all;
 }
 
 TEST(LastSum, CanWaitUntilTheEnd) {
   Random random(31);
   std::map<std::string, int> found;  // by transport
-  int terms = 0;
+  int sums = 0, terms = 0;
   for (int number = 0; number < testing::cases(400); ++number) {
     const Problem problem = testing::random_problem(random);
     const Plan plan = testing::random_plan(random, problem);
     const KeepKv keep = random.coin() ? KeepKv::yes : KeepKv::no;
     for (const Schedule& schedule : make_schedules(plan, Pass::backward, keep)) {
       const LastSum last = last_sum(schedule);
-      if (last.operation < 0) continue;
+      if (last.terms.empty()) continue;
       ASSERT_EQ(PlayedSums(schedule, operations_of(last)).with(last),
                 PlayedSums(schedule, {}).home_sums())
           << "case " << number << ": " << plan.partition << " over " << plan.comm << ", rank "
           << schedule.rank << " of " << plan.cp_size();
       ++found[plan.comm];
-      terms += static_cast<int>(last.terms.size());
+      ASSERT_TRUE(last.terms[0].begins);
+      const auto of_all = std::ranges::count_if(last.terms, &LastSum::Term::begins);
+      sums += of_all > 1, terms += of_all < std::ssize(last.terms);
     }
   }
-  EXPECT_GT(terms, 0);
+  EXPECT_GT(sums, 0) << "several sums one after the other";
+  EXPECT_GT(terms, 0) << "sums of several terms";
   for (const char* comm : {"p2p", "all_gather", "fetch"}) EXPECT_GT(found[comm], 0) << comm;
+}
+
+std::vector<int> operations_in_order(const LastSum& last) {
+  std::vector<int> all;
+  for (const LastSum::Term& term : last.terms) all.push_back(term.operation);
+  return all;
+}
+
+std::vector<int> sums_in_order(const LastSum& last) {  // their first terms
+  std::vector<int> all;
+  for (const LastSum::Term& term : last.terms)
+    if (term.begins) all.push_back(term.operation);
+  return all;
 }
 
 // Sums at home of four rows and two heads, what a peer sends, and that added to rows 1 and 2.
@@ -131,21 +145,21 @@ Schedule two_rows_added() {
 
 TEST(LastSum, IsOfTheRowsThatArrive) {
   const LastSum last = last_sum(two_rows_added());
-  EXPECT_EQ(last.operation, 1);
-  EXPECT_EQ(last.from_of, (std::vector<int32_t>{kNobody, 0, 1, kNobody}));
+  ASSERT_EQ(operations_in_order(last), std::vector{1});
+  EXPECT_EQ(last.terms[0].row_of, (std::vector<int32_t>{kNobody, 0, 1, kNobody}));
 }
 
 TEST(LastSum, IsNoneWhereSomethingBehindItTouchesEitherBuffer) {
   Schedule s = two_rows_added();
   s.operations.push_back(s.operations[0]);  // other rows come where these lie
-  EXPECT_EQ(last_sum(s).operation, -1);
+  EXPECT_TRUE(last_sum(s).terms.empty());
   s.operations[2].receives.clear();
-  EXPECT_EQ(last_sum(s).operation, 1);
+  EXPECT_EQ(operations_in_order(last_sum(s)), std::vector{1});
   s.operations[2].sends = {{1, {0, 0, 4, {0, 2}}}};  // sums are asked for
-  EXPECT_EQ(last_sum(s).operation, -1);
+  EXPECT_TRUE(last_sum(s).terms.empty());
   s.operations[2].sends.clear();
   s.operations[2].kind = OperationKind::clear, s.operations[2].to = {0, 0, 4, {0, 2}};
-  EXPECT_EQ(last_sum(s).operation, -1);
+  EXPECT_TRUE(last_sum(s).terms.empty());
 }
 
 // The same, where rows of three peers arrive, are added up elsewhere, and that is added at home.
@@ -171,38 +185,51 @@ Schedule a_sum_of_three() {
   return s;
 }
 
-std::vector<int> operations_in_order(const LastSum& last) {
-  std::vector<int> all;
-  for (const LastSum::Term& term : last.terms) all.push_back(term.operation);
-  return all;
-}
-
 TEST(LastSum, IsOfTermsThatAreReadWhereTheyLie) {
   const LastSum last = last_sum(a_sum_of_three());
-  EXPECT_EQ(last.operation, 5);
-  EXPECT_EQ(last.cleared, 0);
+  EXPECT_EQ(last.without, (std::vector{5, 0}));
   EXPECT_EQ(operations_in_order(last), (std::vector{2, 3, 4}));
+  EXPECT_EQ(sums_in_order(last), (std::vector{2}));
   EXPECT_EQ(last.terms[0].row_of, (std::vector<int32_t>{kNobody, 0, 1, kNobody}));
   EXPECT_EQ(last.terms[1].row_of, (std::vector<int32_t>{kNobody, kNobody, 0, kNobody}));
+}
+
+// Two peers' rows are added at home one after the other, and between them those of a sum.
+TEST(LastSum, IsOfSeveralOneAfterTheOther) {
+  Schedule s = a_sum_of_three();
+  Operation direct = s.operations[2];
+  direct.to = {0, 0, 2, {0, 2}};
+  s.operations[2] = direct;
+  direct.from = s.operations[4].from;
+  s.operations[4] = s.operations[5];
+  s.operations[5] = direct;
+  const LastSum last = last_sum(s);
+  EXPECT_EQ(operations_in_order(last), (std::vector{2, 3, 5}));
+  EXPECT_EQ(sums_in_order(last), (std::vector{2, 3, 5}));
+  EXPECT_EQ(last.without, (std::vector{4, 0}));
+  EXPECT_EQ(last.terms[0].row_of, (std::vector<int32_t>{0, 1, kNobody, kNobody}));
+  s.operations.insert(s.operations.begin() + 4, {.kind = OperationKind::exchange});
+  s.operations[4].sends = {{1, {0, 0, 4, {0, 2}}}};  // sums are asked for between them
+  EXPECT_EQ(operations_in_order(last_sum(s)), (std::vector{3, 6}));
 }
 
 TEST(LastSum, HasNoTermsThatSomethingElseTouches) {
   Schedule s = a_sum_of_three();
   s.operations[0].to.rows = 1;  // some of it was there before
-  EXPECT_EQ(last_sum(s).cleared, -1);
-  EXPECT_EQ(operations_in_order(last_sum(s)), (std::vector{2, 3, 4}));
+  EXPECT_TRUE(last_sum(s).without.empty());
+  EXPECT_EQ(operations_in_order(last_sum(s)), (std::vector{5, 2, 3, 4}));
+  EXPECT_EQ(sums_in_order(last_sum(s)), std::vector{5});
 
   s = a_sum_of_three();  // the sum is asked for behind it
   s.operations.push_back({.kind = OperationKind::exchange, .sends = {{1, {1, 0, 2, {0, 2}}}}});
-  EXPECT_EQ(last_sum(s).operation, 5);
-  EXPECT_TRUE(last_sum(s).terms.empty());
-  EXPECT_EQ(last_sum(s).cleared, -1);
+  EXPECT_EQ(operations_in_order(last_sum(s)), std::vector{5});
+  EXPECT_TRUE(last_sum(s).without.empty());
 
   s = a_sum_of_three();  // other rows come where those of the second peer lie
   s.operations.insert(s.operations.begin() + 5, s.operations[1]);
   s.operations[5].receives = {{2, {3, 0, 2, {0, 2}}}};
-  EXPECT_EQ(operations_in_order(last_sum(s)), std::vector{4});
-  EXPECT_EQ(last_sum(s).cleared, -1);
+  EXPECT_EQ(operations_in_order(last_sum(s)), (std::vector{6, 4}));
+  EXPECT_TRUE(last_sum(s).without.empty());
 }
 
 TEST(LastSum, HasSoManyTermsAtMost) {
@@ -211,21 +238,22 @@ TEST(LastSum, HasSoManyTermsAtMost) {
   s.operations.insert(s.operations.begin() + 2, kMostTermsAtEnd, first);
   const LastSum last = last_sum(s);
   EXPECT_EQ(last.terms.size(), kMostTermsAtEnd);
-  EXPECT_EQ(last.terms.back().operation, last.operation - 1);
-  EXPECT_EQ(last.cleared, -1);
+  EXPECT_EQ(last.terms[0].operation, std::ssize(s.operations) - 1);
+  EXPECT_EQ(last.terms.back().operation, std::ssize(s.operations) - 2);
+  EXPECT_TRUE(last.without.empty());
 }
 
 TEST(LastSum, IsNoneOfSomeHeads) {
   Schedule s = two_rows_added();
   s.buffers[1].heads = s.operations[0].receives[0].block.heads = {0, 1};
   s.operations[1].from.heads = s.operations[1].to.heads = {0, 1};
-  EXPECT_EQ(last_sum(s).operation, -1);
+  EXPECT_TRUE(last_sum(s).terms.empty());
 }
 
 TEST(LastSum, IsNoneWhereNothingComesBack) {
   const Problem problem{{{0, 8}, {0, 8}}, {{0, 8}, {0, 8}}, Mask::causal()};
   const Plan plan = build_plan(problem, place(problem, "contiguous", 1), {"p2p"});
-  EXPECT_EQ(last_sum(make_schedule(plan, 0, Pass::backward)).operation, -1);
+  EXPECT_TRUE(last_sum(make_schedule(plan, 0, Pass::backward)).terms.empty());
 }
 
 }  // namespace

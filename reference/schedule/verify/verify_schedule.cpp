@@ -124,8 +124,7 @@ void verify_shape(const Plan& plan, const Schedule& schedule) {
         plan_require(0 <= m.peer && m.peer < plan.cp_size() && m.peer != schedule.rank,
                      where(schedule, i), " has a message with rank ", m.peer, " of ",
                      plan.cp_size());
-    plan_require((op.stream == Stream::exchange) ==
-                     (op.kind == OperationKind::exchange || op.kind == OperationKind::copy),
+    plan_require((op.stream == Stream::exchange) == (op.kind == OperationKind::exchange),
                  where(schedule, i), " stands in the wrong stream");
     for (const int before : op.after)
       plan_require(0 <= before && before < static_cast<int>(i), where(schedule, i),
