@@ -35,17 +35,42 @@ PACKS = {
     "long tail": long_tail(131_072, 84, 32_000),
 }
 HEADS = ((16, 16), (32, 8))
-PLANS = (("zigzag", "p2p"), ("zigzag", "all_gather"), ("zigzag", "a2a"), ("balanced", "fetch"))
-MORE_PLANS = (  # of as many key heads as heads, and unless it is to be quick
-    ("zigzag", "fetch"),
-    ("zigzag", "a2a+p2p"),
-    ("balanced", "p2p"),
-    ("balanced", "all_gather"),
-    ("whole_pack_zigzag", "all_gather"),
-)
 KEPT = ("p2p", "fetch")  # over peer copies, measured with keep_kv too
 REPEATS, QUICK_REPEATS = 5, 3
 QUEUED = 3  # calls one behind the other in each repeat, as in a model: the host is ahead
+
+
+class Way(NamedTuple):
+    """Of splitting a pack: a partition and a transport, of fetch in how many exchanges at most."""
+
+    partition: str
+    comm: str
+    stages: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the transport.
+
+        >>> Way("balanced", "fetch", 1).name, Way("zigzag", "p2p").name
+        ('fetch (stages=1)', 'p2p')
+        """
+        return self.comm if self.stages is None else f"{self.comm} (stages={self.stages})"
+
+
+PLANS = (
+    Way("zigzag", "p2p"),
+    Way("zigzag", "all_gather"),
+    Way("zigzag", "a2a"),
+    Way("balanced", "fetch"),
+    Way("balanced", "fetch", stages=1),
+)
+MORE_PLANS = (  # of as many key heads as heads, and unless it is to be quick
+    Way("zigzag", "fetch"),
+    Way("zigzag", "a2a+p2p"),
+    Way("balanced", "p2p"),
+    Way("balanced", "all_gather"),
+    Way("whole_pack_zigzag", "all_gather"),
+)
 
 
 class Line(NamedTuple):
@@ -83,10 +108,14 @@ class Line(NamedTuple):
     memory_mib: float = math.nan
 
 
-def plans_of(heads: tuple[int, int], gpus: int, quick: bool) -> list[tuple[str, str]]:
-    """(partition, transport) of what is measured; a2a+p2p is a2a where GPUs make no two pairs."""
+def plans_of(heads: tuple[int, int], gpus: int, quick: bool) -> list[Way]:
+    """What is measured: a2a+p2p is a2a where GPUs make no two pairs, and two fetch in one stage."""
     more = () if quick or heads[0] != heads[1] else MORE_PLANS
-    return [plan for plan in (*PLANS, *more) if plan[1] != "a2a+p2p" or gpus % 4 == 0]
+
+    def differs(way: Way) -> bool:
+        return (way.comm != "a2a+p2p" or gpus % 4 == 0) and (way.stages is None or gpus > 2)
+
+    return [way for way in (*PLANS, *more) if differs(way)]
 
 
 def ways_of(exchanges: Sequence[str], comm: str) -> Iterator[tuple[str, bool, str]]:
@@ -196,26 +225,27 @@ def lines(
     """Lines, and faults as text; every process yields the same ones."""
     for untimed in cells(group, device, packs, quick):
         want = untimed.data.on_one()
-        for partition, comm in plans_of(untimed.heads, group.size, quick):
+        for way in plans_of(untimed.heads, group.size, quick):
             cell = untimed.timed(group)
             plan = rs.plan(
                 cell.data.one.layout_q,
                 cp_size=group.size,
-                partition=partition,
-                comm=comm,
-                a2a_size=2 if comm == "a2a+p2p" else None,
+                partition=way.partition,
+                comm=way.comm,
+                a2a_size=2 if way.comm == "a2a+p2p" else None,
+                stages=way.stages,
                 num_heads=cell.heads[0],
                 num_kv_heads=cell.heads[1],
             )
-            for exchange, keep_kv, name in ways_of(exchanges, comm):
+            for exchange, keep_kv, name in ways_of(exchanges, way.comm):
                 shards = Shards(plan, group, cell.data, exchange, keep_kv)
                 faults = [(r, x) for r, x in group._tell_all(shards.fault(want)) if x]
                 if faults:
-                    yield f"{cell.pack}, {partition} over {comm}, {name}: rank {faults[0]}"
+                    yield f"{cell.pack}, {way.partition} over {way.name}, {name}: rank {faults[0]}"
                     continue
                 took = slowest(group, milliseconds(shards.run, cell.repeats))
                 busy = [x for _, x in group._tell_all(busy_of(shards.run))]
-                names = (partition, comm, name)
+                names = (way.partition, way.name, name)
                 if traces is not None:
                     _trace(group, cell, names, shards, traces)
                 traffic = traffic_of(plan, keep_kv=keep_kv, head_dim=DIM)
