@@ -154,8 +154,7 @@ void Walk::run(const Turn& turn) const {
     for (const auto& [begin, end] : tables.cleared)
       clear(turn.member, {op.to.buffer, op.to.row + begin, end - begin, op.to.heads});
   const bool by_table = tables.blocks.size > 0;
-  if (op.kind == OperationKind::copy && !by_table)
-    copy(turn.member, op.from, turn.member, op.to, stream_);
+  if (op.kind == OperationKind::copy && !by_table) copy(turn.member, op);
   if (op.kind == OperationKind::copy && by_table) copy_by_table(turn.member, op, tables);
   if (op.kind == OperationKind::combine) combine(turn.member, op, tables);
   if (op.kind == OperationKind::compute) compute(turn.member, op, tables);
@@ -173,10 +172,20 @@ void Walk::clear(int member, const Block& block) const {
   }
 }
 
-void Walk::copy(int from_member, const Block& from, int to_member, const Block& to,
-                cudaStream_t stream) const {
-  for (int array = 0; array < arrays_of(from_member, from); ++array)
-    copy_rows(rows(from_member, from, array), rows(to_member, to, array), stream);
+void Walk::copy(int member, const Operation& op) const {
+  move::Arrays dense;
+  for (int array = 0; array < arrays_of(member, op.from); ++array) {
+    const DeviceRows from = rows(member, op.from, array), to = rows(member, op.to, array);
+    const auto in_units = [](const DeviceRows& x) {
+      return x.dense() && reinterpret_cast<uintptr_t>(x.data) % move::Arrays::kUnit == 0 &&
+             x.bytes() % move::Arrays::kUnit == 0;
+    };
+    if (in_units(from) && in_units(to))
+      dense.of[dense.count++] = {from.data, to.data, static_cast<int64_t>(from.bytes())};
+    else
+      copy_rows(from, to, stream_);
+  }
+  move::copy(dense, stream_);
 }
 
 void Walk::copy_by_table(int member, const Operation& op, const OperationTables& tables) const {
@@ -208,7 +217,9 @@ void Walk::exchange(size_t index) const {
   const RoundOfProcess& round = pass_.pass.round(static_cast<int>(index));
   for (const Turn& turn : act.turns) await(turn);
   for (const LocalParcel& parcel : round.copies)
-    copy(parcel.from, parcel.sent, parcel.to, parcel.received, messages_);
+    for (int array = 0; array < arrays_of(parcel.from, parcel.sent); ++array)
+      copy_rows(rows(parcel.from, parcel.sent, array), rows(parcel.to, parcel.received, array),
+                messages_);
   post(index);
   for (const Turn& turn : act.turns) tell(turn);
 }

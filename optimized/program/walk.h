@@ -111,8 +111,7 @@ class Walk {
   void tell(const Turn& turn) const;
   void run(const Turn& turn) const;
   void clear(int member, const Block& block) const;
-  void copy(int from_member, const Block& from, int to_member, const Block& to,
-            cudaStream_t stream) const;
+  void copy(int member, const Operation& op) const;
   void copy_by_table(int member, const Operation& op, const OperationTables& tables) const;
   void combine(int member, const Operation& op, const OperationTables& tables) const;
   void exchange(size_t act) const;

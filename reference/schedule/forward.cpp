@@ -17,8 +17,7 @@ class Forward : Lowering {
     if (plan_.num_steps() > 0) now = exchange(0, now);
     for (int step = 0; step < plan_.num_steps(); ++step) {
       const Residents next = step + 1 < plan_.num_steps() ? exchange(step + 1, now) : now;
-      keep_keys(step, now.keys);
-      compute(step, now);
+      compute(step, {now.queries, keys_to_read(step, now.keys), now.query_sums, -1});
       now = next;
     }
     for (; !journeys_.empty(); journeys_.pop_back()) bring_back(journeys_.back());
@@ -62,12 +61,15 @@ class Forward : Lowering {
     return now;
   }
 
-  // Others write into what a rank has for a pass, not into what outlives it: hence a copy.
-  void keep_keys(int index, int keys) {
-    const int kept = add_kept_keys(index);
-    if (kept == kCaller) return;
-    land({keys});
-    b_.copy(index, {b_.whole(keys), b_.whole(kept)});
+  // Others write into what a rank has for a pass, not into what outlives it: hence a copy of what
+  // is kept. Tiles read that, so that others may write where it was while they run.
+  int keys_to_read(int index, int keys) {
+    if (const int kept = add_kept_keys(index); kept != kCaller) {
+      land({keys});
+      b_.copy(index, {b_.whole(keys), b_.whole(kept)});
+      copied_keys_ = keys, kept_keys_ = kept;
+    }
+    return keys == copied_keys_ ? kept_keys_ : keys;
   }
 
   void bring_back(const Journey& journey) {
@@ -79,6 +81,7 @@ class Forward : Lowering {
   }
 
   InTurn key_areas_;
+  int copied_keys_ = -1, kept_keys_ = -1;  // buffers, of the last that are kept
   std::vector<Journey> journeys_;
 };
 

@@ -15,9 +15,9 @@
 // forward pass transposed; what arrives is added, in the order of transfers(), after the rank's own
 // part. A message that lands by position travels through a staging area, from which a copy spreads
 // its rows; on its way back a copy collects them. Where keys and values are kept, a forward pass
-// copies those of each step into memory that outlives it, and the backward pass reads them there
-// and fetches none. make_schedule() makes it, verify_schedules() proves those of all ranks,
-// run_schedule.h runs one on the CPU.
+// copies those of each step into memory that outlives it, and both passes' tiles read them there;
+// the backward pass fetches none. make_schedule() makes it, verify_schedules() proves those of all
+// ranks, run_schedule.h runs one on the CPU.
 #pragma once
 
 #include <cstdint>

@@ -76,16 +76,33 @@ class KeptOfRank {
 
   void verify_copy(int index, int keys, const Operation& read) const {
     const Operation& copy = forward_.operations[index];
-    const ScheduledBuffer& from = forward_.buffers[keys];
+    const ScheduledBuffer& from = forward_.buffers[copy.from.buffer];
     const ScheduledBuffer& there = forward_.buffers[copy.to.buffer];
     const ScheduledBuffer& here = backward_.buffers[read.keys];
-    const Block whole{keys, 0, from.rows, from.heads};
+    const Block whole{copy.from.buffer, 0, from.rows, from.heads};
     plan_require(copy.kind == OperationKind::copy && copy.runs.empty() && copy.from == whole &&
+                     copy.step == last_arrival(read.step) && copy.to.buffer == keys &&
                      copy.to.cells() == there.cells() && there.cell == here.cell &&
                      there.rows == here.rows && there.heads == here.heads,
                  at(read.step), " keeps other keys than its tiles read");
-    verify_time(index, keys, read.step);
+    verify_time(index, copy.from.buffer, read.step);
   }
+
+  // The step before which the keys came that are resident in `step`.
+  int last_arrival(int step) const {
+    int last = -1;
+    const auto note = [&](const Operation& op, int buffer) {
+      const ScheduledBuffer& b = forward_.buffers[buffer];
+      const bool comes = b.payload == Payload::keys && b.area != kCaller && !is_kept(b);
+      if (comes && op.step <= step) last = std::max(last, op.step);
+    };
+    for (const Operation& op : forward_.operations) {
+      for (const ScheduledMessage& m : op.receives) note(op, m.block.buffer);
+      if (op.kind == OperationKind::copy) note(op, op.to.buffer);
+    }
+    return last;
+  }
+  bool is_kept(const ScheduledBuffer& buffer) const { return forward_.areas[buffer.area].kept; }
 
   // Streams keep their order, and what two of them touch is ordered by the list.
   void verify_time(int copy, int keys, int step) const {
