@@ -111,23 +111,6 @@ __global__ void merge_kernel(const CellBlock* blocks, const int32_t* map, Result
   }
 }
 
-__global__ void copy_arrays_kernel(Arrays arrays) {
-  const Arrays::Array& array = arrays.of[blockIdx.y];
-  const auto* from = reinterpret_cast<const uint4*>(array.from);
-  auto* to = reinterpret_cast<uint4*>(array.to);
-  const int64_t size = array.bytes / Arrays::kUnit, turn = int64_t{gridDim.x} * kThreads * kAtOnce;
-  for (int64_t first = int64_t{blockIdx.x} * kThreads * kAtOnce + threadIdx.x; first < size;
-       first += turn) {
-    uint4 values[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-      if (first + i * kThreads < size) values[i] = from[first + i * kThreads];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-      if (first + i * kThreads < size) to[first + i * kThreads] = values[i];
-  }
-}
-
 __global__ void fill_kernel(float* x, int64_t size, float value) {
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < size;
        i += int64_t{gridDim.x} * kThreads)
@@ -161,17 +144,6 @@ void copy(const Blocks& blocks, const void* from, void* to, int bytes_of_cell,
     copy_units<uint32_t>(blocks, from, to, bytes_of_cell, stream);
   else
     copy_units<uint16_t>(blocks, from, to, bytes_of_cell, stream);
-  RINGSIDE_CUDA(cudaGetLastError());
-}
-
-void copy(const Arrays& arrays, cudaStream_t stream) {
-  constexpr int64_t kBytes = int64_t{kThreads} * kAtOnce * Arrays::kUnit, kMostBlocks = 2048;
-  int64_t most = 0;
-  for (int i = 0; i < arrays.count; ++i) most = std::max(most, arrays.of[i].bytes);
-  if (most == 0) return;
-  const dim3 grid(static_cast<unsigned>(std::min((most + kBytes - 1) / kBytes, kMostBlocks)),
-                  static_cast<unsigned>(arrays.count));
-  copy_arrays_kernel<<<grid, kThreads, 0, stream>>>(arrays);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

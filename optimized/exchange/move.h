@@ -74,19 +74,6 @@ struct Blocks {
 };
 
 void copy(const Blocks& blocks, const void* from, void* to, int bytes_of_cell, cudaStream_t stream);
-
-// Arrays that lie without gaps, in one launch. Each begins at a multiple of 16 bytes and has such.
-struct Arrays {
-  static constexpr int kMost = 4, kUnit = 16;
-  struct Array {
-    const std::byte* from = nullptr;
-    std::byte* to = nullptr;
-    int64_t bytes = 0;
-  };
-  Array of[kMost];
-  int count = 0;
-};
-void copy(const Arrays& arrays, cudaStream_t stream);
 void add(const Blocks& blocks, const float* from, float* to, int dim, cudaStream_t stream);
 
 struct Results {  // partial results (partial.h), a cell each

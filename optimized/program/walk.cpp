@@ -173,19 +173,8 @@ void Walk::clear(int member, const Block& block) const {
 }
 
 void Walk::copy(int member, const Operation& op) const {
-  move::Arrays dense;
-  for (int array = 0; array < arrays_of(member, op.from); ++array) {
-    const DeviceRows from = rows(member, op.from, array), to = rows(member, op.to, array);
-    const auto in_units = [](const DeviceRows& x) {
-      return x.dense() && reinterpret_cast<uintptr_t>(x.data) % move::Arrays::kUnit == 0 &&
-             x.bytes() % move::Arrays::kUnit == 0;
-    };
-    if (in_units(from) && in_units(to))
-      dense.of[dense.count++] = {from.data, to.data, static_cast<int64_t>(from.bytes())};
-    else
-      copy_rows(from, to, stream_);
-  }
-  move::copy(dense, stream_);
+  for (int array = 0; array < arrays_of(member, op.from); ++array)
+    copy_rows(rows(member, op.from, array), rows(member, op.to, array), stream_);
 }
 
 void Walk::copy_by_table(int member, const Operation& op, const OperationTables& tables) const {
