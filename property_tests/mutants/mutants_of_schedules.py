@@ -79,6 +79,36 @@ MUTANTS_OF_SCHEDULES = [
         "areas_[taken_++ % 1]",
     ),
     Mutant(
+        "own tiles wait until what comes for others has its place",
+        SCHEDULE + "lower.cpp",
+        "land({now.queries, now.keys});",
+        "land_all();",
+    ),
+    Mutant(
+        "more arrives in staging before what is there has its place",
+        SCHEDULE + "lower.cpp",
+        "  land_all();\n  for (const BlockMove& pack",
+        "  for (const BlockMove& pack",
+    ),
+    Mutant(
+        "tiles read keys where they came, not where they are kept",
+        SCHEDULE + "forward.cpp",
+        "return keys == copied_keys_ ? kept_keys_ : keys;",
+        "return keys;",
+    ),
+    Mutant(
+        "keys are kept before they are put in their place",
+        SCHEDULE + "forward.cpp",
+        "land({keys});",
+        "",
+    ),
+    Mutant(
+        "the proof takes keys of another step for those that are kept",
+        SCHEDULE + "verify/verify_kept.cpp",
+        "copy.step == last_arrival(read.step) &&",
+        "",
+    ),
+    Mutant(
         "backward goes on with the keys of the step after",
         SCHEDULE + "backward.cpp",
         "now.keys = keys_before;",

@@ -85,6 +85,22 @@ TEST(KeptKeys, OfARingCostTheirMemoryAndNoBytes) {
   EXPECT_EQ(backward.workspace_bytes[0], fetches.workspace_bytes[0] - keys);
 }
 
+// So the last keys of a ring of four land while tiles read the second ones, whose place they take.
+TEST(KeptKeys, FreeTheirPlaceBeforeTilesReadThem) {
+  const Plan plan = ring(4);
+  for (const KeepKv keep : {KeepKv::no, KeepKv::yes}) {
+    const Schedule forward = make_schedule(plan, 0, Pass::forward, keep);
+    const auto& operations = forward.operations;
+    const auto last = std::ranges::find_if(operations, [](const Operation& op) {
+      return op.kind == OperationKind::exchange && op.step == 3;
+    });
+    ASSERT_EQ(last->after.size(), 1u);
+    const Operation& before = operations[last->after[0]];
+    EXPECT_EQ(before.step, 1);
+    EXPECT_EQ(before.kind, keep == KeepKv::yes ? OperationKind::copy : OperationKind::compute);
+  }
+}
+
 // What changes one of the schedules of rank 1 of a ring of four is refused: the keys of its last
 // step come where those of its second lay.
 template <typename Change>

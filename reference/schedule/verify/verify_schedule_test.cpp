@@ -43,6 +43,36 @@ TEST(VerifySchedules, ProvesThoseOfRandomPlans) {
   EXPECT_GT(pairs, 1000);
 }
 
+// A zigzag of four chunks a rank: what is fetched lands apart, through staging.
+TEST(MakeSchedule, CopiesStandBetweenTilesAndNobodysMessagesWaitBehindThem) {
+  const PackedLayout layout({0, 64});
+  const Problem problem{layout, layout, Mask::causal(), 2, 2};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 4), {"fetch", 0, 1});
+
+  const Schedule forward = make_schedule(plan, 0, Pass::forward);
+  const auto tiles = indices(forward, OperationKind::compute);
+  const auto copies = indices(forward, OperationKind::copy);
+  const auto exchanges = indices(forward, OperationKind::exchange);
+  ASSERT_EQ(tiles.size(), 2u);
+  ASSERT_FALSE(copies.empty());
+  EXPECT_TRUE(forward.operations[tiles[0]].after.empty()) << "own tiles";
+  EXPECT_LT(exchanges[0], tiles[0]);
+  EXPECT_GT(copies[0], tiles[0]) << "what arrives is not waited for before own tiles";
+  EXPECT_EQ(forward.operations[copies[0]].after, exchanges);
+  EXPECT_LT(copies.back(), tiles[1]);
+
+  const Schedule backward = make_schedule(plan, 0, Pass::backward, KeepKv::yes);
+  const auto tiles_back = indices(backward, OperationKind::compute);
+  const auto packs = indices(backward, OperationKind::copy);
+  ASSERT_EQ(tiles_back.size(), 2u);
+  ASSERT_FALSE(packs.empty());
+  EXPECT_GT(packs[0], tiles_back[0]);
+  EXPECT_LT(packs.back(), tiles_back[1]) << "collected before own tiles, under which they travel";
+  const int sent = indices(backward, OperationKind::exchange).back();
+  EXPECT_EQ(backward.operations[sent].after, std::vector<int>{packs.back()});
+  EXPECT_LT(sent, tiles_back[1]);
+}
+
 TEST(MakeSchedule, TheNextKeysTravelUnderTheTilesOfAStep) {
   const Schedule s = make_schedule(ring(4), 0, Pass::forward);
   const auto exchanges = indices(s, OperationKind::exchange);
