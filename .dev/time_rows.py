@@ -13,7 +13,7 @@ import numpy as np
 import ringside as rs
 from ringside import _core
 from ringside._bench.gpu import ranks as bench_ranks
-from ringside._bench.gpu.cases import MASKS, PACKS, PLAN_CASE, Workload
+from ringside._bench.gpu.cases import PLAN_CASE, Workload
 from ringside._time.fit import counted
 from ringside.testing._problems import a2a_size
 
@@ -79,17 +79,17 @@ def _of_plan(cp_size: int, partition: str, comm: str) -> np.ndarray:
 def one_gpu(family: str, head_dim: int) -> Iterator[Measured]:
     """Packs, windows, chunks and grouped heads on one GPU."""
     for row in rows("bench_gpu_nvidia_h200.csv"):
-        form = r"d(\d+) h(\d+)(?:/(\d+))? (.*) ([a-z]+(?: [\d,]+)?)"
-        found = re.fullmatch(form, row["case"])
-        ours = row["section"] == "attention" and row["family"] == family
-        if not ours or found is None or row["work"] not in ("forward", "backward"):
-            continue
-        if int(found[1]) != head_dim:
-            continue
-        case = Workload(
-            found[4], found[5], int(found[2]), int(found[3] or found[2]), (head_dim,) * 2
-        )
-        yield Measured(row["case"], 1, row["work"], of_case(case), 1e3 * float(row["kernels_ms"]))
+        if row["section"] == "attention" and row["family"] == family:
+            yield from _of_workload(row, head_dim, "kernels_ms")
+
+
+def _of_workload(row: dict[str, str], head_dim: int, column: str) -> Iterator[Measured]:
+    form = r"d(\d+) h(\d+)(?:/(\d+))? (.*) ([a-z]+(?: [\d,]+)?)"
+    found = re.fullmatch(form, row["case"])
+    if found is None or row["work"] not in ("forward", "backward") or int(found[1]) != head_dim:
+        return
+    case = Workload(found[4], found[5], int(found[2]), int(found[3] or found[2]), (head_dim,) * 2)
+    yield Measured(row["case"], 1, row["work"], of_case(case), 1e3 * float(row[column]))
 
 
 def of_case(case: Workload) -> np.ndarray:
@@ -109,13 +109,10 @@ def _cost_of_one(case: Workload) -> rs.PlanCost:
 
 
 def hopper_alone() -> Iterator[Measured]:
-    """Of the hopper family, forward and backward apart."""
-    for row in rows("hopper_kernels_nvidia_h200.csv"):
-        heads = [int(x) for x in row["heads"].split("/")]
-        assert row["pack"] in PACKS and row["mask"] in MASKS, row
-        case = Workload(row["pack"], row["mask"], heads[0], heads[1], (128, 128))
-        name = f"{case}"
-        yield Measured(name, 1, row["work"], of_case(case), 1e3 * float(row["kernels_ms"]))
+    """Of the hopper family, forward and backward apart: all kernels of a call."""
+    for row in rows("bench_fa3_nvidia_h200.csv"):
+        if row["family"] == "hopper":
+            yield from _of_workload(row, 128, "gpu_ms")
 
 
 class Call(NamedTuple):
@@ -140,18 +137,21 @@ class Call(NamedTuple):
 
 
 def calls() -> Iterator[Call]:
-    """Our own rows of bench_cp, both passes."""
-    for row in rows("fitted_cp_nvidia_h200.csv"):
-        if row["comm"] not in rs.COMMS:
+    """Our own rows of bench_cp, both passes; but for those of kept keys, which no model counts."""
+    for row in rows("bench_cp_nvidia_h200.csv"):
+        comm, _, stages = row["comm"].removesuffix(")").partition(" (stages=")
+        if comm not in rs.COMMS or "kept" in row["exchange"]:
             continue
         gpus, lengths = int(row["gpus"]), bench_ranks.PACKS[row["pack"]]
         heads, kv_heads = (int(x) for x in row["heads"].split("/"))
         plan = {
             "layout_q": rs.PackedLayout.from_lengths(lengths, pad_to_multiple_of=2 * gpus),
-            **{"cp_size": gpus, "partition": row["partition"], "comm": row["comm"]},
+            **{"cp_size": gpus, "partition": row["partition"], "comm": comm},
+            **({"a2a_size": 2} if comm == "a2a+p2p" else {}),
+            **({"stages": int(stages)} if stages else {}),
             **{"num_heads": heads, "num_kv_heads": kv_heads},
         }
-        yield Call(row, plan)
+        yield Call({**row, "comm": comm}, plan)
 
 
 def several_gpus() -> Iterator[Measured]:
