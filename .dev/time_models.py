@@ -38,7 +38,7 @@ NETWORK_GB_PER_S, NETWORK_US = 42.5, 25.0
 NETWORK_SOURCE = (
     "assumed, not measured: 400 Gb/s InfiniBand a GPU at 85 % and 25 us a message, as is usual"
 )
-# Of NCCL where tiles leave it some, which ours do not.
+# That NCCL takes where tiles leave some free, as those of other packages do.
 NCCL_SMS = 16
 NCCL_SMS_SOURCE = (
     "SMs of an exchange: assumed, 16 channels of a block each; beside ours NCCL took 8 to 32"

@@ -72,7 +72,7 @@ struct AddedAtEnd {
     TableOf<int32_t> of_home;
   };
   std::vector<Term> terms;
-  std::vector<int> without;
+  std::vector<int> without;  // more operations that nobody needs then
 
   // Whether an operation is not to be run, as finish() does its work.
   bool has(int operation) const {

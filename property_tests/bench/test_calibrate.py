@@ -60,7 +60,7 @@ def test_a_played_machine_is_told_as_it_is():
         assert table(size) == pytest.approx(20 + size / 300e3, rel=0.01)
     assert calibration.SIZES[0] not in table.bytes  # it took longer than a larger one
     assert (model.multiprocessors, model.memory.gb_per_s) == (100, 3000)
-    assert model.exchange_multiprocessors > 0 and "assumed" in model.source
+    assert not model.overlap and "begin when a launch of tiles ends" in model.source
     for told in (model.source, kernel.source, model.links[0].source, model.memory.source):
         assert told.startswith("ringside calibrate on 4 x Played GPU, 2026-11-22")
 

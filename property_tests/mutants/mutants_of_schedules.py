@@ -109,6 +109,18 @@ MUTANTS_OF_SCHEDULES = [
         "",
     ),
     Mutant(
+        "tiles wait for others' rows that land beside the rank's own",
+        SCHEDULE + "lower.cpp",
+        "    return m.block.buffer == copy.to.buffer;",
+        "    return m.block.buffer == copy.to.buffer && m.peer > 1000;",
+    ),
+    Mutant(
+        "the proof takes the buffer of another step for the keys that are kept",
+        SCHEDULE + "verify/verify_kept.cpp",
+        "buffer != copy.from.buffer || forward_.operations[operation].step == copy.step,",
+        "operation >= 0,",
+    ),
+    Mutant(
         "backward goes on with the keys of the step after",
         SCHEDULE + "backward.cpp",
         "now.keys = keys_before;",

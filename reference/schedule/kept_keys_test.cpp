@@ -136,6 +136,9 @@ TEST(VerifyKept, WhatIsNotKeptAsItIsReadIsNamed) {
   expect_refused(
       [](Operations& f, Operations&) { std::swap(f[copies(f)[0]].to, f[copies(f)[1]].to); },
       {"rank 1", "keeps other keys than its tiles read"});
+  expect_refused(
+      [](Operations& f, Operations&) { f[copies(f)[2]].from.buffer = f[copies(f)[1]].from.buffer; },
+      {"rank 1", "step 3", "keeps the keys of another step than its tiles read"});
   expect_refused([](Operations& f, Operations&) { f[copies(f)[0]].from.rows -= 1; },
                  {"rank 1", "keeps other keys than its tiles read"});
   expect_refused(

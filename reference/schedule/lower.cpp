@@ -70,6 +70,14 @@ class Meetings {
   std::map<int, size_t> next_;  // by peer
 };
 
+// A copy by position is one to the whole buffer, as far as waits go: where others' rows land there,
+// it is as late as these, and so would be the tiles behind it.
+bool shares_buffer(const BlockMove& copy, const std::vector<ScheduledMessage>& receives) {
+  return !copy.runs.empty() && std::ranges::any_of(receives, [&](const ScheduledMessage& m) {
+    return m.block.buffer == copy.to.buffer;
+  });
+}
+
 std::vector<RowRun> transposed(std::vector<RowRun> runs) {
   for (RowRun& run : runs) run = run.transposed();
   return runs;
@@ -149,7 +157,11 @@ void Lowering::post(int index, const Moves& moves) {
   land_all();
   for (const BlockMove& pack : moves.packs) b_.copy(index, pack);
   b_.exchange(index, moves.sends, moves.receives);
-  for (const BlockMove& copy : moves.own) b_.copy(index, copy);
+  for (const BlockMove& copy : moves.own)
+    if (shares_buffer(copy, moves.receives))
+      arrivals_.push_back({index, copy});
+    else
+      b_.copy(index, copy);
   for (const BlockMove& copy : moves.spread) arrivals_.push_back({index, copy});
 }
 

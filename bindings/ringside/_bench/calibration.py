@@ -19,7 +19,6 @@ BLOCK = (128, 128)
 MIB = 2**20
 SIZES = (MIB // 16, MIB // 4, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 FEWEST = 5  # packs, for the four rates of a pass
-NCCL_MULTIPROCESSORS = 16  # not measured
 SUM_BYTES = 3.0  # of a float32 that arrives: it and the sum are read, the sum is written
 # What tells the four rates apart: whole blocks, the diagonal's, short visits, launches.
 PACKS: tuple[tuple[str, tuple[int, ...], _core.Mask], ...] = (
@@ -82,15 +81,15 @@ def calibrated(machine: Machine, asked: Asked, budget: Budget, day: str) -> Time
     """The model of a machine; most of the time goes to its kernels."""
     source = f"ringside calibrate on {machine.gpus} x {machine.name}, {day}"
     uses_nccl = asked.exchange == "nccl" and machine.gpus > 1
-    taken = f"; multiprocessors that NCCL takes: {NCCL_MULTIPROCESSORS}, assumed"
+    waits = "; NCCL's kernels begin when a launch of tiles ends, which has all multiprocessors"
     return TimeModel(
         name=f"{machine.name.lower().replace(' ', '-')}-{asked.exchange}",
-        source=source + (taken if uses_nccl else ""),
+        source=source + (waits if uses_nccl else ""),
         multiprocessors=machine.multiprocessors,
         kernels=(kernel(machine, asked, budget, source),),
         links=(links(machine, asked, budget, source),),
-        exchange_multiprocessors=NCCL_MULTIPROCESSORS if uses_nccl else 0,
-        overlap=True,
+        exchange_multiprocessors=0,
+        overlap=not uses_nccl,
         memory=Memory(
             round(machine.copy_gb_per_s(), 1),
             per_byte_added=SUM_BYTES,

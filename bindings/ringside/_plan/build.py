@@ -51,8 +51,9 @@ def plan(
             of cp_size.
         stages: for comm="fetch": in how many exchanges at most the rows come; default 2. With 1 no
             rank's own rows lie beside those that come, and are neither copied nor added up; 2 and
-            more begin sooner where own tiles are too few to hide the exchange. On four H200s 1 is
-            quicker from some 1,800 pairs of own tiles for each row that is fetched.
+            more begin sooner where own tiles are too few to hide the exchange. On four H200s, copy
+            engines and as many key heads as heads 1 is quicker from some 1,800 pairs of own tiles
+            for each row that is fetched; where heads share keys, sooner.
         num_heads: query heads. They matter to plans that split heads (a2a), and to attention().
         num_kv_heads: kv heads, a divisor of num_heads; default num_heads.
         max_tiles: a plan of more tiles is refused before it is built; 50 million take 2 GiB.

@@ -132,8 +132,9 @@ class TimeModel:
         kernels: by dtype and head size.
         links: nearest first; an exchange takes the first that joins its ranks.
         exchange_multiprocessors: that an exchange takes from the tiles it travels under; 0 where
-            copy engines move the bytes.
-        overlap: whether exchanges travel under tiles at all.
+            copy engines move the bytes, or nothing travels under tiles.
+        overlap: whether exchanges travel under tiles at all; not where these have all
+            multiprocessors and an exchange needs some.
         memory: for merges and reorders.
         host_us_per_step: that a step begins late because of the host.
 

@@ -1,7 +1,7 @@
 // What a schedule adds last to the gradients of a rank's own keys: whoever takes these from the
 // sums to the caller's arrays may add it on the way, instead of writing sums that are read once
-// more. Of what is added that is a sum itself, of rows that arrived one after the other, these are
-// read where they lie.
+// more. Where what is added is itself a sum of rows that arrived, those rows are read where they
+// lie.
 #pragma once
 
 #include <cstdint>

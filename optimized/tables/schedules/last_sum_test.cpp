@@ -26,12 +26,22 @@ class PlayedSums {
 
   std::vector<double> home_sums() { return cells(s_.home_key_sums); }
   std::vector<double> with(const LastSum& last) {
-    std::vector<double> sums = home_sums();
-    for (const LastSum::Term& term : last.terms) add(term.operation, term.row_of, sums);
+    std::vector<double> sums = home_sums(), sum(sums.size(), 0.0);
+    const auto add_up = [&] {
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += std::exchange(sum[i], 0.0);
+    };
+    for (const LastSum::Term& term : last.terms) {
+      if (term.begins) add_up();
+      add(term.operation, term.row_of, sum);
+    }
+    add_up();
     return sums;
   }
 
  private:
+  static double a_number(Random& drawn) {  // sums of such depend on their order
+    return drawn.integer(1, 1000) / 7.0;
+  }
   double& cell(int buffer, int row, int head) {
     const ScheduledBuffer& b = s_.buffers[buffer];
     const int64_t place = b.cell + int64_t{row} * b.heads.size() + head - b.heads.begin;
@@ -62,11 +72,11 @@ class PlayedSums {
   void run(const Operation& op, unsigned seed) {
     Random drawn(seed);
     for (const ScheduledMessage& message : op.receives)
-      for_each(message.block, [&](double& x) { x = drawn.integer(1, 1000); });
+      for_each(message.block, [&](double& x) { x = a_number(drawn); });
     if (op.kind == OperationKind::clear) for_each(op.to, [](double& x) { x = 0; });
     if (op.kind == OperationKind::compute)
       for (const int sums : {op.query_sums, op.key_sums})
-        for_each(whole(sums), [&](double& x) { x += drawn.integer(1, 1000); });
+        for_each(whole(sums), [&](double& x) { x += a_number(drawn); });
     if (op.kind != OperationKind::copy && op.kind != OperationKind::combine) return;
     for (const RowRun& run : op.row_runs())
       for (int i = 0; i < run.rows; ++i)

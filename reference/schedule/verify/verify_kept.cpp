@@ -85,6 +85,9 @@ class KeptOfRank {
                      copy.to.cells() == there.cells() && there.cell == here.cell &&
                      there.rows == here.rows && there.heads == here.heads,
                  at(read.step), " keeps other keys than its tiles read");
+    for (const auto& [operation, buffer] : written_.writes[from.area])
+      plan_require(buffer != copy.from.buffer || forward_.operations[operation].step == copy.step,
+                   at(read.step), " keeps the keys of another step than its tiles read");
     verify_time(index, copy.from.buffer, read.step);
   }
 

@@ -13,6 +13,7 @@ from ringside._bench.gpu.clock import is_flash_attention, is_our_attention
 
 CALLS = 3
 MOVES = ("nccl", "memcpy", "memset")
+WITHIN = "memcpy dtod"  # a copy within a GPU, which its multiprocessors do
 
 
 class Busy(NamedTuple):
@@ -49,8 +50,11 @@ def is_exchange(kernel: str) -> bool:
 
     >>> is_exchange("ncclDevKernel_SendRecv(...)"), is_exchange("Memcpy PtoP"), is_exchange("x")
     (True, True, False)
+    >>> is_exchange("Memcpy DtoD (Device -> Device)")
+    False
     """
-    return any(word in kernel.lower() for word in MOVES)
+    name = kernel.lower()
+    return WITHIN not in name and any(word in name for word in MOVES)
 
 
 def is_attention(kernel: str) -> bool:
