@@ -25,6 +25,8 @@ class Backward : public Walk {
   }
 
   void run_all() {
+    for (size_t member = 0; member < calls_.size(); ++member)
+      require_kept(member, calls_[member].kept);
     begin();
     for (size_t member = 0; member < calls_.size(); ++member) start(member);
     run();

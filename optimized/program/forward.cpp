@@ -21,6 +21,8 @@ class Forward : public Walk {
   }
 
   void run_all() {
+    for (size_t member = 0; member < calls_.size(); ++member)
+      require_kept(member, calls_[member].kept);
     begin();
     if (options_.max_logit != nullptr)
       move::start_max_logit(options_.max_logit, parts_.problem.num_heads, stream_);

@@ -31,6 +31,14 @@ Walk::Walk(const ProgramParts& parts, const PassParts& pass, const RankCallOptio
   fork_.emplace(), join_.emplace();
 }
 
+void Walk::require_kept(size_t member, const std::byte* kept) const {
+  const int64_t bytes = pass_.pass.kept_bytes(static_cast<int>(member));
+  require(bytes == 0 || (kept != nullptr && reinterpret_cast<uintptr_t>(kept) % 16 == 0),
+          "kept keys of rank ", hosted()[member].rank, " begin at ", static_cast<const void*>(kept),
+          "; expected ", bytes,
+          " bytes from a multiple of 16 on. Pass memory of the device, as kept_bytes() says");
+}
+
 void Walk::begin() const {
   if (links_ != nullptr)
     links_->begin_call(expected().token, at(pass_.staging), pass_.staging_bytes, stream_);

@@ -84,6 +84,9 @@ class Walk {
     return parts_.row_map(has_final(member) ? pass_.final_rows[member].others : rows);
   }
 
+  // Tiles of both passes read what is kept where it lies.
+  void require_kept(size_t member, const std::byte* kept) const;
+
   // The caller's array where kernels read it as it is, else a copy of it at `place`.
   std::byte* home(const move::GlobalArray& x, int64_t place) const;
   void bring_home(const move::RowMap& rows, const move::GlobalArray& x, int64_t place) const;

@@ -80,7 +80,7 @@ class ProcessOfRanks {
     std::vector<RankForwardCall> calls;
     for (const ArraysOfRank& a : arrays)
       calls.push_back(
-          {a.q.array(), a.k.array(), a.v.array(), a.out.array(), a.lse.array(), a.kept.data()});
+          {a.q.array(), a.k.array(), a.v.array(), a.out.array(), a.lse.array(), a.kept_place()});
     RankCallOptions of_call = options();
     of_call.max_logit = static_cast<float*>(max_logit.data());
     program.forward(calls, of_call, links, stream_);
@@ -92,7 +92,7 @@ class ProcessOfRanks {
     for (const ArraysOfRank& a : arrays)
       calls.push_back({a.dout.array(), a.q.array(), a.k.array(), a.v.array(), a.out.array(),
                        a.lse.array(), a.dq.array(), a.dk.array(), a.dv.array(),
-                       static_cast<float*>(a.dsink.data()), a.kept.data()});
+                       static_cast<float*>(a.dsink.data()), a.kept_place()});
     program.backward(calls, options(), links, stream_);
     wait();
   }
@@ -437,6 +437,25 @@ TEST(RankProgram, KeepsWhatIsNotANumberToThoseWhoSeeIt) {
         run.expect_forward(Found::results);
         run.expect_backward(Found::results);
       }
+  }
+}
+
+TEST(RankProgram, RefusesKeptKeysThatTilesCannotRead) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  const PackedLayout layout{{0, 160}};
+  const Problem problem{layout, layout, Mask::causal(), 2, 2};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
+  Random random(35);
+  RanksCase ranks_case(random, testing::kBFloat16, problem, plan, 64);
+  ranks_case.keep = KeepKv::yes;
+  ProcessOfRanks process(ranks_case, testing::kBFloat16, halves(2, 1, 0));
+  unlink(words_path(0).c_str());
+  process.program.attach(process.links, 1);
+  EXPECT_NO_THROW(process.forward());
+  for (const int from : {-1, 8}) {  // nowhere; not at a multiple of 16 bytes
+    process.arrays[1].kept_from = from;
+    EXPECT_THROW(process.forward(), InvalidArgument);
+    EXPECT_THROW(process.backward(), InvalidArgument);
   }
 }
 

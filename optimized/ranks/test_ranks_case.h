@@ -115,6 +115,7 @@ struct ArraysOfRank {
   OnDevice q, k, v, dout, out, lse, dq, dk, dv;
   Guarded dsink;
   DeviceMemory kept;
+  int64_t kept_from = 0;  // a byte of it, at which a call is told that it begins
 
   ArraysOfRank(const RanksCase& x, int rank, ElementType type, int64_t kept_bytes)
       : q(x.part(x.c.q, rank, Operand::q, NAN), type),
@@ -128,6 +129,10 @@ struct ArraysOfRank {
         dv(v.rows, v.heads, v.dim, type),
         dsink(x.c.options.sinks.size(), ElementType::float32),
         kept(kept_bytes) {}
+
+  std::byte* kept_place() const {
+    return kept_from < 0 ? nullptr : static_cast<std::byte*>(kept.data()) + kept_from;
+  }
 };
 
 }  // namespace ringside::testing

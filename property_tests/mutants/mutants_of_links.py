@@ -45,6 +45,18 @@ MUTANTS_OF_LINKS = [
         "at_end->has(-2)) return tell(turn);",
     ),
     Mutant(
+        "kept keys are taken wherever they begin",
+        WALK,
+        "reinterpret_cast<uintptr_t>(kept) % 16 == 0)",
+        "kept != nullptr)",
+    ),
+    Mutant(
+        "a merge weighs what is there like what arrives",
+        "optimized/exchange/move.cu",
+        "weighted(w.a, sum[d], w.b, x[d])",
+        "weighted(w.b, sum[d], w.a, x[d])",
+    ),
+    Mutant(
         "what is added at the end is of the row itself",
         "optimized/exchange/move_home.cu",
         "other = term.of_home[row];",
