@@ -130,6 +130,12 @@ std::vector<Tile> cut_at_random(Random& random, const std::vector<Tile>& tiles) 
   return cut;
 }
 
+int rows_of_items(const HostWorkList& list) {
+  int rows = 0;
+  for (const WorkItem& item : list.items) rows += item.end - item.begin;
+  return rows;
+}
+
 bool is_joined(const Segment& s) { return s.gap_at < s.len; }
 bool has_gap(const WorkItem& item) { return is_joined(item.own); }
 
@@ -162,9 +168,12 @@ TEST(WorkList, ItemsComputeWhatTheTilesSay) {
             << "case " << number << " step " << step;
         gaps += std::ranges::any_of(joined.items, has_gap) ||
                 std::ranges::any_of(joined.partners, is_joined);
-        ASSERT_LE(
-            joined.items.size(),
-            made(problem, ranks, rows, ItemOrder::longest_first, Neighbours::apart).items.size());
+        const HostWorkList apart =
+            made(problem, ranks, rows, ItemOrder::longest_first, Neighbours::apart);
+        // A block that sees nothing is no item, and rows of it may be in one of the other list.
+        if (rows_of_items(joined) == rows_of_items(apart)) {
+          ASSERT_LE(joined.items.size(), apart.items.size());
+        }
       }
     }
   }
