@@ -62,8 +62,7 @@ cudaError_t add_dropped(const ForwardArguments& a, const int32_t* dropped, cudaS
 
 cudaError_t add_dropped(const BackwardArguments& a, int item_keys, const int32_t* dropped,
                         cudaStream_t stream) {
-  const int dim = std::max(a.shape.head_dim_qk, a.shape.head_dim_v);
-  if (item_keys != 64 && (item_keys != 128 || dim > 128)) return cudaErrorInvalidValue;
+  if (item_keys != 64 && item_keys != 128) return cudaErrorInvalidValue;
   if (item_keys == 64 && !a.options.empty()) return cudaErrorInvalidValue;
   const unsigned blocks = blocks_for(a.keys, a.shape.num_kv_heads);
   if (blocks == 0) return cudaSuccess;

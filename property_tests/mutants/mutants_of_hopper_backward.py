@@ -13,6 +13,10 @@ TURN = "optimized/attention/hopper/machine/turn.h"
 IN_PLACE = "optimized/program/in_place.cpp"
 SPLIT = "optimized/attention/hopper/backward/backward_split.cuh"
 SPLIT_PRODUCE = "optimized/attention/hopper/backward/split_produce.cuh"
+DIMS = "optimized/attention/hopper/backward/dims.h"
+AHEAD = "optimized/attention/hopper/backward/backward_ahead.cuh"
+HALVES = "optimized/attention/hopper/backward/backward_halves.cuh"
+ROUNDS = "optimized/attention/hopper/backward/send_rounds.cuh"
 
 MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
@@ -24,14 +28,14 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: sums of dq are not clipped where their segment ends",
         SEND,
-        "ragged_box(first_column + panel * 32, note.head, note.row, note.rows),",
-        "ragged_box(first_column + panel * 32, note.head, note.row, kQueries),",
+        "ragged_box(columns.first + panel * 32, note.head, note.row, note.rows),",
+        "ragged_box(columns.first + panel * 32, note.head, note.row, kQueries),",
     ),
     Mutant(
         "hopper: both groups add dq to the same columns",
         SEND,
-        "note, group * Shape::kDqColumns, tile,",
-        "note, 0, tile,",
+        "note, Shape::dq_columns(group, 0), tile,",
+        "note, Shape::dq_columns(0, 0), tile,",
     ),
     Mutant(
         "hopper: all query heads of a group are the first",
@@ -66,8 +70,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: d(scores) are stored without their swizzle",
         TILES,
-        "(first ^ k * 32, values",
-        "(first + k * 32, values",
+        "(first ^ (first_slice + k) * 32,",
+        "(first + (first_slice + k) * 32,",
     ),
     Mutant(
         "hopper: d(weights) begin with delta, not with what is taken off",
@@ -178,6 +182,126 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "wait(barriers.dq_full[0], turn & 1);",
     ),
     Mutant(
+        "hopper, ahead: scores of the next block are this one's",
+        AHEAD,
+        "start<false>(block + 1, scores, grads);",
+        "start<false>(block, scores, grads);",
+    ),
+    Mutant(
+        "hopper, ahead: scores of the next block are computed before its queries are there",
+        AHEAD,
+        "wait(barriers().q_full[(block + 1) % kStages], (block + 1) / kStages % 2);",
+        "",
+    ),
+    Mutant(
+        "hopper, ahead: gradients of pairs that are not seen stay",
+        AHEAD,
+        "if (!clear) hide_gradients(grads, scores);",
+        "(void)clear;",
+    ),
+    Mutant(
+        "hopper, ahead: delta is forgotten",
+        AHEAD,
+        "differentiate(grads, scores, minus_deltas);",
+        "differentiate(grads, scores);",
+    ),
+    Mutant(
+        "hopper, ahead: keys that are not finite are not there for the next block",
+        AHEAD,
+        "if ((before & kClear) == 0) this->item_keys().bring_again(shared.notes[block % kNotes]);",
+        "",
+    ),
+    Mutant(
+        "hopper, halves: scores of the second half are the first half's",
+        HALVES,
+        "tile_descriptor(shared_address(queries) + half * kHalf * 128),",
+        "tile_descriptor(shared_address(queries)),",
+    ),
+    Mutant(
+        "hopper, halves: weights of the second half are shifted as the first half's",
+        HALVES,
+        "load_of_queries(shifts, shared.rows[stage()].shift, thread, half * kHalf);",
+        "load_of_queries(shifts, shared.rows[stage()].shift, thread);",
+    ),
+    Mutant(
+        "hopper, halves: delta of the second half is the first half's",
+        HALVES,
+        "load_of_queries(minus_deltas, shared.rows[stage()].minus_delta, thread, half * kHalf);",
+        "load_of_queries(minus_deltas, shared.rows[stage()].minus_delta, thread);",
+    ),
+    Mutant(
+        "hopper, halves: the second half sees what the first half does",
+        HALVES,
+        "query = half * kHalf + place.column;",
+        "query = place.column;",
+    ),
+    Mutant(
+        "hopper, halves: d(scores) of the second half lie over the first half's",
+        HALVES,
+        "ds_place, ds, half * 2);",
+        "ds_place, ds, 0);",
+    ),
+    Mutant(
+        "hopper, halves: dk is summed over the first half's queries twice",
+        HALVES,
+        "tile_descriptor(shared_address(shared.q[stage()]) + rows, kQueryPanel));",
+        "tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel));",
+    ),
+    Mutant(
+        "hopper, halves: gradients of pairs that are not seen stay",
+        HALVES,
+        "if (!clear) hide_gradients(grads, weights);",
+        "(void)clear;",
+    ),
+    Mutant(
+        "hopper, halves: queries that are not finite stay in the second half",
+        HALVES,
+        "group, thread, half * kHalf);",
+        "group, thread, 0);",
+    ),
+    Mutant(
+        "hopper, halves: queries that are not finite stay in the second panel",
+        TILES,
+        "(panel < Shape::kQkPanels ? q + panel * kQueryPanel",
+        "(panel < Shape::kQkPanels ? q",
+    ),
+    Mutant(
+        "hopper, halves: d(scores) overwrite those of two blocks before",
+        HALVES,
+        "if (half == 0) wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);",
+        "",
+    ),
+    Mutant(
+        "hopper, halves: both groups compute the same half of dq's middle panel",
+        DIMS,
+        "return {kPanelColumns + group * kHalfPanel, kHalfPanel};",
+        "return {kPanelColumns, kHalfPanel};",
+    ),
+    Mutant(
+        "hopper, halves: final dq of the middle panel are one group's twice",
+        HALVES,
+        "dq_place, group * kHalfPanel, dq, scale(),",
+        "dq_place, 0, dq, scale(),",
+    ),
+    Mutant(
+        "hopper, halves: final dq leave before the other group has left its half",
+        ROUNDS,
+        "for (int group = 0; group < kGroups; ++group) wait_for(group);",
+        "wait_for(0);",
+    ),
+    Mutant(
+        "hopper, halves: final keys of the second group go to the first's",
+        ROUNDS,
+        "Shape::kInHalves ? group * kGroupKeys : 0, panel,",
+        "0, panel,",
+    ),
+    Mutant(
+        "hopper, halves: keys of the next item are loaded over this one's",
+        PRODUCE,
+        "wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);",
+        "if (kKeyStages > 1) wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);",
+    ),
+    Mutant(
         "hopper, split: a group's second panel of dq is its first",
         SPLIT,
         "start_dq(dq, of_block, panel);",
@@ -185,9 +309,9 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper, split: panels of dq go to the columns of the first",
-        SPLIT_PRODUCE,
-        "store_queries<Shape, kDq>(maps, note, panel * kPanelColumns, tile);",
-        "store_queries<Shape, kDq>(maps, note, round * kPanelColumns, tile);",
+        DIMS,
+        "return {panel * kPanelColumns, panel < end_panel(group) ? kPanelColumns : 0};",
+        "return {round * kPanelColumns, panel < end_panel(group) ? kPanelColumns : 0};",
     ),
     Mutant(
         "hopper, split: weights are written over those that the other group has not read",
@@ -258,8 +382,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: dq on their way are brought to the first group's columns",
         SEND,
-        "*next, group * Shape::kDqColumns, shared_address(shared.dq[group]),",
-        "*next, 0, shared_address(shared.dq[group]),",
+        "*next, Shape::dq_columns(group, 0), shared_address(shared.dq[group]),",
+        "*next, Shape::dq_columns(0, 0), shared_address(shared.dq[group]),",
     ),
     Mutant(
         "hopper: an item's blocks of keys cut queries where each begins",

@@ -6,11 +6,13 @@
 // query blocks that see the item, across segments and the query heads of the group, and leaves
 // notes of them, by which others have the copy engine bring them. Two groups of four warps consume,
 // 64 keys each: dk and dv stay in their registers, and leave by the copy engine where they are
-// final, dk from where the item's keys were. With head dimensions above 128, key blocks have 64
-// rows, and each group owns one of dk and dv. dq = dS K is added up in global memory by the copy
-// engine, in float32; where the item is all that its queries meet, it is final at once. Such an
-// item may have several key blocks, one after the other, through which dq is carried in float32.
-// Where dk and dv are added to, too, an item may have a part of the query heads of its key head.
+// final, dk from where the item's keys were. With head dimensions of 192 and 128 there are
+// registers for scores of half a block at a time (backward_halves.cuh); above, key blocks have 64
+// rows, and each group owns one of dk and dv (backward_split.cuh). dq = dS K is added up in global
+// memory by the copy engine, in float32; where the item is all that its queries meet, it is final
+// at once. Such an item may have several key blocks, one after the other, through which dq is
+// carried in float32. Where dk and dv are added to, too, an item may have a part of the query heads
+// of its key head.
 //
 // Sums of dq come in any order, unless items take turns (tables/item_turns.h): then a word of each
 // block of queries and head counts the items that have added to it, of which the first one stores
@@ -135,8 +137,10 @@ int backward_whole_key_rows(const AttentionShape& shape) {
   });
 }
 int backward_head_parts(const AttentionShape& shape) {
-  const int larger = std::max(shape.head_dim_qk, shape.head_dim_v);
-  return larger > 64 && larger <= 128 && shape.group_size >= 8 ? 4 : 1;
+  return with_head_dims(shape, [&](auto dims) {
+    using Shape = backward_detail::BackwardShape<decltype(dims)>;
+    return Shape::kQk > 64 && !Shape::kSplit && shape.group_size >= 8 ? 4 : 1;
+  });
 }
 int64_t backward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(unsigned); }
 
@@ -165,9 +169,8 @@ bool takes(const BackwardArguments& a) {
 }
 
 bool takes_turns(const AttentionShape& shape) {
-  return with_head_dims(shape, [](auto dims) {
-    using Shape = backward_detail::BackwardShape<decltype(dims)>;
-    return !Shape::kSplit;
+  return with_head_dims(shape, [](auto dims) -> bool {
+    return backward_detail::BackwardShape<decltype(dims)>::kTakesTurns;
   });
 }
 bool rounds_in_turn(const AttentionShape& shape) {

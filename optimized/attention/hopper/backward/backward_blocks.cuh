@@ -35,7 +35,7 @@ inline constexpr bool kMayCarry = kDq == Dq::store&& Shape::kCarries;
 // Whether items may take turns at adding to dq; where dq can be carried, the last one is given what
 // the others have added, and leaves final ones.
 template <typename Shape, Dq kDq>
-inline constexpr bool kTakesTurns = !Shape::kSplit && (kDq == Dq::add || kMayCarry<Shape, kDq>);
+inline constexpr bool kTakesTurns = Shape::kTakesTurns && (kDq == Dq::add || kMayCarry<Shape, kDq>);
 
 struct Maps {
   CUtensorMap q, k, v, dout, dq;

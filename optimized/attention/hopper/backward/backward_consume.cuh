@@ -145,7 +145,7 @@ struct Consumer {
         store_dq<T, kDq>(tile + dq_place, 0, dq, scale(), thread);
     });
   }
-  __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[4][4]) {
+  __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[kQueries / 16][4]) {
     if constexpr (!kHasDq) return;
     forget_places();
     wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);
@@ -340,6 +340,9 @@ struct Consumer {
       if ((flags & kStop) != 0) break;
       take_item(flags);
     }
+    say_stop();
+  }
+  __device__ __forceinline__ void say_stop() {
     if constexpr (!kHasDq) return;
     // The sender finds the note to stop. Not before all warps have left their part of the last dq:
     // a faster one would count in a slower one's place.

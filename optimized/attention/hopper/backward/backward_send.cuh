@@ -21,32 +21,31 @@ __device__ inline void store_keys(const CUtensorMap& map, const BlockNote& note,
 }
 
 // visit(box, place in the tile) for the panels of a block's dq in float32 that are a group's.
-template <typename Shape, typename Visit>
-__device__ inline void for_each_panel_of_sums(const BlockNote& note, int first_column,
-                                              uint32_t tile, Visit visit) {
+template <typename Visit>
+__device__ inline void for_each_panel_of_sums(const BlockNote& note, Columns columns, uint32_t tile,
+                                              Visit visit) {
 #pragma unroll
-  for (int panel = 0; panel < Shape::kDqColumns / 32; ++panel)
-    visit(ragged_box(first_column + panel * 32, note.head, note.row, note.rows),
+  for (int panel = 0; panel < columns.number / 32; ++panel)
+    visit(ragged_box(columns.first + panel * 32, note.head, note.row, note.rows),
           tile + panel * kQueryPanel);
 }
 
 // Of a block's dq, a group's columns. adds: sums go to those that are there, and are not the first.
 template <typename Shape, Dq kDq>
-__device__ inline void store_queries(const Maps& maps, const BlockNote& note, int first_column,
+__device__ inline void store_queries(const Maps& maps, const BlockNote& note, Columns columns,
                                      uint32_t tile, bool adds = kDq == Dq::add) {
   const auto send_sums = [&](const CUtensorMap& map) {
-    for_each_panel_of_sums<Shape>(note, first_column, tile,
-                                  [&](const BoxCoordinates& box, uint32_t from) {
-                                    if (adds)
-                                      add_box(map, box, from);
-                                    else
-                                      store_box(map, box, from);
-                                  });
+    for_each_panel_of_sums(note, columns, tile, [&](const BoxCoordinates& box, uint32_t from) {
+      if (adds)
+        add_box(map, box, from);
+      else
+        store_box(map, box, from);
+    });
   };
   if constexpr (kDq == Dq::add) return send_sums(maps.dq);
   if constexpr (kMayCarry<Shape, kDq>)
     if (note.flags & kCarriedOn) return send_sums(maps.carried);
-  store_box(maps.dq, ragged_box(first_column, note.head, note.row, note.rows), tile);
+  store_box(maps.dq, ragged_box(columns.first, note.head, note.row, note.rows), tile);
 }
 
 // Lets a group leave something in its place: behind dq that are carried to this block, if it is
@@ -57,8 +56,8 @@ __device__ inline void free_place(const Maps& maps, PlainShared<Shape>& shared, 
   Barrier& empty = shared.barriers.dq_empty[group];
   if (next == nullptr || (next->flags & kCarried) == 0) return arrive(empty);
   arrive_and_expect(empty, Shape::kDqTile);
-  for_each_panel_of_sums<Shape>(
-      *next, group * Shape::kDqColumns, shared_address(shared.dq[group]),
+  for_each_panel_of_sums(
+      *next, Shape::dq_columns(group, 0), shared_address(shared.dq[group]),
       [&](const BoxCoordinates& box, uint32_t to) { load_box(to, maps.carried, box, empty); });
 }
 
@@ -182,7 +181,7 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       // Both halves of the rows lie in the first group's place.
       for (Barrier& full : barriers.dq_full) wait(full, turn & 1);
       show_to_async();
-      store_queries<Shape, kDq>(maps, note, 0, shared_address(shared.dq[0]));
+      store_queries<Shape, kDq>(maps, note, Shape::dq_columns(0, 0), shared_address(shared.dq[0]));
       commit_stores();
       wait_until_read<0>();
       arrive(barriers.dq_empty[0]), arrive(barriers.dq_empty[1]);
@@ -191,7 +190,7 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       if (in_turn && !is_brought(&note)) turns.wait(note);  // before there is dq
       const bool adds = in_turn ? note.turn > 0 : kDq == Dq::add;
       send(next, [&](int group, uint32_t tile) {
-        store_queries<Shape, kDq>(maps, note, group * Shape::kDqColumns, tile, adds);
+        store_queries<Shape, kDq>(maps, note, Shape::dq_columns(group, 0), tile, adds);
       });
       if (in_turn) turns.sent(note, !kMayCarry<Shape, kDq> || (note.flags & kCarriedOn) != 0);
     }

@@ -1,5 +1,6 @@
 // A consumer group of the backward kernel where head dimensions are so large that one group cannot
-// hold dk and dv of 64 keys: both groups have the same keys, the first owns dk, the second dv.
+// hold dk and dv of 64 keys (256): both groups have the same keys, the first owns dk, the second
+// dv.
 //
 // Every product is one group's: the second computes scores and their weights, of which it needs no
 // more for dv; it leaves them for the first in shared memory, as its registers hold them. The first

@@ -31,31 +31,31 @@ __device__ __forceinline__ uint32_t place_of_dq(uint32_t thread) {
   return row * 128 + (column * 2 ^ turn);
 }
 
-// d [64][64] = a . b^T, both of so many columns in panels so many bytes apart.
-template <typename T, int kColumns>
-__device__ __forceinline__ void multiply_rows(float (&d)[32], uint64_t a, int a_panel, uint64_t b,
+// d [64][2 R] = a . b^T, both of so many columns in panels so many bytes apart.
+template <typename T, int kColumns, int R>
+__device__ __forceinline__ void multiply_rows(float (&d)[R], uint64_t a, int a_panel, uint64_t b,
                                               int b_panel) {
   multiply_slices<T, Deep::along_rows, Deep::along_rows, kColumns / 16>(d, a, a_panel, b, b_panel);
 }
 
-// The same, added to what d holds.
-template <typename T, int kColumns>
+// The same, in the registers of d where they are, or added to what they hold.
+template <typename T, int kColumns, bool kAdd = true>
 __device__ __forceinline__ void add_rows(float (&d)[32], uint64_t a, int a_panel, uint64_t b,
                                          int b_panel) {
 #pragma unroll
   for (int k = 0; k < kColumns / 16; ++k)
     Product<T, 64>::template multiply<Deep::along_rows, Deep::along_rows>(
         d, moved(a, slice_offset<Deep::along_rows>(k, a_panel)),
-        moved(b, slice_offset<Deep::along_rows>(k, b_panel)), true);
+        moved(b, slice_offset<Deep::along_rows>(k, b_panel)), kAdd || k > 0);
 }
 
 // d [64 keys][2 R] += a . b, or = where there is nothing yet: a from registers, b a tile of
-// queries.
-template <typename T, bool kAdd = true, int R>
-__device__ __forceinline__ void multiply_queries(float (&d)[R], const uint32_t (&a)[4][4],
+// queries, or so many slices of it.
+template <typename T, bool kAdd = true, int R, int kSlices>
+__device__ __forceinline__ void multiply_queries(float (&d)[R], const uint32_t (&a)[kSlices][4],
                                                  uint64_t b) {
 #pragma unroll
-  for (int k = 0; k < kQueries / 16; ++k)
+  for (int k = 0; k < kSlices; ++k)
     Product<T, 2 * R>::template multiply<Deep::down_rows>(
         d, a[k], moved(b, slice_offset<Deep::down_rows>(k, 0)), kAdd || k > 0);
 }
@@ -66,12 +66,13 @@ __device__ __forceinline__ void multiply_keys(float (&dq)[R], uint64_t ds, uint6
   multiply_slices<T, Deep::down_rows, Deep::down_rows, kKeys / 16>(dq, ds, 0, k_panel, 0);
 }
 
-// A number of each of a thread's queries.
-__device__ __forceinline__ void load_of_queries(float2 (&to)[8], const float (&from)[kQueries],
-                                                uint32_t thread) {
+// A number of each of a thread's queries, or of those from this one on.
+template <int N>
+__device__ __forceinline__ void load_of_queries(float2 (&to)[N], const float (&from)[kQueries],
+                                                uint32_t thread, int first = 0) {
 #pragma unroll
-  for (int n = 0; n < 8; ++n)
-    to[n] = *reinterpret_cast<const float2*>(&from[8 * n + Place(thread).column]);
+  for (int n = 0; n < N; ++n)
+    to[n] = *reinterpret_cast<const float2*>(&from[first + 8 * n + Place(thread).column]);
 }
 // The same for each of its pairs.
 __device__ __forceinline__ void load_of_pairs(float (&to)[32], const float (&from)[kQueries],
@@ -93,12 +94,13 @@ __device__ __forceinline__ void for_each_chunk(uint8_t* tile, uint32_t thread, V
 }
 
 // scores become weights, exp(score - lse); those of pairs that are not seen, -0, which no other is.
-template <bool kClear>
-__device__ __forceinline__ void weigh(float (&scores)[32], const float2 (&shifts)[8],
+// column: the first one's query.
+template <bool kClear, int N>
+__device__ __forceinline__ void weigh(float (&scores)[4 * N], const float2 (&shifts)[N],
                                       const SeenKeysOfRows& rows, int key, int column,
                                       float scale_log2) {
 #pragma unroll
-  for (int n = 0; n < 8; ++n) {
+  for (int n = 0; n < N; ++n) {
     const float2 shift = shifts[n];
     uchar4 of_two = {};
     if constexpr (!kClear) of_two = *reinterpret_cast<const uchar4*>(&rows.of[8 * n + column]);
@@ -118,38 +120,55 @@ __device__ __forceinline__ void weigh(float (&scores)[32], const float2 (&shifts
 }
 
 // grads, d(weights) less delta, become d(scores) up to the softmax scale.
-__device__ __forceinline__ void differentiate(float (&grads)[32], const float (&weights)[32]) {
+template <int R>
+__device__ __forceinline__ void differentiate(float (&grads)[R], const float (&weights)[R]) {
 #pragma unroll
-  for (int i = 0; i < 32; ++i) grads[i] *= weights[i];
+  for (int i = 0; i < R; ++i) grads[i] *= weights[i];
+}
+
+// The same of d(weights), from which delta is yet to be taken; minus_deltas: of the queries.
+template <int N>
+__device__ __forceinline__ void differentiate(float (&grads)[4 * N], const float (&weights)[4 * N],
+                                              const float2 (&minus_deltas)[N]) {
+#pragma unroll
+  for (int i = 0; i < 4 * N; ++i)
+    grads[i] += i % 2 == 0 ? minus_deltas[i / 4].x : minus_deltas[i / 4].y;
+  differentiate(grads, weights);
 }
 
 // Those of pairs that are not seen become 0, whatever delta and dout are: nobody has said that
 // these are numbers.
-__device__ __forceinline__ void hide_gradients(float (&grads)[32], const float (&weights)[32]) {
+template <int R>
+__device__ __forceinline__ void hide_gradients(float (&grads)[R], const float (&weights)[R]) {
 #pragma unroll
-  for (int i = 0; i < 32; ++i)
+  for (int i = 0; i < R; ++i)
     if (__float_as_int(weights[i]) < 0) grads[i] = 0;
 }
 
-template <typename T>
-__device__ __forceinline__ void as_left_operand(uint32_t (&a)[4][4], const float (&from)[32]) {
+template <typename T, int K>
+__device__ __forceinline__ void as_left_operand(uint32_t (&a)[K][4], const float (&from)[8 * K]) {
 #pragma unroll
-  for (int k = 0; k < 4; ++k)
+  for (int k = 0; k < K; ++k)
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[k][i] = pack<T>(from[8 * k + 2 * i], from[8 * k + 2 * i + 1]);
 }
 
 // As pin() of wgmma.h: behind it, operands are what they are.
-__device__ __forceinline__ void pin(uint32_t (&a)[4][4]) {
+template <int K>
+__device__ __forceinline__ void pin(uint32_t (&a)[K][4]) {
 #pragma unroll
-  for (int i = 0; i < 16; ++i) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
+  for (int i = 0; i < 4 * K; ++i) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
 }
 
-// A group's d(scores), to its rows of [keys][queries], from the thread's first place on.
-__device__ __forceinline__ void store_scores(uint32_t first, const uint32_t (&values)[4][4]) {
+// A group's d(scores), to its rows of [keys][queries], from the thread's first place on, which
+// lies that of a slice before so many bits apart.
+template <int K>
+__device__ __forceinline__ void store_scores(uint32_t first, const uint32_t (&values)[K][4],
+                                             int first_slice = 0) {
 #pragma unroll
-  for (int k = 0; k < 4; ++k)
-    store_matrices<false>(first ^ k * 32, values[k][0], values[k][1], values[k][2], values[k][3]);
+  for (int k = 0; k < K; ++k)
+    store_matrices<false>(first ^ (first_slice + k) * 32, values[k][0], values[k][1], values[k][2],
+                          values[k][3]);
 }
 
 // A group's dq, to where its sender finds it, from the thread's first place on: float32, or final
@@ -311,20 +330,34 @@ __device__ __forceinline__ bool all_of_group(int group, bool says) {
 }
 
 // Queries that see the item in part: 0 in the place of what is not finite, once both groups have
-// their scores. No product is under way here.
-template <typename T, typename Shape>
+// their scores. No product is under way here. Of so many rows of the tiles from a first one on.
+template <typename T, typename Shape, int kRows = kQueries>
 __device__ __forceinline__ void drop_not_finite(uint8_t* q, uint8_t* dout, int32_t* dropped,
-                                                int group, uint32_t thread) {
+                                                int group, uint32_t thread, int first_row = 0) {
+  constexpr int kOfPanel = kRows == kQueries ? 0 : kRows * 128;  // bytes; 0: all of the tile
+  const auto for_each = [&](auto sharers, uint32_t of_sharers, auto visit) {
+    constexpr int kSharers = decltype(sharers)::value;
+    if constexpr (kOfPanel == 0) {
+      for_each_chunk<Shape::kQueryTile, kSharers>(q, of_sharers, visit);
+      for_each_chunk<Shape::kDoutTile, kSharers>(dout, of_sharers, visit);
+    } else {
+#pragma unroll 1
+      for (int panel = 0; panel < Shape::kQkPanels + Shape::kVPanels; ++panel)
+        for_each_chunk<kOfPanel, kSharers>(
+            (panel < Shape::kQkPanels ? q + panel * kQueryPanel
+                                      : dout + (panel - Shape::kQkPanels) * kQueryPanel) +
+                first_row * 128,
+            of_sharers, visit);
+    }
+  };
+  using OfGroup = std::integral_constant<int, kGroupThreads>;
+  using OfBoth = std::integral_constant<int, kGroups * kGroupThreads>;
   FiniteCheck<T> check;
-  const auto look = [&](const uint4& chunk) { check.look_at(chunk); };
-  for_each_chunk<Shape::kQueryTile, kGroupThreads>(q, thread, look);
-  for_each_chunk<Shape::kDoutTile, kGroupThreads>(dout, thread, look);
+  for_each(OfGroup{}, thread, [&](const uint4& chunk) { check.look_at(chunk); });
   if (all_of_group(group, check.all_finite())) return;
   synchronize(kBothBarrier, kGroups * kGroupThreads);
-  const auto drop = [](uint4& chunk) { chunk = finite_part<T>(chunk); };
-  const int of_both = group * kGroupThreads + thread;
-  for_each_chunk<Shape::kQueryTile, kGroups * kGroupThreads>(q, of_both, drop);
-  for_each_chunk<Shape::kDoutTile, kGroups * kGroupThreads>(dout, of_both, drop);
+  for_each(OfBoth{}, group * kGroupThreads + thread,
+           [](uint4& chunk) { chunk = finite_part<T>(chunk); });
   show_to_async();
   synchronize(kBothBarrier, kGroups * kGroupThreads);
   *dropped = 1;

@@ -4,11 +4,14 @@
 
 #include <type_traits>
 
+#include "optimized/attention/hopper/backward/backward_ahead.cuh"
 #include "optimized/attention/hopper/backward/backward_consume.cuh"
+#include "optimized/attention/hopper/backward/backward_halves.cuh"
 #include "optimized/attention/hopper/backward/backward_produce.cuh"
 #include "optimized/attention/hopper/backward/backward_send.cuh"
 #include "optimized/attention/hopper/backward/backward_split.cuh"
 #include "optimized/attention/hopper/backward/launch.h"
+#include "optimized/attention/hopper/backward/send_rounds.cuh"
 #include "optimized/attention/hopper/backward/split_produce.cuh"
 #include "optimized/attention/launch.cuh"
 
@@ -24,7 +27,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if constexpr (Shape::kSplit)
       shared.barriers.init_all();
     else
-      shared.barriers.init_all(kDq != Dq::none && sends_keys(parameters));
+      shared.barriers.init_all(Shape::kTakesTurns && kDq != Dq::none && sends_keys(parameters));
   }
   __syncthreads();
   const int role = threadIdx.x / kGroupThreads;
@@ -35,12 +38,21 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (warp == 1) load_rows<Shape, kOptions>(parameters, shared);
     if (warp == 2 && threadIdx.x % 32 == 0) load_tiles(parameters, shared);
     if constexpr (kDq != Dq::none)
-      if (warp == 3 && threadIdx.x % 32 == 0) send_results<kDq>(parameters, shared);
+      if (warp == 3 && threadIdx.x % 32 == 0) {
+        if constexpr (Shape::kTakesTurns)
+          send_results<kDq>(parameters, shared);
+        else
+          RoundSender<kDq, Shape>(parameters, shared).run();
+      }
   } else {
     take_registers<kConsumerRegisters>();
     // All warps of a group agree on its number, which the compiler must see.
     const int group = static_cast<int>(__reduce_or_sync(~0u, role - 1));
-    if constexpr (!Shape::kSplit)
+    if constexpr (Shape::kInHalves)
+      HalvesConsumer<T, Shape, kDq>{{parameters, shared, group}}.run();
+    else if constexpr (Shape::kAhead && !kOptions)
+      AheadConsumer<T, Shape, kDq>{{parameters, shared, group}}.run();
+    else if constexpr (!Shape::kSplit)
       Consumer<T, Shape, kDq, kOptions>{parameters, shared, group}.run();
     else if (group == 0)
       SplitConsumer<T, Shape, kDq, 0>{parameters, shared}.run();
@@ -65,7 +77,7 @@ template <typename Dims, bool kOptions>
 cudaError_t launch_backward(const ParametersOf<kOptions>& parameters, Dq dq, dim3 grid,
                             cudaStream_t stream) {
   using Shape = BackwardShape<Dims>;
-  static_assert(!kOptions || !Shape::kSplit);
+  static_assert(!kOptions || Shape::kTakesTurns);
   return parameters.shape.type == ElementType::float16
              ? launch_of_type<__half, Shape, kOptions>(parameters, dq, grid, stream)
              : launch_of_type<__nv_bfloat16, Shape, kOptions>(parameters, dq, grid, stream);
