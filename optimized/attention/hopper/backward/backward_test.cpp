@@ -1,7 +1,5 @@
-// The instances of the backward kernel by themselves against the definition in float64: documents
-// around its blocks, every kind of mask, grouped heads, padded columns, partners in pieces, every
-// way to leave results, and NaN in the rows between documents. Skips without a device of compute
-// capability 9.0.
+// The instances of the backward kernel by themselves against the definition in float64. Skips
+// without a device of compute capability 9.0.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "optimized/attention/hopper/backward/test_backward_packs.h"
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
 #include "optimized/device/memory.h"
@@ -24,112 +23,7 @@
 namespace ringside::hopper {
 namespace {
 
-constexpr int kGap = 3;        // rows of NaN before, between and behind documents
-constexpr double kBefore = 3;  // what sums begin with
-
-struct Lengths {
-  int q, k;
-};
-
-struct Pack {
-  const char* name;
-  std::vector<Lengths> documents;
-  Mask mask;
-  int dim_qk, dim_v;
-  int heads = 2, kv_heads = 1;
-  Accumulate accumulate = Accumulate::only;
-  int piece = 1 << 20;  // longest query segment
-  bool one_item_of_keys = false;
-  int head_parts = 1;
-  bool in_turn = false, rounds = false;  // the last to add leaves final dq
-  bool some_final = false;               // of items, the dk and dv
-};
-
-struct Rows {  // of one side
-  int heads, dim, rows;
-  std::vector<double> of;
-  Rows(int heads_, int dim_, int rows_, double value = NAN)
-      : heads(heads_), dim(dim_), rows(rows_), of(size_t(rows_) * heads_ * dim_, value) {}
-  double* at(int row, int head) { return &of[(size_t(row) * heads + head) * dim]; }
-  const double* at(int row, int head) const { return &of[(size_t(row) * heads + head) * dim]; }
-};
-
-double dot(const double* a, const double* b, int dim) {
-  double sum = 0;
-  for (int d = 0; d < dim; ++d) sum += a[d] * b[d];
-  return sum;
-}
-void add_scaled(double* to, double factor, const double* from, int dim) {
-  for (int d = 0; d < dim; ++d) to[d] += factor * from[d];
-}
-
-struct Inputs {
-  const Pack& pack;
-  ElementType type;
-  std::vector<int> row_q, row_k;  // of a document's first
-  int rows_q = kGap, rows_k = kGap;
-  double scale;
-
-  Inputs(const Pack& p, ElementType t) : pack(p), type(t), scale(1 / std::sqrt(double(p.dim_qk))) {
-    for (const Lengths& d : p.documents) {
-      row_q.push_back(rows_q), row_k.push_back(rows_k);
-      rows_q += d.q + kGap, rows_k += d.k + kGap;
-    }
-  }
-  Interval visible(int document, int query) const {
-    return pack.mask.visible(query, pack.documents[document].q, pack.documents[document].k);
-  }
-  double rounded(double x) const {
-    return with_type(type, [&](auto element) {
-      return double(static_cast<float>(decltype(element)(static_cast<float>(x))));
-    });
-  }
-  // Tokens get normal values, but for queries that see nothing; all else stays NaN.
-  Rows tokens(bool of_q, int heads, int dim, unsigned seed) const {
-    std::mt19937 random(seed);
-    std::normal_distribution<double> normal;
-    Rows x(heads, dim, of_q ? rows_q : rows_k);
-    for (int s = 0; s < int(pack.documents.size()); ++s)
-      for (int i = 0; i < (of_q ? pack.documents[s].q : pack.documents[s].k); ++i)
-        if (!of_q || visible(s, i).size() > 0)
-          for (int c = 0; c < heads * dim; ++c)
-            x.at((of_q ? row_q[s] : row_k[s]) + i, 0)[c] = rounded(normal(random));
-    return x;
-  }
-  // What a softmax might have left: about a sum of the keys that a row sees; -inf for none.
-  Rows lse() const {
-    Rows x(pack.heads, 1, rows_q);
-    for (int s = 0; s < int(pack.documents.size()); ++s)
-      for (int i = 0; i < pack.documents[s].q; ++i)
-        std::fill_n(x.at(row_q[s] + i, 0), pack.heads,
-                    static_cast<float>(std::log(double(visible(s, i).size())) + 0.5));
-    return x;
-  }
-};
-
-struct Gradients {
-  Rows dq, dk, dv;
-};
-
-Gradients by_definition(const Inputs& in, const Rows& q, const Rows& k, const Rows& v,
-                        const Rows& dout, const Rows& lse, const Rows& delta) {
-  const Pack& p = in.pack;
-  Gradients g{Rows(p.heads, p.dim_qk, in.rows_q, 0), Rows(p.kv_heads, p.dim_qk, in.rows_k, 0),
-              Rows(p.kv_heads, p.dim_v, in.rows_k, 0)};
-  for (int s = 0; s < int(p.documents.size()); ++s)
-    for (int i = 0; i < p.documents[s].q; ++i)
-      for (int j = in.visible(s, i).begin; j < in.visible(s, i).end; ++j)
-        for (int h = 0; h < p.heads; ++h) {
-          const int a = in.row_q[s] + i, b = in.row_k[s] + j, kv = h / (p.heads / p.kv_heads);
-          const double score = in.scale * dot(q.at(a, h), k.at(b, kv), p.dim_qk);
-          const double weight = std::exp(score - *lse.at(a, h));
-          const double grad = dot(dout.at(a, h), v.at(b, kv), p.dim_v) - *delta.at(a, h);
-          add_scaled(g.dq.at(a, h), in.scale * weight * grad, k.at(b, kv), p.dim_qk);
-          add_scaled(g.dk.at(b, kv), in.scale * weight * grad, q.at(a, h), p.dim_qk);
-          add_scaled(g.dv.at(b, kv), weight, dout.at(a, h), p.dim_v);
-        }
-  return g;
-}
+using namespace testing;
 
 // Rows on the device, in a type.
 struct OnDevice {
@@ -446,106 +340,6 @@ void check_queries_not_finite(const Pack& p, ElementType type) {
                 !same_bits(&got.dv[row * dv_cells], &clean.dv[row * dv_cells], dv_cells);
     }
   EXPECT_EQ(others, 0) << "keys that they do not see";
-}
-
-// Of an instance: the head dimensions that it is compiled for, and shorter rows that are its own.
-struct Instance {
-  int qk, v, shorter_qk, shorter_v;
-  int keys;   // of an item
-  int whole;  // of one that is all that its queries meet
-};
-
-std::vector<Pack> packs(const Instance& of) {
-  const std::vector<Lengths> same{{1, 1},     {63, 63},   {64, 64},   {65, 65},
-                                  {127, 127}, {128, 128}, {129, 129}, {300, 300}};
-  const std::vector<Lengths> apart{{100, 300}, {300, 100}, {1, 200}, {200, 1}, {0, 50}, {130, 129}};
-  const std::vector<Lengths> alone{
-      {1, 1}, {63, 63}, {of.keys - 28, of.keys - 28}, {of.keys, of.keys}};
-  std::vector<Lengths> carried{{1, 1}, {of.whole, of.whole}, {of.whole, 1}, {1, of.whole}};
-  for (const Lengths& d : {Lengths{129, 129}, {130, 256}, {257, 200}, {450, 140}})
-    carried.push_back({d.q, std::min(d.k, of.whole)});
-  const Mask causal = Mask::causal(), full = Mask::full();
-  const Mask last = Mask::causal(Align::bottom_right);
-  const Mask window = Mask::sliding_window(33, 17, Align::bottom_right);
-  const int qk = of.qk, v = of.v, one_piece = 1 << 20;
-  const Accumulate only = Accumulate::only;
-  const bool has_turns = of.qk <= 128, may_round = has_turns && of.qk > 64;
-  std::vector<Pack> in_turn;
-  const std::vector<Lengths> long_ones{{700, 700}, {600, 900}, {900, 600}, {300, 300}, {5, 700}};
-  for (const auto& [mask, kv_heads] : {std::pair{causal, 2},
-                                       {full, 1},
-                                       {last, 1},
-                                       {Mask::sliding_window(150, 70, Align::bottom_right), 2},
-                                       {Mask::chunked(200), 1}})
-    for (const bool rounds : {false, true})
-      if (may_round || !rounds)
-        in_turn.push_back({rounds ? "in turn, the last one rounds" : "in turn", long_ones, mask, qk,
-                           v, 2, kv_heads, only, one_piece, false, 1, true, rounds});
-  std::vector<Pack> all = {
-      {"causal", same, causal, qk, v},
-      {"full, a head of its own each", same, full, qk, v, 2, 2},
-      {"causal from the last", apart, last, qk, v},
-      {"causal of other lengths", apart, causal, qk, v},
-      {"a window", apart, window, qk, v},
-      {"chunks", same, Mask::chunked(100), qk, v},
-      {"queries in pieces", same, causal, qk, v, 2, 1, only, 50},
-      {"columns that are not there", same, causal, of.shorter_qk, of.shorter_v, 3, 3},
-      {"added to what is there", same, causal, qk, v, 2, 1, Accumulate::merge},
-      {"heads in parts", apart, last, qk, v, 7, 1, Accumulate::merge, one_piece, false, 4},
-      {"more parts than heads", same, causal, qk, v, 4, 2, Accumulate::merge, 50, false, 3},
-      {"the first step", same, causal, qk, v, 2, 1, Accumulate::start},
-      {"dq final at once", alone, causal, qk, v, 4, 2, only, one_piece, true},
-      {"dq carried, causal", carried, causal, qk, v, 4, 2, only, one_piece, true},
-      {"dq carried, causal from the last", carried, last, qk, v, 2, 2, only, one_piece, true},
-      {"dq carried, full", carried, full, of.shorter_qk, v, 2, 1, only, one_piece, true},
-      {"dq carried, a window", carried, window, qk, v, 2, 2, only, one_piece, true},
-      {"dq carried, chunks", carried, Mask::chunked(70), qk, v, 3, 1, only, one_piece, true},
-      {"more items than processors", std::vector<Lengths>(24, {70, 70}), causal, qk, v, 8, 8},
-  };
-  for (const Accumulate accumulate : {Accumulate::start, Accumulate::merge}) {
-    all.push_back({.name = "some are final",
-                   .documents = apart,
-                   .mask = causal,
-                   .dim_qk = qk,
-                   .dim_v = v,
-                   .kv_heads = 2,
-                   .accumulate = accumulate,
-                   .some_final = true});
-    // Items of one block, one behind the other.
-    all.push_back({.name = "some of many short ones are final",
-                   .documents = std::vector<Lengths>(40, {50, 50}),
-                   .mask = causal,
-                   .dim_qk = qk,
-                   .dim_v = v,
-                   .heads = 8,
-                   .kv_heads = 8,
-                   .accumulate = accumulate,
-                   .some_final = true});
-  }
-  if (has_turns) all.insert(all.end(), in_turn.begin(), in_turn.end());
-  return all;
-}
-
-// Those of which dq have the same bits from call to call, of documents that end within a block.
-std::vector<Pack> packs_of_same_bits(const Instance& of) {
-  const Mask causal = Mask::causal(), last = Mask::causal(Align::bottom_right);
-  const Mask window = Mask::sliding_window(90, 20, Align::bottom_right);
-  const int qk = of.qk, v = of.v, one_piece = 1 << 20;
-  const Accumulate only = Accumulate::only;
-  std::vector<Lengths> whole{{of.whole, of.whole}, {100, std::min(of.whole, 300)}};
-  for (const int length : {70, 129, 200}) whole.push_back({length, std::min(of.whole, length)});
-  std::vector<Pack> all = {
-      {"dq final, causal", whole, causal, qk, v, 2, 1, only, one_piece, true},
-      {"dq final, a window", whole, window, of.shorter_qk, v, 2, 2, only, one_piece, true},
-  };
-  if (of.qk > 128) return all;
-  const std::vector<Lengths> apart{{330, 330}, {500, 200}, {200, 300}, {70, 290}};
-  for (const auto& [name, mask] : {std::pair{"in turn, causal", causal},
-                                   {"in turn, causal from the last", last},
-                                   {"in turn, a window", window},
-                                   {"in turn, chunks", Mask::chunked(150)}})
-    all.push_back({name, apart, mask, qk, v, 2, 1, only, one_piece, false, 1, true});
-  return all;
 }
 
 class HopperBackward : public ::testing::TestWithParam<std::tuple<Instance, ElementType>> {
