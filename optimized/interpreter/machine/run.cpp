@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kPoison = 0xff;
 constexpr size_t kAtOnce = 8;  // blocks, unless all wait for each other
-constexpr int kRounds = 300;   // of a block, before another one goes on
+constexpr int kRounds = 300;   // of a block, at most, before another one goes on
 constexpr int kStuck = 200;    // rounds in which nothing moved
 constexpr int kPatience = 50;  // such visits to all blocks
 const Warp* running = nullptr;
@@ -165,19 +165,31 @@ bool round_of(Block& block) {
   return block.moved;
 }
 
-enum class Visit : uint8_t { over, moved, stuck };
-Visit visit(Block& block) {
+// A block's turns; whether it is over.
+bool visit(Block& block) {
+  const int rounds = 1 + static_cast<int>(random()() % kRounds);
+  block.is_stuck = true;
   int still = 0;
-  for (int round = 0; round < kRounds && block.living > 0; ++round) {
+  for (int round = 0; round < rounds && still <= kStuck && block.living > 0; ++round) {
     const bool has_moved = round_of(block);
     const auto asleep = [&](const auto& warp) { return warp->awake > block.turn; };
     const bool may_move = !block.late.empty() || std::ranges::any_of(block.warps, asleep);
     still = has_moved || may_move ? 0 : still + 1;
-    if (still > kStuck) return Visit::stuck;
+    block.is_stuck = block.is_stuck && still > 0;
   }
-  if (block.living > 0) return Visit::moved;
+  if (block.living > 0) return false;
   land(block, true);
-  return Visit::over;
+  return true;
+}
+
+// Now and then a block gets no turns for long, as if others had begun before it: none that is
+// stuck, or nobody would ever see that all are.
+bool sleeps(Block& block) {
+  constexpr unsigned kOneIn = 30, kLongest = 100;  // visits
+  if (block.visits_to_sleep > 0) return --block.visits_to_sleep > 0;
+  if (block.is_stuck || random()() % kOneIn != 0) return false;
+  block.visits_to_sleep = 1 + static_cast<int>(random()() % kLongest);
+  return true;
 }
 
 [[noreturn]] void report_stuck(const Launch& launch,
@@ -232,9 +244,9 @@ void run(const Launch& launch) {
       resident.push_back(make_block(launch, next++));
     bool moved = false;
     for (auto block = resident.begin(); block != resident.end();) {
-      const Visit last = visit(**block);
-      moved |= last != Visit::stuck;
-      block = last == Visit::over ? resident.erase(block) : block + 1;
+      const bool is_over = !sleeps(**block) && visit(**block);
+      moved |= is_over || !(*block)->is_stuck;
+      block = is_over ? resident.erase(block) : block + 1;
     }
     still = moved ? 0 : still + 1;
     if (still > kPatience) report_stuck(launch, resident);

@@ -45,6 +45,8 @@ struct Block {
   std::vector<std::unique_ptr<Warp>> warps;
   std::vector<LateCopy> late;
   uint64_t turn = 0;
+  int visits_to_sleep = 0;
+  bool is_stuck = false;  // nothing moved when it was visited last
   int living = 0;
   bool moved = false;
 };
