@@ -116,15 +116,7 @@ struct AheadConsumer : Consumer<T, Shape, kDq, false> {
     }
   }
 
-  __device__ __forceinline__ void run() {
-    for (;; ++item) {
-      wait_for_queries();
-      const int flags = read_note();
-      if ((flags & kStop) != 0) break;
-      take_item(flags);
-    }
-    this->say_stop();
-  }
+  __device__ __forceinline__ void run() { Base::walk(*this); }
 };
 
 }  // namespace ringside::hopper::backward_detail

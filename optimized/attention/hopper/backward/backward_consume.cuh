@@ -333,15 +333,18 @@ struct Consumer {
     put_keys<T>(parameters, parameters.dv, note, first_key, shape.head_dim_v, 1, dv, thread);
   }
 
-  __device__ __forceinline__ void run() {
-    for (;; ++item) {
-      wait_for_queries();
-      const int flags = read_note();
+  // Item after item; of a group of this kind, or of one that takes them in its own way.
+  template <typename Group>
+  static __device__ __forceinline__ void walk(Group& group) {
+    for (;; ++group.item) {
+      group.wait_for_queries();
+      const int flags = group.read_note();
       if ((flags & kStop) != 0) break;
-      take_item(flags);
+      group.take_item(flags);
     }
-    say_stop();
+    group.say_stop();
   }
+  __device__ __forceinline__ void run() { walk(*this); }
   __device__ __forceinline__ void say_stop() {
     if constexpr (!kHasDq) return;
     // The sender finds the note to stop. Not before all warps have left their part of the last dq:

@@ -245,13 +245,8 @@ struct HalvesConsumer : Consumer<T, Shape, kDq, false> {
     put_keys<T>(parameters, parameters.dv, note, first_key, shape.head_dim_v, 1, dv, thread);
   }
 
-  __device__ __forceinline__ void run() {
-    for (;; ++item) {
-      wait_for_queries();
-      const int flags = read_note();
-      if ((flags & kStop) != 0) break;
-      take_item(flags);
-    }
+  __device__ __forceinline__ void run() { Base::walk(*this); }
+  __device__ __forceinline__ void say_stop() {
     if constexpr (!kHasDq) return;
     // The sender finds the note to stop. Not before all warps have left their part of what was
     // last: a faster one would count in a slower one's place.
