@@ -17,18 +17,20 @@ QUERIES = rs.PackedLayout.from_lengths([90, 2900], pad_to_multiple_of=32)
 KEYS = rs.PackedLayout.from_lengths([70, 300], pad_to_multiple_of=32)
 
 
-def case_of(mask, heads, head_dim_v):
+def case_of(mask, heads, head_dim_v, head_dim=72):
     return Case(
-        QUERIES, KEYS, mask=mask, num_heads=heads, num_kv_heads=1, head_dim=72,
+        QUERIES, KEYS, mask=mask, num_heads=heads, num_kv_heads=1, head_dim=head_dim,
         head_dim_v=head_dim_v, seed=1,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("heads", [8, 11])
 @pytest.mark.parametrize("mask", [rs.Mask.full(), rs.Mask.causal()], ids=["full", "causal"])
+@pytest.mark.parametrize("head_dim", [72, 136])
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_they_agree_with_the_cpu(dtype, mask, heads):
-    check(case_of(mask, heads, head_dim_v=96), dtype)  # an even seed would be deterministic
+def test_they_agree_with_the_cpu(dtype, head_dim, mask, heads):
+    case = case_of(mask, heads, head_dim_v=96, head_dim=head_dim)
+    check(case, dtype)  # an even seed would be deterministic
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])

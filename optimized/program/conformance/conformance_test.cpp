@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "optimized/program/conformance/test_device_run.h"
@@ -85,6 +86,23 @@ TEST(CudaProgram, GivesTheSameGradientsAgainWhereDocumentsAreLong) {
     const DeviceRun run(device_case, type);
     SCOPED_TRACE("problem " + std::to_string(turn) + " by " + run.family());
     run.expect_forward(), run.expect_backward(), run.expect_same_backward();
+  }
+}
+
+// Many queries see each key, whose head many share: where the order of sums is free, an item may
+// have a part of the heads, and dk and dv are summed up.
+TEST(CudaProgram, AgreesWithTheCpuWhereHeadsGoInParts) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(13);
+  const PackedLayout queries({0, 90, 2750}, {0, 96, 2784}), keys({0, 70, 330});
+  const Problem problem{queries, keys, Mask::full(), 8, 1};
+  for (const auto& [type, dim, dim_v] :
+       {std::tuple{testing::kFloat16, 128, 128}, {testing::kBFloat16, 136, 72}}) {
+    DeviceCase device_case(random, type, problem, dim, dim_v);
+    device_case.deterministic = false;
+    const DeviceRun run(device_case, type);
+    SCOPED_TRACE(std::to_string(dim) + " by " + run.family());
+    run.expect_forward(), run.expect_backward();
   }
 }
 

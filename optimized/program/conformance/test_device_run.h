@@ -62,6 +62,8 @@ struct DeviceCase {
   }
   // Of one rank, deterministic, without options that not all families know.
   DeviceCase(Random& random, const TypeInfo& type, const Problem& p, int dim)
+      : DeviceCase(random, type, p, dim, dim) {}
+  DeviceCase(Random& random, const TypeInfo& type, const Problem& p, int dim, int dim_v)
       : problem(p),
         plan(build_plan(p, place(p, "contiguous", 1), {"p2p"})),
         c(random, p, AttentionOptions()),
@@ -69,8 +71,8 @@ struct DeviceCase {
     c.options.softmax_scale = 0.1;
     c.q = random_tensor(random, p.layout_q, p.num_heads, dim);
     c.k = random_tensor(random, p.layout_k, p.num_kv_heads, dim);
-    c.v = random_tensor(random, p.layout_k, p.num_kv_heads, dim);
-    c.dout = random_tensor(random, p.layout_q, p.num_heads, dim);
+    c.v = random_tensor(random, p.layout_k, p.num_kv_heads, dim_v);
+    c.dout = random_tensor(random, p.layout_q, p.num_heads, dim_v);
     for (Tensor* x : {&c.q, &c.k, &c.v, &c.dout})
       for (double& value : x->data) value = rounded(value, type.type);
   }
