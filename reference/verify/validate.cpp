@@ -1,5 +1,7 @@
 #include "reference/verify/validate.h"
 
+#include <limits>
+
 #include "reference/support/errors.h"
 #include "reference/support/interrupt.h"
 
@@ -46,6 +48,9 @@ void check_segments(const std::string& what, const PackedLayout& layout, const S
     const int64_t last = s.pos + int64_t{s.len - 1} * s.stride;
     require(last < layout.padded_len(s.seq), where, " reaches position ", last, " of sequence ",
             s.seq, ", which has ", layout.padded_len(s.seq), " rows");
+    const int64_t behind = last + s.stride;  // where the next row would be
+    require(behind <= std::numeric_limits<int>::max(), where, " goes on at position ", behind,
+            "; expected at most 2147483647. Of one row any stride will do, such as 1");
     next_row = s.row_end();
   }
 }

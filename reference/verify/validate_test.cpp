@@ -110,6 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadSegment{{0, 8, 1, 0, 1}, {"reaches position 8 of sequence 0, which has 8 rows"}},
         BadSegment{{1, 0, 1, 0, 9}, {"reaches position 8 of sequence 1, which has 8 rows"}},
         BadSegment{{0, 1, 4, 0, 3}, {"reaches position 9 of sequence 0"}},
+        BadSegment{{0, 1, 2147483647, 0, 1}, {"goes on at position 2147483648", "such as 1"}},
         BadSegment{{0, 1, INT_MAX, 0, 3}, {"reaches position 4294967295 of sequence 0"}},
         BadSegment{{0, 0, 1, 0, INT_MAX}, {"reaches position 2147483646 of sequence 0"}}));
 
