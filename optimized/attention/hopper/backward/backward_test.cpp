@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "optimized/attention/hopper/backward/test_backward_packs.h"
@@ -268,16 +269,30 @@ Rows true_lse(const Inputs& in, const Arrays& x) {
   return lse;
 }
 
+// A call without numbers that are not finite, and what one with them should give.
+struct Poisoned {
+  Arrays x;
+  std::vector<Interval> where;  // of each document
+  Results clean;
+  Gradients want;
+};
+template <typename Poison>  // poison(arrays) says where
+Poisoned poisoned_by(const Inputs& in, Poison poison) {
+  Arrays x(in);
+  x.lse = true_lse(in, x);
+  Results clean = run(in, x);
+  std::vector<Interval> where = poison(x);
+  x.lse = true_lse(in, x);
+  Gradients want = by_definition(in, x.q, x.k, x.v, x.dout, x.lse, x.delta);
+  return {std::move(x), std::move(where), std::move(clean), std::move(want)};
+}
+
 // Keys that are not finite: who sees them has what the definition says, who does not has the bits
 // of a call without them, and all have theirs again.
 void check_not_finite(const Pack& p, ElementType type) {
   const Inputs in(p, type);
-  Arrays x(in);
-  x.lse = true_lse(in, x);
-  const Results clean = run(in, x);
-  const std::vector<Interval> poisoned = poison(in, x.k);
-  x.lse = true_lse(in, x);
-  const Gradients want = by_definition(in, x.q, x.k, x.v, x.dout, x.lse, x.delta);
+  const auto [x, poisoned, clean, want] =
+      poisoned_by(in, [&](Arrays& arrays) { return poison(in, arrays.k); });
   const Results got = run(in, x), again = run(in, x);
   expect_classes("dq", want.dq.of, got.dq);
   expect_classes("dk", want.dk.of, got.dk);
@@ -317,12 +332,8 @@ std::vector<Interval> poison_queries(const Inputs& in, Rows& q, Rows& dout) {
 // not have the bits of a call without.
 void check_queries_not_finite(const Pack& p, ElementType type) {
   const Inputs in(p, type);
-  Arrays x(in);
-  x.lse = true_lse(in, x);
-  const Results clean = run(in, x);
-  const std::vector<Interval> poisoned = poison_queries(in, x.q, x.dout);
-  x.lse = true_lse(in, x);
-  const Gradients want = by_definition(in, x.q, x.k, x.v, x.dout, x.lse, x.delta);
+  const auto [x, poisoned, clean, want] =
+      poisoned_by(in, [&](Arrays& arrays) { return poison_queries(in, arrays.q, arrays.dout); });
   const Results got = run(in, x);
   expect_classes("dk", want.dk.of, got.dk);
   expect_classes("dv", want.dv.of, got.dv);
