@@ -256,8 +256,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, halves: queries that are not finite stay in the second half",
         HALVES,
-        "group, thread, half * kHalf);",
-        "group, thread, 0);",
+        "group, thread, this->is_alone(flags), half * kHalf);",
+        "group, thread, this->is_alone(flags), 0);",
     ),
     Mutant(
         "hopper, halves: queries that are not finite stay in the second panel",
@@ -300,6 +300,84 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         PRODUCE,
         "wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);",
         "if (kKeyStages > 1) wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);",
+    ),
+    Mutant(
+        "hopper, passing: a block of which only the last rows see a group's keys is passed by",
+        WALK,
+        "of_lane_.begin >= end || begin_ >= of_lane_.end);",
+        "of_lane_.begin > begin_ || begin_ >= of_lane_.end);",
+    ),
+    Mutant(
+        "hopper, passing: a block of which only the first rows see a group's keys is passed by",
+        WALK,
+        "of_lane_.begin >= end || begin_ >= of_lane_.end);",
+        "of_lane_.begin >= end || end > of_lane_.end);",
+    ),
+    Mutant(
+        "hopper, passing: a block of which some rows see all keys counts as clear",
+        WALK,
+        "of_lane_.begin <= begin_ && end <= of_lane_.end",
+        "of_lane_.begin <= begin_ && begin_ < of_lane_.end",
+    ),
+    Mutant(
+        "hopper, passing: all keys are seen by who sees the first group's",
+        WALK,
+        "constexpr int kLastKey = 2 * kKeyGroups - 1;",
+        "constexpr int kLastKey = 1;",
+    ),
+    Mutant(
+        "hopper, passing: a group passes by the first blocks that the other one should",
+        CONSUME,
+        "return (flags & kUnseen << group) != 0;",
+        "return (flags & kUnseen << (1 - group)) != 0;",
+    ),
+    Mutant(
+        "hopper, passing: the block behind one that is not seen is passed by",
+        CONSUME,
+        "(flags & kNextUnseen << group.group) != 0)",
+        "(flags & kUnseen << group.group) != 0)",
+    ),
+    Mutant(
+        "hopper, passing: who passes by the first block does not wait for values",
+        CONSUME,
+        "    if constexpr (!kLate) wait(barriers().v_full, item & 1);\n    const int before",
+        "    const int before",
+    ),
+    Mutant(
+        "hopper, passing: dv begin with what registers held",
+        CONSUME,
+        "clear_sums(dk), clear_sums(dv);",
+        "clear_sums(dk);",
+    ),
+    Mutant(
+        "hopper, passing: d(scores) of a block that is passed by are no zeros",
+        CONSUME,
+        "const uint32_t none[kQueries / 16][4] = {};",
+        "const uint32_t none[kQueries / 16][4] = {{0x3f803f80}};",
+    ),
+    Mutant(
+        "hopper, passing: d(scores) of the second half are no zeros",
+        HALVES,
+        "const uint32_t none[2][4] = {};",
+        "const uint32_t none[2][4] = {{0, 0x3f803f80}};",
+    ),
+    Mutant(
+        "hopper, passing: queries that are not finite are dropped with a group that passes by",
+        CONSUME,
+        "return kMayPass<Shape, kDq> && (flags & kUnseen << (1 - group)) != 0;",
+        "return false;",
+    ),
+    Mutant(
+        "hopper, passing: who is alone drops a part of what is not finite",
+        TILES,
+        "i = alone ? thread : group * kGroupThreads + thread; i <",
+        "i = group * kGroupThreads + thread; i <",
+    ),
+    Mutant(
+        "hopper, passing: keys that are not finite are not there behind a block that is passed by",
+        CONSUME,
+        "      hand_over_dq(dq, block - 1, turn());\n      if ((before & kClear) == 0) item_keys()",
+        "      hand_over_dq(dq, block - 1, turn());\n      if (false) item_keys()",
     ),
     Mutant(
         "hopper, split: a group's second panel of dq is its first",
@@ -388,14 +466,14 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: an item's blocks of keys cut queries where each begins",
         WALK,
-        "        seeing_.begin -= seeing_.begin % kQueries;\n",
+        "        of_lane_.begin -= of_lane_.begin % kQueries;\n",
         "",
     ),
     Mutant(
         "hopper: of a block of queries, the rows that see these keys alone are carried on",
         WALK,
-        "seeing_.end = min((seeing_.end + kQueries - 1) / kQueries * kQueries, tokens);",
-        "seeing_.end = min(seeing_.end, tokens);",
+        "of_lane_.end = min((of_lane_.end + kQueries - 1) / kQueries * kQueries, tokens);",
+        "of_lane_.end = min(of_lane_.end, tokens);",
     ),
     Mutant(
         "hopper: what is carried is scaled twice",
@@ -466,8 +544,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, in turn: items cut queries where each begins to be seen",
         WALK,
-        "if (blocks_ != Blocks::of_item) {",
-        "if (blocks_ == Blocks::of_segment) {",
+        "if (blocks_ != Blocks::of_item && threadIdx.x % 32 == 0) {",
+        "if (blocks_ == Blocks::of_segment && threadIdx.x % 32 == 0) {",
     ),
     Mutant(
         "hopper, in turn: words hold anything at first",

@@ -47,14 +47,14 @@ struct SeeingQueries {
                             int end) {
     const Interval first = s.seeing(k.position(begin));
     const Interval last = s.seeing(k.position(end - 1));
-    some = rows(q, first.begin, last.end);
-    all = rows(q, last.begin, first.end);
+    some = rows(q, {first.begin, last.end});
+    all = rows(q, {last.begin, first.end});
   }
 
- private:
-  RINGSIDE_HD static Interval rows(const Segment& q, int begin, int end) {
-    if (end <= begin) return {};
-    return q.rows_within({begin, end});
+  // Those whose positions these are.
+  RINGSIDE_HD static Interval rows(const Segment& q, Interval positions) {
+    if (positions.size() <= 0) return {};
+    return q.rows_within(positions);
   }
 };
 

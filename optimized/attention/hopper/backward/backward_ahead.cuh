@@ -47,7 +47,7 @@ struct AheadConsumer : Consumer<T, Shape, kDq, false> {
     constexpr bool kWithDq = kLate && kHasDq;
     const uint64_t q = tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel);
     const uint64_t dout = tile_descriptor(shared_address(shared.dout[stage()]), kQueryPanel);
-    if ((flags & kLast) != 0) arrive_as_warp(barriers().v_empty, thread);
+    this->release_values(flags);
     float2 shifts[8];
     load_of_queries(shifts, shared.rows[stage()].shift, thread);
     const bool clear = this->weigh_scores(flags, scores, shifts);
@@ -62,7 +62,7 @@ struct AheadConsumer : Consumer<T, Shape, kDq, false> {
     if ((flags & (kWithDq ? before : kClear) & kClear) == 0) {
       if ((flags & kClear) == 0)
         drop_not_finite<T, Shape>(shared.q[stage()], shared.dout[stage()], parameters.dropped,
-                                  group, thread);
+                                  group, thread, false);
       if constexpr (kWithDq) this->drop_keys(before, block - 1);
     }
     float dq[kDqSums];

@@ -32,6 +32,11 @@ enum class Dq : uint8_t {
 template <typename Shape, Dq kDq>
 inline constexpr bool kMayCarry = kDq == Dq::store&& Shape::kCarries;
 
+// Whether a group passes by blocks no row of which sees its keys. Where dq is added the branch
+// costs more than it spares: it makes the compiler place the loop's other code differently.
+template <typename Shape, Dq kDq>
+inline constexpr bool kMayPass = Shape::kInHalves || kMayCarry<Shape, kDq>;
+
 // Whether items may take turns at adding to dq; where dq can be carried, the last one is given what
 // the others have added, and leaves final ones.
 template <typename Shape, Dq kDq>
@@ -95,6 +100,9 @@ inline constexpr int kStop = 8;              // no block: nothing comes any more
 // will go on.
 inline constexpr int kCarried = 16, kCarriedOn = 32;
 inline constexpr int kFinal = 64;  // nobody adds to the item's dk and dv
+// Bits from these on, one for each group that has keys of its own: no row of the block sees any of
+// them; none of the next block does.
+inline constexpr int kUnseen = 128, kNextUnseen = 512;
 
 // Named barriers: one a group, and one of both.
 inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;

@@ -202,6 +202,9 @@ struct Consumer {
   __device__ __forceinline__ void release(uint32_t of_block) const {
     arrive_as_warp(barriers().empty[of_block % kStages], thread);
   }
+  __device__ __forceinline__ void release_values(int flags) const {
+    if ((flags & kLast) != 0) arrive_as_warp(barriers().v_empty, thread);
+  }
 
   // A block of which there are the queries. kLate: an item's first has passed, and its note is read
   // here; with dq of the block before, which is sent off under the products of dk and dv.
@@ -226,13 +229,10 @@ struct Consumer {
     const int before = kLate && kHasDq ? flags : kClear;
     if constexpr (kLate) flags = read_note();
     uint32_t p[4][4], ds[4][4];
-    const auto release_values = [&] {
-      if ((flags & kLast) != 0) arrive_as_warp(barriers().v_empty, thread);
-    };
     if constexpr (kOptions) {
       wait_for_products<0>();
       hopper::pin(scores), hopper::pin(grads);
-      release_values();
+      release_values(flags);
       differentiate_with_options(scores, grads);
     } else {
       float2 shifts[8];
@@ -242,7 +242,7 @@ struct Consumer {
       const bool clear = weigh_scores(flags, scores, shifts);
       wait_for_products<0>();
       hopper::pin(grads);
-      release_values();
+      release_values(flags);
       differentiate(grads, scores);
       if (!clear) hide_gradients(grads, scores);
     }
@@ -252,7 +252,7 @@ struct Consumer {
     if ((flags & before & kClear) == 0) {
       if ((flags & kClear) == 0)
         drop_not_finite<T, Shape>(shared.q[stage()], shared.dout[stage()], parameters.dropped,
-                                  group, thread);
+                                  group, thread, is_alone(flags));
       if constexpr (kLate && kHasDq) drop_keys(before, block - 1);
     }
     float dq[kDqSums];
@@ -276,17 +276,80 @@ struct Consumer {
     ++block;
   }
 
+  template <int R>
+  static __device__ __forceinline__ void clear_sums(float (&sums)[R]) {
+#pragma unroll
+    for (int i = 0; i < R; ++i) sums[i] = 0;
+    hopper::pin(sums);
+  }
+  // Whether a block of that note has no row that sees the group's keys; whether it has none that
+  // sees the other's.
+  __device__ __forceinline__ bool is_unseen(int flags) const {
+    return (flags & kUnseen << group) != 0;
+  }
+  __device__ __forceinline__ bool is_alone(int flags) const {
+    return kMayPass<Shape, kDq> && (flags & kUnseen << (1 - group)) != 0;
+  }
+  // Such a block: of all that is done there is the group's part of dq of the block before, and of
+  // d(scores), zeros, with which both groups compute this one's. First what is waited for, though
+  // nothing of it is read: nobody brings more while it is on its way. What the note before says.
+  template <bool kLate>
+  __device__ __forceinline__ int begin_to_pass(int& flags) const {
+    wait(barriers().dout_full[stage()], parity());
+    if constexpr (!kLate) wait(barriers().v_full, item & 1);
+    const int before = kLate && kHasDq ? flags : kClear;
+    if constexpr (kLate) flags = read_note();
+    release_values(flags);
+    return before;
+  }
+  template <bool kLate>
+  __device__ __forceinline__ void pass_block(int& flags) {
+    const int before = begin_to_pass<kLate>(flags);
+    float dq[kDqSums];
+    if constexpr (kLate && kHasDq) {
+      drop_keys(before, block - 1);
+      start_dq(dq, block - 1);
+    }
+    const uint32_t none[kQueries / 16][4] = {};
+    hand_over_ds(none);
+    if constexpr (kLate && kHasDq) {
+      wait_for_products<0>();
+      hopper::pin(dq);
+      hand_over_dq(dq, block - 1, turn());
+      if ((before & kClear) == 0) item_keys().bring_again(shared.notes[block % kNotes]);
+    }
+    release(block);
+    forget_descriptors(flags);
+    ++block;
+  }
+
+  // What comes behind an item's first block; of a group of this kind, or of one that takes blocks
+  // in its own way.
+  template <typename Group>
+  static __device__ __forceinline__ void take_blocks(Group& group, int& flags, float (&dk)[kDkSums],
+                                                     float (&dv)[kDvSums]) {
+    while ((flags & kLast) == 0) {
+      group.wait_for_queries();
+      if (kMayPass<Shape, kDq> && (flags & kNextUnseen << group.group) != 0)
+        group.template pass_block<true>(flags);
+      else
+        group.template take_block<true>(flags, dk, dv);
+    }
+  }
+
   // One item; its first block's note is there.
   __device__ __forceinline__ void take_item(int flags) {
     static_assert(kDkSums == kDvSums);
     float dk[kDkSums], dv[kDvSums];
     wait(barriers().k_full[item % kKeyStages], item / kKeyStages & 1);
     look_at_keys();
-    take_block<false>(flags, dk, dv);
-    while ((flags & kLast) == 0) {
-      wait_for_queries();
-      take_block<true>(flags, dk, dv);
+    if (kMayPass<Shape, kDq> && is_unseen(flags)) {
+      pass_block<false>(flags);
+      clear_sums(dk), clear_sums(dv);
+    } else {
+      take_block<false>(flags, dk, dv);
     }
+    take_blocks(*this, flags, dk, dv);
     if constexpr (kHasDq) drop_keys(flags, block - 1);
     if (kHasDq && (flags & kFinal) != 0)
       hand_over_results(dk, dv);

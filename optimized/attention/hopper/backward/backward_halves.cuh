@@ -98,6 +98,15 @@ struct HalvesConsumer : Consumer<T, Shape, kDq, false> {
         store_dq<T, kDq>(tile + dq_place, 0, dq, scale(), thread);
     });
   }
+  // The rounds of dq, where nothing is under way beside them.
+  __device__ __forceinline__ void finish_first_dq(uint32_t of_block) {
+    float dq[16];
+    wait_for_ds(of_block);
+    start_dq(dq, of_block);
+    wait_for_products<0>();
+    hopper::pin(dq);
+    hand_over_dq(dq);
+  }
   __device__ __forceinline__ void finish_dq(uint32_t of_block) {
     float dq[32];
     start_dq(dq, of_block);
@@ -137,7 +146,7 @@ struct HalvesConsumer : Consumer<T, Shape, kDq, false> {
     pin(of.p), pin(of.ds);
     if ((flags & kClear) == 0)
       drop_not_finite<T, Shape, kHalf>(shared.q[stage()], shared.dout[stage()], parameters.dropped,
-                                       group, thread, half * kHalf);
+                                       group, thread, this->is_alone(flags), half * kHalf);
     put_ds(of.ds, half);
   }
 
@@ -171,7 +180,7 @@ struct HalvesConsumer : Consumer<T, Shape, kDq, false> {
     start_grads(grads, 1);
     wait_for_products<0>();
     hopper::pin(grads);
-    if ((flags & kLast) != 0) arrive_as_warp(barriers().v_empty, thread);
+    this->release_values(flags);
     finish_half(of, flags, grads, scores, clear, 1);
     float dq[16];
     if constexpr (kLate && kHasDq) {
@@ -197,29 +206,37 @@ struct HalvesConsumer : Consumer<T, Shape, kDq, false> {
     ++block;
   }
 
+  // A block no row of which sees the group's keys, as the other consumer has it.
+  template <bool kLate>
+  __device__ __forceinline__ void pass_block(int& flags) {
+    const int before = this->template begin_to_pass<kLate>(flags);
+    const uint32_t none[2][4] = {};
+    put_ds(none, 0), put_ds(none, 1);
+    if constexpr (kLate && kHasDq) {
+      drop_keys(before, block - 1);
+      finish_first_dq(block - 1);
+      finish_dq(block - 1);
+      if ((before & kClear) == 0) this->item_keys().bring_again(shared.notes[block % kNotes]);
+    }
+    this->release(block);
+    this->forget_descriptors(flags);
+    ++block;
+  }
+
   // One item; its first block's note is there.
   __device__ __forceinline__ void take_item(int flags) {
     float dk[kDkSums], dv[kDvSums];
-#pragma unroll
-    for (int i = 0; i < kDkSums; ++i) dk[i] = 0;
-#pragma unroll
-    for (int i = 0; i < kDvSums; ++i) dv[i] = 0;
-    hopper::pin(dk), hopper::pin(dv);
+    this->clear_sums(dk), this->clear_sums(dv);
     wait(barriers().k_full[0], item & 1);
     this->look_at_keys();
-    take_block<false>(flags, dk, dv);
-    while ((flags & kLast) == 0) {
-      wait_for_queries();
-      take_block<true>(flags, dk, dv);
-    }
+    if (this->is_unseen(flags))
+      pass_block<false>(flags);
+    else
+      take_block<false>(flags, dk, dv);
+    Base::take_blocks(*this, flags, dk, dv);
     if constexpr (kHasDq) {
       drop_keys(flags, block - 1);
-      float dq[16];
-      wait_for_ds(block - 1);
-      start_dq(dq, block - 1);
-      wait_for_products<0>();
-      hopper::pin(dq);
-      hand_over_dq(dq);
+      finish_first_dq(block - 1);
       finish_dq(block - 1);
     }
     arrive_as_warp(barriers().k_empty[0], thread);

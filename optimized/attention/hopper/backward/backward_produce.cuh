@@ -11,8 +11,6 @@
 
 namespace ringside::hopper::backward_detail {
 
-inline constexpr unsigned kEveryLane = ~0u;
-
 // The queue; the number of the next item is asked for ahead. By all lanes of a warp. kInTurn: items
 // begin in the order of their numbers, or nearly, since others wait for them: no number is asked
 // for before its item is next, nor belongs to a block of threads that may not have begun.
@@ -80,6 +78,7 @@ __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& sh
   QueryWalk<Shape::kKeys> at(p.work, item, keys, query_heads_of(p, entry), blocks);
   const int kv_head = entry.head / p.head_parts;
   const int of_item = p.flags | (p.has_final && (item.alone & kAloneBehind) != 0 ? kFinal : 0);
+  int sees = at.flags();
   for (int first = kFirst; at.valid(); first = 0, ++block) {
     BlockNote& note = begin_note(shared, block);
     if (threadIdx.x % 32 == 0) {
@@ -91,10 +90,11 @@ __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& sh
         note.turn = turn_of_item(sequence_mask(p.work, item), item.own, item.begin, Shape::kKeys,
                                  p.work.partners[at.partner()], at.begin());
     }
-    const bool is_clear = keys.size() == Shape::kKeys && at.is_clear();
-    const int flags = first | of_item | (is_clear ? kClear : 0) | flags_of(at.begin());
+    int flags = first | of_item | flags_of(at.begin()) | sees;
+    if (keys.size() < Shape::kKeys) flags &= ~kClear;
     at.advance();
-    publish(shared, block, flags | (at.valid() ? 0 : kLast));
+    sees = at.flags();
+    publish(shared, block, flags | (sees & kLast) | sees / kUnseen * kNextUnseen);
   }
   return block;
 }

@@ -189,7 +189,7 @@ struct SplitConsumer {
       compute_weights(left);
     if ((flags & kClear) == 0)
       drop_not_finite<T, Shape>(shared.q[stage()], shared.dout[dout_stage()], parameters.dropped,
-                                kGroup, thread);
+                                kGroup, thread, false);
     const uint64_t right = kOwnsDk ? tile_of(shared.q[stage()], kQueryPanel)
                                    : tile_of(shared.dout[dout_stage()], kQueryPanel);
     float dq[32];

@@ -331,35 +331,43 @@ __device__ __forceinline__ bool all_of_group(int group, bool says) {
 
 // Queries that see the item in part: 0 in the place of what is not finite, once both groups have
 // their scores. No product is under way here. Of so many rows of the tiles from a first one on.
+// alone: the other group has nothing to do with them.
 template <typename T, typename Shape, int kRows = kQueries>
 __device__ __forceinline__ void drop_not_finite(uint8_t* q, uint8_t* dout, int32_t* dropped,
-                                                int group, uint32_t thread, int first_row = 0) {
-  constexpr int kOfPanel = kRows == kQueries ? 0 : kRows * 128;  // bytes; 0: all of the tile
-  const auto for_each = [&](auto sharers, uint32_t of_sharers, auto visit) {
-    constexpr int kSharers = decltype(sharers)::value;
-    if constexpr (kOfPanel == 0) {
-      for_each_chunk<Shape::kQueryTile, kSharers>(q, of_sharers, visit);
-      for_each_chunk<Shape::kDoutTile, kSharers>(dout, of_sharers, visit);
+                                                int group, uint32_t thread, bool alone,
+                                                int first_row = 0) {
+  // visit(part of the tiles, its bytes, which are constant)
+  const auto for_each_part = [&](auto visit) {
+    if constexpr (kRows == kQueries) {
+      visit(q, std::integral_constant<int, Shape::kQueryTile>{});
+      visit(dout, std::integral_constant<int, Shape::kDoutTile>{});
     } else {
 #pragma unroll 1
       for (int panel = 0; panel < Shape::kQkPanels + Shape::kVPanels; ++panel)
-        for_each_chunk<kOfPanel, kSharers>(
-            (panel < Shape::kQkPanels ? q + panel * kQueryPanel
-                                      : dout + (panel - Shape::kQkPanels) * kQueryPanel) +
-                first_row * 128,
-            of_sharers, visit);
+        visit((panel < Shape::kQkPanels ? q + panel * kQueryPanel
+                                        : dout + (panel - Shape::kQkPanels) * kQueryPanel) +
+                  first_row * 128,
+              std::integral_constant<int, kRows * 128>{});
     }
   };
-  using OfGroup = std::integral_constant<int, kGroupThreads>;
-  using OfBoth = std::integral_constant<int, kGroups * kGroupThreads>;
   FiniteCheck<T> check;
-  for_each(OfGroup{}, thread, [&](const uint4& chunk) { check.look_at(chunk); });
+  for_each_part([&](uint8_t* part, auto bytes) {
+    for_each_chunk<decltype(bytes)::value, kGroupThreads>(
+        part, thread, [&](const uint4& chunk) { check.look_at(chunk); });
+  });
   if (all_of_group(group, check.all_finite())) return;
-  synchronize(kBothBarrier, kGroups * kGroupThreads);
-  for_each(OfBoth{}, group * kGroupThreads + thread,
-           [](uint4& chunk) { chunk = finite_part<T>(chunk); });
+  const int barrier = alone ? kGroupBarrier + group : kBothBarrier;
+  const int sharers = alone ? kGroupThreads : kGroups * kGroupThreads;
+  synchronize(barrier, sharers);
+  for_each_part([&](uint8_t* part, auto bytes) {
+    auto* const chunks = reinterpret_cast<uint4*>(part);
+#pragma unroll 1
+    for (int i = alone ? thread : group * kGroupThreads + thread; i < decltype(bytes)::value / 16;
+         i += sharers)
+      chunks[i] = finite_part<T>(chunks[i]);
+  });
   show_to_async();
-  synchronize(kBothBarrier, kGroups * kGroupThreads);
+  synchronize(barrier, sharers);
   *dropped = 1;
 }
 
