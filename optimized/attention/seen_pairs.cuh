@@ -137,7 +137,7 @@ template <typename T, int Block, bool kOptions = false>
 __device__ __noinline__ void add_values(const ForwardArguments& a, const WorkItem& item, int head) {
   const AttentionShape& s = a.shape;
   const int kv_head = kv_head_of(s, head);
-  const bool goes_apart = a.final_out.data != nullptr && (item.alone & kAloneBehind) != 0;
+  const bool goes_apart = leaves_final(item, a.final_out.data != nullptr);
   const bool is_final = a.accumulate == Accumulate::only || goes_apart;
   const DeviceMatrix& out = goes_apart ? a.final_out : a.out;
   const bool in_tiles = !is_final && a.layout == AccumulatorLayout::tiles;
@@ -235,7 +235,7 @@ __device__ __noinline__ void add_queries(const BackwardArguments& a, const WorkI
                                          int kv_head) {
   const AttentionShape& s = a.shape;
   const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const bool goes_apart = a.final_dk.data != nullptr && (item.alone & kAloneBehind) != 0;
+  const bool goes_apart = leaves_final(item, a.final_dk.data != nullptr);
   const bool is_final = a.accumulate == Accumulate::only || goes_apart;
   const DeviceMatrix &dk = goes_apart ? a.final_dk : a.dk, &dv = goes_apart ? a.final_dv : a.dv;
   const auto add_pair = [&](const T* q, const T* dout, PairGradient pair, int key) {

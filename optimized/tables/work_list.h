@@ -29,6 +29,11 @@ struct WorkItem {
   int alone = 0;                           // kAloneBefore, kAloneBehind; as far as is known
 };
 
+// Whether what an item leaves is final: where its launch is told where to leave such, or not.
+RINGSIDE_HD inline bool leaves_final(const WorkItem& item, bool is_told) {
+  return is_told && (item.alone & kAloneBehind) != 0;
+}
+
 // Whether kernels can work on an item of query rows.
 RINGSIDE_HD inline bool is_sound(const WorkItem& item) {
   const Segment& own = item.own;

@@ -201,7 +201,7 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: items behind which nobody writes leave sums alone",
         PRODUCER,
-        "(item.alone & kAloneBehind) != 0 ? kFinal : 0;",
+        "leaves_final(item, p_.has_final) ? kFinal : 0;",
         "false ? kFinal : 0;",
     ),
     Mutant(

@@ -610,7 +610,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper backward: keys of items to which nobody adds go to the sums of others",
         PRODUCE,
-        "(item.alone & kAloneBehind) != 0 ? kFinal : 0",
+        "leaves_final(item, p.has_final) ? kFinal : 0",
         "false ? kFinal : 0",
     ),
 ]

@@ -361,7 +361,7 @@ __device__ __forceinline__ void differentiate_keys(const BackwardParameters& arg
     }
   }
   const int keys = item.end - item.begin;
-  const bool goes_apart = arguments.final_dk.data != nullptr && (item.alone & kAloneBehind) != 0;
+  const bool goes_apart = leaves_final(item, arguments.final_dk.data != nullptr);
   const Put put = arguments.is_final || goes_apart ? Put::store_final
                   : arguments.is_first             ? Put::store
                                                    : Put::add;

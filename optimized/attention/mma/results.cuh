@@ -107,7 +107,7 @@ __device__ void finish(const ForwardParameters& arguments, const WorkItem& item,
     const float* two = output[i / 2][n] + i % 2 * 2;
     return {factor[i] * two[0], factor[i] * two[1]};
   };
-  const bool goes_apart = arguments.final_out.data != nullptr && (item.alone & kAloneBehind) != 0;
+  const bool goes_apart = leaves_final(item, arguments.final_out.data != nullptr);
   if (arguments.is_final || goes_apart) {
     const DeviceMatrix& out = goes_apart ? arguments.final_out : arguments.out;
     T* begin = row_of<T>(out, rows.first, head) + threadIdx.x % 4 * 2;

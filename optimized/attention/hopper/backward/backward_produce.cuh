@@ -77,7 +77,7 @@ __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& sh
                                      Blocks blocks, uint32_t block, FlagsOf flags_of) {
   QueryWalk<Shape::kKeys> at(p.work, item, keys, query_heads_of(p, entry), blocks);
   const int kv_head = entry.head / p.head_parts;
-  const int of_item = p.flags | (p.has_final && (item.alone & kAloneBehind) != 0 ? kFinal : 0);
+  const int of_item = p.flags | (leaves_final(item, p.has_final) ? kFinal : 0);
   int sees = at.flags();
   for (int first = kFirst; at.valid(); first = 0, ++block) {
     BlockNote& note = begin_note(shared, block);

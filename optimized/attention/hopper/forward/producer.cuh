@@ -194,7 +194,7 @@ class Producer {
 
   // Of all notes of an item.
   __device__ uint32_t flags_of(const WorkItem& item) const {
-    const uint32_t final = p_.has_final && (item.alone & kAloneBehind) != 0 ? kFinal : 0;
+    const uint32_t final = leaves_final(item, p_.has_final) ? kFinal : 0;
     return (item.alone & kAloneBefore) != 0 ? final | (p_.flags & kFinal) : final | p_.flags;
   }
 
