@@ -14,7 +14,7 @@ RESULTS = "optimized/attention/hopper/forward/results.cuh"
 SOFTMAX = "optimized/attention/hopper/forward/softmax.cuh"
 LAUNCH = "optimized/attention/hopper/forward/forward.cu"
 OPTIONS = "optimized/attention/hopper/forward/score_options.cuh"
-OPTIONS_BACKWARD = "optimized/attention/hopper/backward/score_options.cuh"
+OPTIONS_BACKWARD = "optimized/attention/hopper/backward/consume/score_options.cuh"
 POLICY = "optimized/attention/hopper/score_policy.cuh"
 
 MUTANTS_OF_HOPPER = [

@@ -3,25 +3,31 @@
 from mutants_list import Mutant
 
 LAUNCH = "optimized/attention/hopper/backward/backward.cu"
-PRODUCE = "optimized/attention/hopper/backward/backward_produce.cuh"
-SEND = "optimized/attention/hopper/backward/backward_send.cuh"
+NOTES = "optimized/attention/hopper/backward/produce/notes.cuh"
+ROWS = "optimized/attention/hopper/backward/produce/rows.cuh"
+TILES = "optimized/attention/hopper/backward/produce/tiles.cuh"
+LOADS = "optimized/attention/hopper/backward/shared/loads.cuh"
+SEND = "optimized/attention/hopper/backward/send/results.cuh"
 LINE = "optimized/attention/hopper/seen_line.h"
-CONSUME = "optimized/attention/hopper/backward/backward_consume.cuh"
-TILES = "optimized/attention/hopper/backward/backward_tiles.cuh"
-WALK = "optimized/attention/hopper/backward/query_walk.cuh"
+CONSUME = "optimized/attention/hopper/backward/consume/consumer.cuh"
+KEY_GROUP = "optimized/attention/hopper/backward/consume/key_group.cuh"
+TILE = "optimized/attention/hopper/backward/consume/tile.cuh"
+RESULTS = "optimized/attention/hopper/backward/consume/results.cuh"
+NOT_FINITE = "optimized/attention/hopper/backward/consume/not_finite.cuh"
+WALK = "optimized/attention/hopper/backward/produce/query_walk.cuh"
 TURN = "optimized/attention/hopper/machine/turn.h"
 IN_PLACE = "optimized/program/in_place.cpp"
-SPLIT = "optimized/attention/hopper/backward/backward_split.cuh"
-SPLIT_PRODUCE = "optimized/attention/hopper/backward/split_produce.cuh"
-DIMS = "optimized/attention/hopper/backward/dims.h"
-AHEAD = "optimized/attention/hopper/backward/backward_ahead.cuh"
-HALVES = "optimized/attention/hopper/backward/backward_halves.cuh"
-ROUNDS = "optimized/attention/hopper/backward/send_rounds.cuh"
+SPLIT = "optimized/attention/hopper/backward/consume/split.cuh"
+SPLIT_PRODUCE = "optimized/attention/hopper/backward/produce/split_tiles.cuh"
+DIMS = "optimized/attention/hopper/backward/shared/dims.h"
+AHEAD = "optimized/attention/hopper/backward/consume/ahead.cuh"
+HALVES = "optimized/attention/hopper/backward/consume/halves.cuh"
+ROUNDS = "optimized/attention/hopper/backward/send/rounds.cuh"
 
 MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: query boxes are not clipped where their segment ends",
-        PRODUCE,
+        LOADS,
         "ragged_box(panel * kPanelColumns, note.head, note.row, note.rows), full);",
         "ragged_box(panel * kPanelColumns, note.head, note.row, kQueries), full);",
     ),
@@ -39,13 +45,13 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: all query heads of a group are the first",
-        PRODUCE,
+        NOTES,
         "note.head = at.head();",
         "note.head = query_heads_of(p.shape, entry.head).begin;",
     ),
     Mutant(
         "hopper: a block that not every row sees counts as clear",
-        PRODUCE,
+        ROWS,
         "clear = __reduce_and_sync(kEveryLane, clear);",
         "clear = 3;",
     ),
@@ -63,31 +69,31 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: a key too many is seen",
-        TILES,
+        TILE,
         ">= unsigned(seen.y)) score",
         "> unsigned(seen.y)) score",
     ),
     Mutant(
         "hopper: d(scores) are stored without their swizzle",
-        TILES,
+        TILE,
         "(first ^ (first_slice + k) * 32,",
         "(first + (first_slice + k) * 32,",
     ),
     Mutant(
         "hopper: d(weights) begin with delta, not with what is taken off",
-        PRODUCE,
+        ROWS,
         "is_row ? -delta[i] : 0",
         "is_row ? delta[i] : 0",
     ),
     Mutant(
         "hopper: odd rows of dq take the columns of even ones",
-        TILES,
+        RESULTS,
         "const int other = n ^ 2;",
         "const int other = n;",
     ),
     Mutant(
         "hopper: dk goes without the scale",
-        CONSUME,
+        KEY_GROUP,
         "shape.head_dim_qk, scale(), dk, thread);",
         "shape.head_dim_qk, 1, dk, thread);",
     ),
@@ -111,7 +117,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: final dk are written over keys that the other group still multiplies",
-        CONSUME,
+        KEY_GROUP,
         "    wait(barriers().k_read, item >> kOddBit);\n",
         "",
     ),
@@ -123,7 +129,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: values are loaded over those of which gradients are still to come",
-        CONSUME,
+        KEY_GROUP,
         "if ((flags & kLast) != 0) arrive_as_warp(barriers().v_empty, thread);",
         "if ((flags & kFirst) != 0) arrive_as_warp(barriers().v_empty, thread);",
     ),
@@ -135,25 +141,25 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: the parts of a key head's query heads overlap",
-        PRODUCE,
+        NOTES,
         "return {all.begin + all.size() * part / p.head_parts,",
         "return {all.begin + all.size() * part / (p.head_parts + 1),",
     ),
     Mutant(
         "hopper: each part of a key head's query heads is a key head's",
-        PRODUCE,
+        NOTES,
         "const int kv_head = entry.head / p.head_parts;",
         "const int kv_head = entry.head;",
     ),
     Mutant(
         "hopper: final dk goes without the scale",
-        CONSUME,
+        KEY_GROUP,
         "+ group * kGroupKeys * 128, dk, 0, scale(),",
         "+ group * kGroupKeys * 128, dk, 0, 1,",
     ),
     Mutant(
         "hopper: final dk and dv are staged without their swizzle",
-        TILES,
+        RESULTS,
         "(first ^ k % 4 * 32) +",
         "(first + k % 4 * 32) +",
     ),
@@ -165,13 +171,13 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: dq of 64 columns is the first half twice",
-        CONSUME,
+        KEY_GROUP,
         "kQkPanels > 1 ? kKeyPanel : Shape::kDqColumns * 2;",
         "kQkPanels > 1 ? kKeyPanel : 0;",
     ),
     Mutant(
         "hopper: final dq of 64 columns lies over the other group's",
-        CONSUME,
+        KEY_GROUP,
         "+ dq_place, group * Shape::kDqColumns, dq",
         "+ dq_place, 0, dq",
     ),
@@ -261,7 +267,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper, halves: queries that are not finite stay in the second panel",
-        TILES,
+        NOT_FINITE,
         "(panel < Shape::kQkPanels ? q + panel * kQueryPanel",
         "(panel < Shape::kQkPanels ? q",
     ),
@@ -297,7 +303,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper, halves: keys of the next item are loaded over this one's",
-        PRODUCE,
+        TILES,
         "wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);",
         "if (kKeyStages > 1) wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);",
     ),
@@ -327,19 +333,19 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper, passing: a group passes by the first blocks that the other one should",
-        CONSUME,
+        KEY_GROUP,
         "return (flags & kUnseen << group) != 0;",
         "return (flags & kUnseen << (1 - group)) != 0;",
     ),
     Mutant(
         "hopper, passing: the block behind one that is not seen is passed by",
-        CONSUME,
+        KEY_GROUP,
         "(flags & kNextUnseen << group.group) != 0)",
         "(flags & kUnseen << group.group) != 0)",
     ),
     Mutant(
         "hopper, passing: who passes by the first block does not wait for values",
-        CONSUME,
+        KEY_GROUP,
         "    if constexpr (!kLate) wait(barriers().v_full, item & 1);\n    const int before",
         "    const int before",
     ),
@@ -363,13 +369,13 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper, passing: queries that are not finite are dropped with a group that passes by",
-        CONSUME,
+        KEY_GROUP,
         "return kMayPass<Shape, kDq> && (flags & kUnseen << (1 - group)) != 0;",
         "return false;",
     ),
     Mutant(
         "hopper, passing: who is alone drops a part of what is not finite",
-        TILES,
+        NOT_FINITE,
         "i = alone ? thread : group * kGroupThreads + thread; i <",
         "i = group * kGroupThreads + thread; i <",
     ),
@@ -441,13 +447,13 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: dq of a block of keys do not go on to the next one",
-        PRODUCE,
+        NOTES,
         "parts_met >> part > 1 ? kCarried : 0",
         "parts_met >> part > 3 ? kCarried : 0",
     ),
     Mutant(
         "hopper: dq are final while a block of keys is still to come",
-        PRODUCE,
+        NOTES,
         "(parts_met & ((1u << part) - 1)) != 0 ? kCarriedOn : 0",
         "(parts_met & (1u << part)) == 0 ? kCarriedOn : 0",
     ),
@@ -477,19 +483,19 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: what is carried is scaled twice",
-        CONSUME,
+        KEY_GROUP,
         "      by = 1;\n",
         "",
     ),
     Mutant(
         "hopper: of what is carried, odd rows get their neighbours' columns",
-        TILES,
+        RESULTS,
         ': "r"(odd ? from_odd : from_even)',
         ': "r"(from_even)',
     ),
     Mutant(
         "hopper: what rows see is counted from an item's first block of keys",
-        PRODUCE,
+        ROWS,
         "return note.key_row - item.own.row;",
         "return item.begin;",
     ),
@@ -567,13 +573,13 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper, in turn: the last one leaves its own dq alone",
-        PRODUCE,
+        NOTES,
         "return others >> 1 ? kCarriedOn : others ? kCarried : 0;",
         "return others >> 1 ? kCarriedOn : 0;",
     ),
     Mutant(
         "hopper, in turn: those between are brought sums, too, and add these again",
-        PRODUCE,
+        NOTES,
         "return others >> 1 ? kCarriedOn : others ? kCarried : 0;",
         "return (others >> 1 ? kCarriedOn : 0) | (others & 1 ? kCarried : 0);",
     ),
@@ -609,7 +615,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper backward: keys of items to which nobody adds go to the sums of others",
-        PRODUCE,
+        NOTES,
         "leaves_final(item, p.has_final) ? kFinal : 0",
         "false ? kFinal : 0",
     ),

@@ -11,8 +11,9 @@ MMA_BACKWARD = "optimized/attention/mma/backward.cu"
 MMA_QUERIES = "optimized/attention/mma/backward_queries.cuh"
 SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
 PRODUCER = "optimized/attention/hopper/forward/producer.cuh"
-HOPPER_BACKWARD = "optimized/attention/hopper/backward/backward_consume.cuh"
-HOPPER_KEYS = "optimized/attention/hopper/backward/item_keys.cuh"
+HOPPER_BACKWARD = "optimized/attention/hopper/backward/consume/consumer.cuh"
+HOPPER_KEY_GROUP = "optimized/attention/hopper/backward/consume/key_group.cuh"
+HOPPER_KEYS = "optimized/attention/hopper/backward/consume/item_keys.cuh"
 HOME = "optimized/exchange/move_home.cu"
 
 MUTANTS_OF_NOT_FINITE = [
@@ -132,7 +133,7 @@ MUTANTS_OF_NOT_FINITE = [
     ),
     Mutant(
         "hopper: rows that are not there see keys, whose infinities times 0 reach all of dv",
-        "optimized/attention/hopper/backward/backward_produce.cuh",
+        "optimized/attention/hopper/backward/produce/rows.cuh",
         "      clear &= groups_seen<kKeyGroups>(seen);",
         "      if (row < note.rows) clear &= groups_seen<kKeyGroups>(seen);",
     ),
@@ -162,7 +163,7 @@ MUTANTS_OF_NOT_FINITE = [
     ),
     Mutant(
         "hopper: keys are dropped from blocks that all see, too",
-        HOPPER_BACKWARD,
+        HOPPER_KEY_GROUP,
         "    if ((flags & kClear) != 0) return;\n    wait(barriers().ds_full",
         "    wait(barriers().ds_full",
     ),

@@ -7,8 +7,8 @@
 // notes of them, by which others have the copy engine bring them. Two groups of four warps consume,
 // 64 keys each: dk and dv stay in their registers, and leave by the copy engine where they are
 // final, dk from where the item's keys were. With head dimensions of 192 and 128 there are
-// registers for scores of half a block at a time (backward_halves.cuh); above, key blocks have 64
-// rows, and each group owns one of dk and dv (backward_split.cuh). dq = dS K is added up in global
+// registers for scores of half a block at a time (consume/halves.cuh); above, key blocks have 64
+// rows, and each group owns one of dk and dv (consume/split.cuh). dq = dS K is added up in global
 // memory by the copy engine, in float32; where the item is all that its queries meet, it is final
 // at once. Such an item may have several key blocks, one after the other, through which dq is
 // carried in float32. Where dk and dv are added to, too, an item may have a part of the query heads

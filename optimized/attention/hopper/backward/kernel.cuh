@@ -4,15 +4,17 @@
 
 #include <type_traits>
 
-#include "optimized/attention/hopper/backward/backward_ahead.cuh"
-#include "optimized/attention/hopper/backward/backward_consume.cuh"
-#include "optimized/attention/hopper/backward/backward_halves.cuh"
-#include "optimized/attention/hopper/backward/backward_produce.cuh"
-#include "optimized/attention/hopper/backward/backward_send.cuh"
-#include "optimized/attention/hopper/backward/backward_split.cuh"
+#include "optimized/attention/hopper/backward/consume/ahead.cuh"
+#include "optimized/attention/hopper/backward/consume/consumer.cuh"
+#include "optimized/attention/hopper/backward/consume/halves.cuh"
+#include "optimized/attention/hopper/backward/consume/split.cuh"
 #include "optimized/attention/hopper/backward/launch.h"
-#include "optimized/attention/hopper/backward/send_rounds.cuh"
-#include "optimized/attention/hopper/backward/split_produce.cuh"
+#include "optimized/attention/hopper/backward/produce/notes.cuh"
+#include "optimized/attention/hopper/backward/produce/rows.cuh"
+#include "optimized/attention/hopper/backward/produce/split_tiles.cuh"
+#include "optimized/attention/hopper/backward/produce/tiles.cuh"
+#include "optimized/attention/hopper/backward/send/results.cuh"
+#include "optimized/attention/hopper/backward/send/rounds.cuh"
 #include "optimized/attention/launch.cuh"
 
 namespace ringside::hopper::backward_detail {
@@ -53,7 +55,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     else if constexpr (Shape::kAhead && !kOptions)
       AheadConsumer<T, Shape, kDq>{{parameters, shared, group}}.run();
     else if constexpr (!Shape::kSplit)
-      Consumer<T, Shape, kDq, kOptions>{parameters, shared, group}.run();
+      Consumer<T, Shape, kDq, kOptions>{{parameters, shared, group}}.run();
     else if (group == 0)
       SplitConsumer<T, Shape, kDq, 0>{parameters, shared}.run();
     else

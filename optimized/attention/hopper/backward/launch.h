@@ -1,7 +1,7 @@
 // The instances of the backward kernel, as the host sees them.
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_blocks.cuh"
+#include "optimized/attention/hopper/backward/shared/blocks.cuh"
 
 namespace ringside::hopper::backward_detail {
 

@@ -1,8 +1,8 @@
-// What the producer group of the backward kernel does otherwise where each group of consumers owns
-// one of dk and dv (backward_split.cuh).
+// How tiles are brought where each group of consumers owns one of dk and dv (consume/split.cuh).
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_produce.cuh"
+#include "optimized/attention/hopper/backward/shared/loads.cuh"
+#include "optimized/attention/hopper/backward/shared/notes.cuh"
 
 namespace ringside::hopper::backward_detail {
 

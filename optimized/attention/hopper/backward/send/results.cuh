@@ -1,7 +1,7 @@
 // The warp of the producer group that sends off what the consumers leave: dq, and final dk and dv.
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_produce.cuh"
+#include "optimized/attention/hopper/backward/shared/notes.cuh"
 #include "optimized/attention/hopper/machine/turn.h"
 
 namespace ringside::hopper::backward_detail {

@@ -1,5 +1,5 @@
 // How the backward kernels cut their work, on the host.
-#include "optimized/attention/hopper/backward/dims.h"
+#include "optimized/attention/hopper/backward/shared/dims.h"
 
 #include <gtest/gtest.h>
 

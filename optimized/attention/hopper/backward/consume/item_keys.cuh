@@ -7,25 +7,10 @@
 // are brought again where more blocks come.
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_tiles.cuh"
+#include "optimized/attention/hopper/backward/consume/not_finite.cuh"
+#include "optimized/attention/hopper/backward/shared/loads.cuh"
 
 namespace ringside::hopper::backward_detail {
-
-// So many panels of an item's rows of K or V.
-template <typename Shape, int kPanels>
-__device__ inline void load_keys(const CUtensorMap& map, uint8_t* tile, Barrier& full,
-                                 const BlockNote& note) {
-  arrive_and_expect(full, kPanels * Shape::kKeyPanel);
-  const uint32_t to = shared_address(tile);
-#pragma unroll
-  for (int panel = 0; panel < kPanels; ++panel)
-#pragma unroll
-    for (int half = 0; half < Shape::kKeyGroups; ++half)
-      load_box(to + panel * Shape::kKeyPanel + half * kQueryPanel, map,
-               ragged_box(panel * kPanelColumns, note.kv_head, note.key_row + half * kBoxRows,
-                          rows_of_box(0, note.keys, half)),
-               full);
-}
 
 inline constexpr int kBoth = kGroups * kGroupThreads;  // threads
 

@@ -2,7 +2,7 @@
 // and d(scores).
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_tiles.cuh"
+#include "optimized/attention/hopper/backward/consume/tile.cuh"
 
 namespace ringside::hopper::backward_detail {
 

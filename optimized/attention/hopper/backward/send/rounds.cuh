@@ -2,7 +2,7 @@
 // dq holds two panels, and dq of a block leave in rounds.
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_send.cuh"
+#include "optimized/attention/hopper/backward/send/results.cuh"
 
 namespace ringside::hopper::backward_detail {
 

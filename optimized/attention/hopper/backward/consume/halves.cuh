@@ -5,14 +5,14 @@
 // when weights need no registers.
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_consume.cuh"
+#include "optimized/attention/hopper/backward/consume/key_group.cuh"
 
 namespace ringside::hopper::backward_detail {
 
 // One group's walk over the blocks of item after item.
 template <typename T, typename Shape, Dq kDq>
-struct HalvesConsumer : Consumer<T, Shape, kDq, false> {
-  using Base = Consumer<T, Shape, kDq, false>;
+struct HalvesConsumer : KeyGroup<T, Shape, kDq, false> {
+  using Base = KeyGroup<T, Shape, kDq, false>;
   using Base::barriers, Base::stage, Base::parity, Base::scale, Base::keys_of, Base::ds_tile;
   using Base::block, Base::item, Base::group, Base::thread, Base::shared, Base::parameters;
   using Base::ds_place;

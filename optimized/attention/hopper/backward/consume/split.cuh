@@ -8,7 +8,7 @@
 // whose columns are dealt to both by panels of 64, is computed a block late, as elsewhere.
 #pragma once
 
-#include "optimized/attention/hopper/backward/item_keys.cuh"
+#include "optimized/attention/hopper/backward/consume/item_keys.cuh"
 
 namespace ringside::hopper::backward_detail {
 

@@ -3,14 +3,14 @@
 // and dq of the one before are handed over, and a block waits for few products of its own.
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_consume.cuh"
+#include "optimized/attention/hopper/backward/consume/key_group.cuh"
 
 namespace ringside::hopper::backward_detail {
 
 // One group's walk over the blocks of item after item.
 template <typename T, typename Shape, Dq kDq>
-struct AheadConsumer : Consumer<T, Shape, kDq, false> {
-  using Base = Consumer<T, Shape, kDq, false>;
+struct AheadConsumer : KeyGroup<T, Shape, kDq, false> {
+  using Base = KeyGroup<T, Shape, kDq, false>;
   using Base::barriers, Base::stage, Base::keys_of, Base::read_note, Base::wait_for_queries;
   using Base::block, Base::item, Base::group, Base::thread, Base::shared, Base::parameters;
   using Base::kDkSums, Base::kDvSums, Base::kDqSums, Base::kHasDq, Base::kStages, Base::kKeyPanel;

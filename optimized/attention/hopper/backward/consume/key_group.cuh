@@ -1,20 +1,15 @@
-// A consumer group of the backward kernel: 64 keys of an item, their dk and dv in registers, and
-// half the columns of dq.
-//
-// Scores are computed transposed, [keys][queries], so that weights and d(scores) are the left
-// operands of dv and dk as they lie in registers. d(scores) of both groups meet in shared memory
-// for dq, which is computed a block late and sent off under the products of dk and dv: the groups
-// need not keep step.
+// What consumer groups of the backward kernel that have 64 keys of an item each, and half the
+// columns of dq, have in common: places, what is waited for and handed over, and the walk over
+// items.
 #pragma once
 
-#include "optimized/attention/hopper/backward/item_keys.cuh"
-#include "optimized/attention/hopper/backward/score_options.cuh"
+#include "optimized/attention/hopper/backward/consume/item_keys.cuh"
+#include "optimized/attention/hopper/backward/consume/results.cuh"
 
 namespace ringside::hopper::backward_detail {
 
-// One group's walk over the blocks of item after item.
 template <typename T, typename Shape, Dq kDq, bool kOptions>
-struct Consumer {
+struct KeyGroup {
   static constexpr int kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
   static constexpr int kKeyPanel = Shape::kKeyPanel, kSeenStages = Shape::kSeenStages;
   static constexpr int kDqSums = Shape::kDqColumns / 2;  // of a thread
@@ -69,23 +64,6 @@ struct Consumer {
   }
   __device__ __forceinline__ uint32_t ds_tile(uint32_t of_block) const {
     return shared_address(shared.ds[of_block % 2]);
-  }
-
-  __device__ __forceinline__ void start_scores(float (&scores)[32]) const {
-    begin_products();
-    multiply_rows<T, Shape::kQk>(scores, keys_of(shared.k[item % kKeyStages]), kKeyPanel,
-                                 tile_descriptor(shared_address(shared.q[stage()])), kQueryPanel);
-    commit_products();
-  }
-
-  // To minus delta, where there are no options, which multiply them first.
-  __device__ __forceinline__ void start_grads(float (&grads)[32], uint64_t dout) const {
-    begin_products();
-    if constexpr (kOptions)
-      multiply_rows<T, Shape::kV>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
-    else
-      add_rows<T, Shape::kV>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
-    commit_products();
   }
 
   // From a group's columns of K to the other's: a panel, or half the 128 bytes of its rows.
@@ -184,96 +162,11 @@ struct Consumer {
     return clear;
   }
 
-  // What the plain way does in three steps. Whether all of the group's keys are seen.
-  __device__ __forceinline__ void differentiate_with_options(float (&scores)[32],
-                                                             float (&grads)[32]) const {
-    const SeenKeysOfRows& seen = shared.seen[block % kSeenStages];
-    const ScorePlace& place = shared.places[block % kSeenStages];
-    const QueryRows& rows = shared.rows[stage()];
-    const int head = shared.notes[block % kNotes].head, first_key = group * kGroupKeys;
-    if (__reduce_or_sync(~0u, seen.clear) >> group & 1)
-      backward_detail::differentiate<true>(scores, grads, rows, seen, parameters.scores, place,
-                                           head, first_key, thread);
-    else
-      backward_detail::differentiate<false>(scores, grads, rows, seen, parameters.scores, place,
-                                            head, first_key, thread);
-  }
-
   __device__ __forceinline__ void release(uint32_t of_block) const {
     arrive_as_warp(barriers().empty[of_block % kStages], thread);
   }
   __device__ __forceinline__ void release_values(int flags) const {
     if ((flags & kLast) != 0) arrive_as_warp(barriers().v_empty, thread);
-  }
-
-  // A block of which there are the queries. kLate: an item's first has passed, and its note is read
-  // here; with dq of the block before, which is sent off under the products of dk and dv.
-  template <bool kLate>
-  __device__ __forceinline__ void take_block(int& flags, float (&dk)[kDkSums],
-                                             float (&dv)[kDvSums]) {
-    const uint64_t q = tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel);
-    const uint64_t dout = tile_descriptor(shared_address(shared.dout[stage()]), kQueryPanel);
-    float scores[32], grads[32];
-    const auto begin_grads = [&] {
-      wait(barriers().dout_full[stage()], parity());
-      if constexpr (!kOptions) load_of_pairs(grads, shared.rows[stage()].minus_delta, thread);
-      if constexpr (!kOptions) hopper::pin(grads);
-    };
-    if constexpr (!kLate) begin_grads();
-    start_scores(scores);
-    if constexpr (kLate)
-      begin_grads();
-    else
-      wait(barriers().v_full, item & 1);
-    start_grads(grads, dout);
-    const int before = kLate && kHasDq ? flags : kClear;
-    if constexpr (kLate) flags = read_note();
-    uint32_t p[4][4], ds[4][4];
-    if constexpr (kOptions) {
-      wait_for_products<0>();
-      hopper::pin(scores), hopper::pin(grads);
-      release_values(flags);
-      differentiate_with_options(scores, grads);
-    } else {
-      float2 shifts[8];
-      load_of_queries(shifts, shared.rows[stage()].shift, thread);
-      wait_for_products<1>();
-      hopper::pin(scores);
-      const bool clear = weigh_scores(flags, scores, shifts);
-      wait_for_products<0>();
-      hopper::pin(grads);
-      release_values(flags);
-      differentiate(grads, scores);
-      if (!clear) hide_gradients(grads, scores);
-    }
-    as_left_operand<T>(p, scores);
-    as_left_operand<T>(ds, grads);
-    pin(p), pin(ds);
-    if ((flags & before & kClear) == 0) {
-      if ((flags & kClear) == 0)
-        drop_not_finite<T, Shape>(shared.q[stage()], shared.dout[stage()], parameters.dropped,
-                                  group, thread, is_alone(flags));
-      if constexpr (kLate && kHasDq) drop_keys(before, block - 1);
-    }
-    float dq[kDqSums];
-    if constexpr (kLate && kHasDq) start_dq(dq, block - 1);
-    begin_products();
-    multiply_queries<T, kLate>(dv, p, dout);
-    multiply_queries<T, kLate>(dk, ds, q);
-    commit_products();
-    hand_over_ds(ds);
-    if constexpr (kLate && kHasDq) {
-      wait_for_products<1>();
-      hopper::pin(dq);
-      hand_over_dq(dq, block - 1, turn());
-    }
-    wait_for_products<0>();
-    hopper::pin(dk), hopper::pin(dv);
-    if constexpr (kLate && kHasDq)
-      if ((before & kClear) == 0) item_keys().bring_again(shared.notes[block % kNotes]);
-    release(block);
-    forget_descriptors(flags);
-    ++block;
   }
 
   template <int R>
@@ -290,9 +183,8 @@ struct Consumer {
   __device__ __forceinline__ bool is_alone(int flags) const {
     return kMayPass<Shape, kDq> && (flags & kUnseen << (1 - group)) != 0;
   }
-  // Such a block: of all that is done there is the group's part of dq of the block before, and of
-  // d(scores), zeros, with which both groups compute this one's. First what is waited for, though
-  // nothing of it is read: nobody brings more while it is on its way. What the note before says.
+  // Of such a block, what is waited for, though nothing of it is read: nobody brings more while it
+  // is on its way. What the note before says.
   template <bool kLate>
   __device__ __forceinline__ int begin_to_pass(int& flags) const {
     wait(barriers().dout_full[stage()], parity());
@@ -302,29 +194,7 @@ struct Consumer {
     release_values(flags);
     return before;
   }
-  template <bool kLate>
-  __device__ __forceinline__ void pass_block(int& flags) {
-    const int before = begin_to_pass<kLate>(flags);
-    float dq[kDqSums];
-    if constexpr (kLate && kHasDq) {
-      drop_keys(before, block - 1);
-      start_dq(dq, block - 1);
-    }
-    const uint32_t none[kQueries / 16][4] = {};
-    hand_over_ds(none);
-    if constexpr (kLate && kHasDq) {
-      wait_for_products<0>();
-      hopper::pin(dq);
-      hand_over_dq(dq, block - 1, turn());
-      if ((before & kClear) == 0) item_keys().bring_again(shared.notes[block % kNotes]);
-    }
-    release(block);
-    forget_descriptors(flags);
-    ++block;
-  }
-
-  // What comes behind an item's first block; of a group of this kind, or of one that takes blocks
-  // in its own way.
+  // What comes behind an item's first block.
   template <typename Group>
   static __device__ __forceinline__ void take_blocks(Group& group, int& flags, float (&dk)[kDkSums],
                                                      float (&dv)[kDvSums]) {
@@ -335,27 +205,6 @@ struct Consumer {
       else
         group.template take_block<true>(flags, dk, dv);
     }
-  }
-
-  // One item; its first block's note is there.
-  __device__ __forceinline__ void take_item(int flags) {
-    static_assert(kDkSums == kDvSums);
-    float dk[kDkSums], dv[kDvSums];
-    wait(barriers().k_full[item % kKeyStages], item / kKeyStages & 1);
-    look_at_keys();
-    if (kMayPass<Shape, kDq> && is_unseen(flags)) {
-      pass_block<false>(flags);
-      clear_sums(dk), clear_sums(dv);
-    } else {
-      take_block<false>(flags, dk, dv);
-    }
-    take_blocks(*this, flags, dk, dv);
-    if constexpr (kHasDq) drop_keys(flags, block - 1);
-    if (kHasDq && (flags & kFinal) != 0)
-      hand_over_results(dk, dv);
-    else
-      put_results(dk, dv);
-    if (kHasDq && (flags & kFinal) != 0) item ^= 1u << kOddBit;
   }
 
   // What is left of an item: dq of its last block, dk and dv. Final dv are sent off like dq, dk
@@ -396,7 +245,7 @@ struct Consumer {
     put_keys<T>(parameters, parameters.dv, note, first_key, shape.head_dim_v, 1, dv, thread);
   }
 
-  // Item after item; of a group of this kind, or of one that takes them in its own way.
+  // Item after item.
   template <typename Group>
   static __device__ __forceinline__ void walk(Group& group) {
     for (;; ++group.item) {
@@ -407,7 +256,6 @@ struct Consumer {
     }
     group.say_stop();
   }
-  __device__ __forceinline__ void run() { walk(*this); }
   __device__ __forceinline__ void say_stop() {
     if constexpr (!kHasDq) return;
     // The sender finds the note to stop. Not before all warps have left their part of the last dq:

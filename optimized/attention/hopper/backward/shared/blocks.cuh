@@ -6,7 +6,7 @@
 
 #include "optimized/attention/finite_words.cuh"
 #include "optimized/attention/heads.h"
-#include "optimized/attention/hopper/backward/dims.h"
+#include "optimized/attention/hopper/backward/shared/dims.h"
 #include "optimized/attention/hopper/machine/bulk_tensor.h"
 #include "optimized/attention/hopper/machine/numbers.h"
 #include "optimized/attention/hopper/machine/wgmma.h"
@@ -19,6 +19,7 @@ namespace ringside::hopper::backward_detail {
 
 inline constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
 inline constexpr int kThreads = kGroupThreads * (1 + kGroups);
+inline constexpr unsigned kEveryLane = ~0u;
 inline constexpr int kNotes = 16, kNotesAhead = 8;  // of the block that is being loaded, at most
 
 enum class Dq : uint8_t {

@@ -7,11 +7,9 @@
 // from the first to the last, apart from item to item.
 #pragma once
 
-#include "optimized/attention/hopper/backward/backward_blocks.cuh"
+#include "optimized/attention/hopper/backward/shared/blocks.cuh"
 
 namespace ringside::hopper::backward_detail {
-
-inline constexpr unsigned kEveryLane = ~0u;
 
 // Where items add to dq in turn, all go the same way, from the last block to the first: the later
 // one's turn, the later it was taken, and so is behind the others by as much.
