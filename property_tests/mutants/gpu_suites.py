@@ -120,6 +120,7 @@ OF_INTERPRETER = {
     "hopper: keys are loaded over final dk that have not left",
     "hopper, split: weights are written over those that the other group has not read",
     "hopper, ahead: scores of the next block are computed before its queries are there",
+    "hopper, passing: who passes by the first block does not wait for values",
     "hopper, halves: d(scores) overwrite those of two blocks before",
     "hopper, halves: final dq leave before the other group has left its half",
     "hopper, halves: keys of the next item are loaded over this one's",

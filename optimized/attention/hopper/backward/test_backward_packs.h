@@ -94,6 +94,7 @@ inline std::vector<Pack> packs(const Instance& of) {
 inline std::vector<Pack> packs_of_same_bits(const Instance& of) {
   const Mask causal = Mask::causal(), last = Mask::causal(Align::bottom_right);
   const Mask window = Mask::sliding_window(90, 20, Align::bottom_right);
+  const Mask from_first = Mask::sliding_window(90, 20, Align::top_left);
   const int qk = of.qk, v = of.v, one_piece = 1 << 20;
   const Accumulate only = Accumulate::only;
   std::vector<Lengths> whole{{of.whole, of.whole}, {100, std::min(of.whole, 300)}};
@@ -101,6 +102,17 @@ inline std::vector<Pack> packs_of_same_bits(const Instance& of) {
   std::vector<Pack> all = {
       {"dq final, causal", whole, causal, qk, v, 2, 1, only, one_piece, true},
       {"dq final, a window", whole, window, of.shorter_qk, v, 2, 2, only, one_piece, true},
+      // Of 128 keys, the last rows that see some see the second half's alone.
+      {"dq final, a window from the first",
+       {{330, std::min(of.whole, 128)}, {20, 20}},
+       from_first,
+       qk,
+       v,
+       2,
+       1,
+       only,
+       one_piece,
+       true},
   };
   if (of.qk > 128) return all;
   const std::vector<Lengths> apart{{330, 330}, {500, 200}, {200, 300}, {70, 290}};
