@@ -74,7 +74,8 @@ MAY_INCLUDE = {
         *("optimized/attention/hopper/machine", "optimized/attention/hopper"),
     },
     "optimized/attention/hopper/backward/produce": {
-        *("optimized/tables", "optimized/attention/hopper", "optimized/attention/hopper/backward/shared"),
+        *("optimized/tables", "optimized/attention/hopper"),
+        "optimized/attention/hopper/backward/shared",
     },
     "optimized/attention/hopper/backward/consume": {
         *("optimized/attention/hopper/machine", "optimized/attention/hopper/backward/shared"),
@@ -85,7 +86,9 @@ MAY_INCLUDE = {
     "optimized/attention/hopper/backward": {
         *("optimized/device", "optimized/tables", "optimized/attention", "optimized/attention/mma"),
         *("optimized/attention/hopper/machine", "optimized/attention/hopper"),
-        *(f"optimized/attention/hopper/backward/{room}" for room in ("shared", "produce", "consume", "send")),
+        *("optimized/attention/hopper/backward/shared", "optimized/attention/hopper/backward/send"),
+        "optimized/attention/hopper/backward/produce",
+        "optimized/attention/hopper/backward/consume",
     },
     "optimized/exchange": {"reference/attention", "optimized/device", "optimized/tables"},
     "optimized/thd": {"optimized/device", "optimized/tables/thd"},
