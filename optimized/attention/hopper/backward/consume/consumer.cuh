@@ -18,8 +18,8 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
   using Base = KeyGroup<T, Shape, kDq, kOptions>;
   using Base::barriers, Base::stage, Base::parity, Base::keys_of, Base::read_note;
   using Base::block, Base::item, Base::group, Base::thread, Base::shared, Base::parameters;
-  using Base::hand_over_ds, Base::hand_over_dq, Base::turn, Base::release, Base::release_values;
-  using Base::is_unseen, Base::is_alone, Base::clear_sums, Base::forget_descriptors;
+  using Base::hand_over_ds, Base::hand_over_dq, Base::turn, Base::end_block, Base::release_values;
+  using Base::is_unseen, Base::is_alone, Base::clear_sums;
   using Base::kDkSums, Base::kDvSums, Base::kDqSums, Base::kHasDq, Base::kKeyPanel;
   using Base::kKeyStages, Base::kSeenStages, Base::item_keys, Base::drop_keys, Base::start_dq;
 
@@ -120,9 +120,7 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
     hopper::pin(dk), hopper::pin(dv);
     if constexpr (kLate && kHasDq)
       if ((before & kClear) == 0) item_keys().bring_again(shared.notes[block % kNotes]);
-    release(block);
-    forget_descriptors(flags);
-    ++block;
+    end_block(flags);
   }
 
   // A block no row of which sees the group's keys: of all that is done there is the group's part of
@@ -143,9 +141,7 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
       hand_over_dq(dq, block - 1, turn());
       if ((before & kClear) == 0) item_keys().bring_again(shared.notes[block % kNotes]);
     }
-    release(block);
-    forget_descriptors(flags);
-    ++block;
+    end_block(flags);
   }
 
   // One item; its first block's note is there.

@@ -201,9 +201,7 @@ struct HalvesConsumer : KeyGroup<T, Shape, kDq, false> {
       finish_dq(block - 1);
       if ((before & kClear) == 0) this->item_keys().bring_again(shared.notes[block % kNotes]);
     }
-    this->release(block);
-    this->forget_descriptors(flags);
-    ++block;
+    this->end_block(flags);
   }
 
   // A block no row of which sees the group's keys, as the other consumer has it.
@@ -218,9 +216,7 @@ struct HalvesConsumer : KeyGroup<T, Shape, kDq, false> {
       finish_dq(block - 1);
       if ((before & kClear) == 0) this->item_keys().bring_again(shared.notes[block % kNotes]);
     }
-    this->release(block);
-    this->forget_descriptors(flags);
-    ++block;
+    this->end_block(flags);
   }
 
   // One item; its first block's note is there.

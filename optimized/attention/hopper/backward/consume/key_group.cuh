@@ -165,6 +165,12 @@ struct KeyGroup {
   __device__ __forceinline__ void release(uint32_t of_block) const {
     arrive_as_warp(barriers().empty[of_block % kStages], thread);
   }
+  // Of a block of which nothing is under way any more, with that note.
+  __device__ __forceinline__ void end_block(int flags) {
+    release(block);
+    forget_descriptors(flags);
+    ++block;
+  }
   __device__ __forceinline__ void release_values(int flags) const {
     if ((flags & kLast) != 0) arrive_as_warp(barriers().v_empty, thread);
   }
