@@ -58,19 +58,6 @@ enum class Accumulate : uint8_t {
   only,   // nothing of meaning, and nobody comes after: results are final, in shape.type
 };
 
-// lse of rows and heads: of a home buffer, whose heads are neighbours, or of the caller's array.
-struct LseCells {
-  float* data = nullptr;
-  int64_t row_stride = 0, head_stride = 0;
-
-  static LseCells of_home(float* data, const AttentionShape& shape) {
-    return {data, shape.num_heads, 1};
-  }
-  RINGSIDE_HD float& of(int64_t row, int head) const {
-    return data[row * row_stride + head * head_stride];
-  }
-};
-
 struct ForwardArguments {
   AttentionShape shape;
   DeviceMatrix q, k, v;  // resident buffers
@@ -78,8 +65,8 @@ struct ForwardArguments {
   // Where items that say so leave final results, in shape.type, of a family that knows these: the
   // launch is `merge` or `start`, and leaves out of their rows as it was, or anything. Or none.
   DeviceMatrix final_out{};
-  LseCells lse;   // [rows_q, heads], merged into
-  WorkList work;  // items are query blocks of at most the family's forward_rows()
+  DeviceScalars lse;  // [rows_q, heads], merged into
+  WorkList work;      // items are query blocks of at most the family's forward_rows()
   ScoreOptions options;
   // [num_heads of the problem] merged into final results, `only` and families that say so; or none
   const float* sinks = nullptr;
@@ -93,8 +80,8 @@ struct ForwardArguments {
 struct BackwardArguments {
   AttentionShape shape;
   DeviceMatrix q, k, v, dout;
-  const float* lse = nullptr;           // [rows_q, heads] of the merged result
-  const float* delta = nullptr;         // [rows_q, heads] dout . out of the merged result
+  DeviceScalars lse;                    // [rows_q, heads] of the merged result
+  DeviceScalars delta;                  // [rows_q, heads] dout . out of the merged result
   DeviceMatrix dq, dk, dv;              // float32, added to
   DeviceMatrix final_dk{}, final_dv{};  // as final_out: of items that say so; or none
   WorkList queries;            // items are query blocks: for dq, where it is computed apart

@@ -182,11 +182,10 @@ __device__ inline PairGradient gradient_of(const BackwardArguments& a,
       s.softmax_scale * dot(row_of<T>(a.q, row, head), row_of<T>(a.k, key, kv_head), s.head_dim_qk),
       q, k, &slope);
   const float dp = dot(row_of<T>(a.dout, row, head), row_of<T>(a.v, key, kv_head), s.head_dim_v);
-  const int64_t entry = row * s.num_heads + head;
-  const float weight = larger(expf(score - a.lse[entry]), kSmallestNormal<float>);
+  const float weight = larger(expf(score - a.lse.of(row, head)), kSmallestNormal<float>);
   const float p = score == -INFINITY ? 0.0f : weight;
   return {scoring.kept(p, q, k),
-          s.softmax_scale * slope * p * (scoring.kept(dp, q, k) - a.delta[entry])};
+          s.softmax_scale * slope * p * (scoring.kept(dp, q, k) - a.delta.of(row, head))};
 }
 
 // dq += ds k of an item of query rows.

@@ -58,7 +58,7 @@ void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaSt
 
 // What backward kernels need of every token and head, in home buffers: delta = dout . out, and lse.
 struct OfSoftmax {
-  float *delta = nullptr, *lse = nullptr;  // [rows, heads]
+  DeviceScalars delta, lse;  // [rows, heads]
 };
 void shard_softmax(const RowMap& map, const GlobalArray& dout, const GlobalArray& out,
                    const GlobalArray& lse, const OfSoftmax& to, cudaStream_t stream);
@@ -109,9 +109,9 @@ void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int
 
 // dsink[h] = -sum over rows of exp(sink[h] - lse) * delta, in one order. The map's tokens, all of
 // them or those that are not unseen, are to see something.
-void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,
-                    float* dsink, cudaStream_t stream);
+void sink_gradients(const RowMap& map, const Sinks& sinks, const OfSoftmax& softmax, float* dsink,
+                    cudaStream_t stream);
 void sink_gradients(const RowMap& map, const UnseenRows& unseen, const Sinks& sinks,
-                    const float* lse, const float* delta, float* dsink, cudaStream_t stream);
+                    const OfSoftmax& softmax, float* dsink, cudaStream_t stream);
 
 }  // namespace ringside::move

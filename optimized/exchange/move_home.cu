@@ -102,16 +102,16 @@ __device__ double weight_of_sink(float sink, float lse) {
 // One block a head; a thread's rows and the tree over threads are fixed, hence the order is. Rows
 // that see nothing have no delta, whatever stands there.
 template <typename Sees>
-__global__ void sink_gradients_kernel(RowMap map, Sees sees, Sinks sinks, const float* lse,
-                                      const float* delta, float* dsink) {
+__global__ void sink_gradients_kernel(RowMap map, Sees sees, Sinks sinks, OfSoftmax softmax,
+                                      float* dsink) {
   __shared__ double sums[kThreads];
   const int head = blockIdx.x;
   double sum = 0;
   for (int row = threadIdx.x; row < map.global_of_home.size; row += kThreads) {
     const int global = map.global_of_home.rows[row];
     if (!is_token(global) || !sees(global)) continue;
-    const int64_t cell = int64_t{row} * sinks.heads + head;
-    sum -= weight_of_sink(sinks.logits[head], lse[cell]) * delta[cell];
+    sum -=
+        weight_of_sink(sinks.logits[head], softmax.lse.of(row, head)) * softmax.delta.of(row, head);
   }
   sums[threadIdx.x] = sum;
   for (int half = kThreads / 2; half > 0; half /= 2) {
@@ -178,17 +178,17 @@ void merge_sinks(const RowMap& map, const Sinks& sinks, const Results& home, int
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void sink_gradients(const RowMap& map, const Sinks& sinks, const float* lse, const float* delta,
-                    float* dsink, cudaStream_t stream) {
-  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, SeesAlways(), sinks, lse, delta,
+void sink_gradients(const RowMap& map, const Sinks& sinks, const OfSoftmax& softmax, float* dsink,
+                    cudaStream_t stream) {
+  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, SeesAlways(), sinks, softmax,
                                                               dsink);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
 void sink_gradients(const RowMap& map, const UnseenRows& unseen, const Sinks& sinks,
-                    const float* lse, const float* delta, float* dsink, cudaStream_t stream) {
-  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, SeesByMask{unseen}, sinks, lse,
-                                                              delta, dsink);
+                    const OfSoftmax& softmax, float* dsink, cudaStream_t stream) {
+  sink_gradients_kernel<<<sinks.heads, kThreads, 0, stream>>>(map, SeesByMask{unseen}, sinks,
+                                                              softmax, dsink);
   RINGSIDE_CUDA(cudaGetLastError());
 }
 

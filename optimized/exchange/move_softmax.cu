@@ -108,8 +108,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
       const Cell& cell = cells[i];
       const float sum = sum_of_team<Team>(sums[i]);
       if (!is_token(cell.global) || member != 0) continue;
-      const int64_t at = int64_t{cell.row} * heads + cell.head;
-      to.delta[at] = sum, to.lse[at] = lses[i];
+      to.delta.of(cell.row, cell.head) = sum, to.lse.of(cell.row, cell.head) = lses[i];
     }
   }
 }

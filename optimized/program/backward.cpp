@@ -69,8 +69,8 @@ class Backward : public Walk {
          .k = matrix(member, op.keys, 0, dim_qk),
          .v = matrix(member, op.keys, 1, dim_v),
          .dout = matrix(member, op.queries, 1, dim_v),
-         .lse = floats(member, op.queries, 2),
-         .delta = floats(member, op.queries, 3),
+         .lse = DeviceScalars::by_row(floats(member, op.queries, 2), shape.num_heads),
+         .delta = DeviceScalars::by_row(floats(member, op.queries, 3), shape.num_heads),
          .dq = matrix(member, op.query_sums, 0, dim_qk),
          .dk = matrix(member, op.key_sums, 0, dim_qk),
          .dv = matrix(member, op.key_sums, 1, dim_v),
@@ -99,15 +99,17 @@ class Backward : public Walk {
     const MemberPlaces& places = pass_.places[member];
     bring_home(q, call.q, places.q), bring_home(q, call.dout, places.dout);
     bring_home(kv, call.k, places.k), bring_home(kv, call.v, places.v);
-    auto* lse = reinterpret_cast<float*>(at(places.lse));
-    auto* delta = reinterpret_cast<float*>(at(places.delta));
-    move::shard_softmax(q, call.dout, call.out, call.lse, {delta, lse}, stream_);
+    const auto by_row = [&](int64_t place) {  // which may be moved
+      return DeviceScalars::by_row(reinterpret_cast<float*>(at(place)), call.out.heads);
+    };
+    const move::OfSoftmax softmax{by_row(places.delta), by_row(places.lse)};
+    move::shard_softmax(q, call.dout, call.out, call.lse, softmax, stream_);
     if (options_.sinks == nullptr) return;
     const move::Sinks sinks{options_.sinks, parts_.problem.num_heads};
     if (parts_.is_stacked)
-      move::sink_gradients(q, parts_.unseen_rows(), sinks, lse, delta, call.dsink, stream_);
+      move::sink_gradients(q, parts_.unseen_rows(), sinks, softmax, call.dsink, stream_);
     else
-      move::sink_gradients(parts_.row_map(parts_.members[member].seeing), sinks, lse, delta,
+      move::sink_gradients(parts_.row_map(parts_.members[member].seeing), sinks, softmax,
                            call.dsink, stream_);
   }
 

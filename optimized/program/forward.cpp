@@ -62,21 +62,22 @@ class Forward : public Walk {
   void compute(int member, const Operation& op, const OperationTables& tables) const override {
     if (tables.forward.items.size == 0) return;
     const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
-    RINGSIDE_CUDA(parts_.family.forward(
-        {.shape = shape_of(member, op),
-         .q = matrix(member, op.queries, 0, dim_qk),
-         .k = matrix(member, op.keys, 0, dim_qk),
-         .v = matrix(member, op.keys, 1, dim_v),
-         .out = matrix(member, op.query_sums, 0, dim_v),
-         .final_out = final_place(member, op.query_sums, calls_[member].out),
-         .lse = LseCells::of_home(floats(member, op.query_sums, 1), shape_of(member, op)),
-         .work = parts_.work_list(tables.forward),
-         .options = options_.options,
-         .max_logit = reinterpret_cast<int32_t*>(options_.max_logit),
-         .layout = parts_.layout,
-         .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
-         .workspace = at(pass_.of_family)},
-        stream_));
+    RINGSIDE_CUDA(
+        parts_.family.forward({.shape = shape_of(member, op),
+                               .q = matrix(member, op.queries, 0, dim_qk),
+                               .k = matrix(member, op.keys, 0, dim_qk),
+                               .v = matrix(member, op.keys, 1, dim_v),
+                               .out = matrix(member, op.query_sums, 0, dim_v),
+                               .final_out = final_place(member, op.query_sums, calls_[member].out),
+                               .lse = DeviceScalars::by_row(floats(member, op.query_sums, 1),
+                                                            shape_of(member, op).num_heads),
+                               .work = parts_.work_list(tables.forward),
+                               .options = options_.options,
+                               .max_logit = reinterpret_cast<int32_t*>(options_.max_logit),
+                               .layout = parts_.layout,
+                               .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
+                               .workspace = at(pass_.of_family)},
+                              stream_));
   }
 
  private:

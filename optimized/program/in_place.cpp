@@ -26,7 +26,7 @@ void clear_unseen(const StackParts& parts, const BackwardCall& call, bool keys, 
   if (queries) move::clear_unseen_queries(unseen, call.dq, rows_q, stream);
 }
 
-LseCells lse_cells(const DeviceMatrix& lse) {
+DeviceScalars scalars(const DeviceMatrix& lse) {
   return {static_cast<float*>(lse.data), lse.row_stride, lse.head_stride};
 }
 
@@ -63,10 +63,12 @@ void poison(const StackParts& parts, const RunsOn& on, int64_t bytes) {
 // The launches of a backward pass, behind those that prepare what they read of the softmax.
 class Gradients {
  public:
-  Gradients(const StackParts& parts, const BackwardCall& call, const RunsOn& on)
+  Gradients(const StackParts& parts, const BackwardCall& call, const RunsOn& on,
+            const move::OfSoftmax& softmax)
       : parts_(parts),
         call_(call),
         on_(on),
+        softmax_(softmax),
         dq_(parts.home_q, parts.shape.head_dim_qk, on.workspace + parts.dq_in_place),
         dk_(parts.home_k, parts.shape.head_dim_qk, on.workspace + parts.dk_in_place),
         dv_(parts.home_k, parts.shape.head_dim_v, on.workspace + parts.dv_in_place) {
@@ -115,7 +117,6 @@ class Gradients {
   }
 
   BackwardArguments arguments_of(const Operation& op, const OperationTables& tables_of) const {
-    const MemberPlaces& places = parts_.backward.places[0];
     const bool alone = parts_.keys_in_one_item;
     std::byte* turns = on_.workspace + parts_.turns_in_place;
     const AttentionShape shape = parts_.shape_of(parts_.backward.pass.hosted()[0], op);
@@ -125,8 +126,8 @@ class Gradients {
             .k = call_.k.matrix,
             .v = call_.v.matrix,
             .dout = call_.dout.matrix,
-            .lse = reinterpret_cast<const float*>(on_.workspace + places.lse),
-            .delta = reinterpret_cast<const float*>(on_.workspace + places.delta),
+            .lse = softmax_.lse,
+            .delta = softmax_.delta,
             .dq = summed_ || in_turn_ ? dq_.matrix : call_.dq.matrix,
             .dk = in_parts_ ? dk_.matrix : call_.dk.matrix,
             .dv = in_parts_ ? dv_.matrix : call_.dv.matrix,
@@ -147,6 +148,7 @@ class Gradients {
   const StackParts& parts_;
   const BackwardCall& call_;
   const RunsOn& on_;
+  const move::OfSoftmax softmax_;
   const Sums dq_, dk_, dv_;  // where they are needed
   bool in_turn_ = false;     // items add to dq one after the other
   bool summed_ = false;      // dq, in float32, which are rounded behind the launches
@@ -168,7 +170,7 @@ void StackParts::forward_in_place(const ForwardCall& call, const RunsOn& on) con
                                   .k = call.k.matrix,
                                   .v = call.v.matrix,
                                   .out = call.out.matrix,
-                                  .lse = lse_cells(call.lse.matrix),
+                                  .lse = scalars(call.lse.matrix),
                                   .work = work_list(tables_of.forward),
                                   .options = call.options,
                                   .sinks = call.sinks,
@@ -190,16 +192,18 @@ void StackParts::backward_in_place(const BackwardCall& call, const RunsOn& on) c
   check_aligned(call.dk, "dk"), check_aligned(call.dv, "dv");
   poison(*this, on, backward.end);
   const move::RowMap q_rows = row_map(members[0].q);
-  const auto floats = [&](int64_t offset) {
-    return reinterpret_cast<float*>(on.workspace + offset);
+  const auto by_head = [&](int64_t offset) {
+    return DeviceScalars::by_head(reinterpret_cast<float*>(on.workspace + offset),
+                                  home_q.matrices[0].rows);
   };
-  float *lse = floats(backward.places[0].lse), *delta = floats(backward.places[0].delta);
-  move::shard_softmax(q_rows, call.dout, call.out, call.lse, {delta, lse}, on.stream);
+  const MemberPlaces& places = backward.places[0];
+  const move::OfSoftmax softmax{by_head(places.delta), by_head(places.lse)};
+  move::shard_softmax(q_rows, call.dout, call.out, call.lse, softmax, on.stream);
   if (call.sinks != nullptr)
-    move::sink_gradients(q_rows, unseen_rows(), {call.sinks, problem.num_heads}, lse, delta,
+    move::sink_gradients(q_rows, unseen_rows(), {call.sinks, problem.num_heads}, softmax,
                          call.dsink, on.stream);
 
-  const Gradients gradients(*this, call, on);
+  const Gradients gradients(*this, call, on, softmax);
   gradients.compute();
   gradients.finish(q_rows, row_map(members[0].kv));
 }

@@ -290,8 +290,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "delta is that of the first row of a block",
         SOFTMAX_MOVES,
-        "const int64_t at = int64_t{cell.row} * heads + cell.head;",
-        "const int64_t at = int64_t{first} * heads + cell.head;",
+        "to.delta.of(cell.row, cell.head) = sum,",
+        "to.delta.of(first, cell.head) = sum,",
     ),
     Mutant(
         "delta leaves out what a thread reads after its first pack",
@@ -313,7 +313,7 @@ MUTANTS_OF_KERNELS = [
     ),
     Mutant(
         "in place: lse is that of another head",
-        KERNEL,
+        "optimized/device/types.h",
         "return data[row * row_stride + head * head_stride];",
         "return data[row * row_stride + head % 1 * head_stride];",
     ),

@@ -49,10 +49,10 @@ __device__ void load_rows(SharedRows<D>& rows, const BackwardArguments& a, const
       const Interval seen = model.mask.visible_rows(k, row.position);
       row.seen_begin = seen.begin;
       row.seen_end = seen.end;
-      const int64_t at = (int64_t{q.row} + of_q.begin + i) * a.shape.num_heads + head;
+      const int64_t at = int64_t{q.row} + of_q.begin + i;
       if (seen.size() > 0) {  // else lse is -inf
-        row.lse = a.lse[at];
-        row.delta = a.delta[at];
+        row.lse = a.lse.of(at, head);
+        row.delta = a.delta.of(at, head);
       }
     }
     rows.row[i] = row;

@@ -126,9 +126,10 @@ __device__ QueryBlock load_queries(const BackwardParameters& arguments, const Wo
   const int i = threadIdx.x;
   if (i >= C::kQueries) return block;
   auto& rows = reinterpret_cast<QueryRows<C::kQueries>*>(shared + C::kAtRows)[stage];
-  const int64_t entry = (block.row + i) * shape.num_heads + block.head;
-  copy_4_async(shared_address(&rows.lse[i]), arguments.lse + entry, i < block.rows);
-  copy_4_async(shared_address(&rows.delta[i]), arguments.delta + entry, i < block.rows);
+  const int64_t row = block.row + i;
+  copy_4_async(shared_address(&rows.lse[i]), &arguments.lse.of(row, block.head), i < block.rows);
+  copy_4_async(shared_address(&rows.delta[i]), &arguments.delta.of(row, block.head),
+               i < block.rows);
   if (block.clear) return block;
   const Segment q = arguments.keys.partners[at.partner];
   Interval seen =

@@ -67,10 +67,9 @@ __device__ __forceinline__ void differentiate_queries(const Parameters& argument
   for (int half = 0; half < 2; ++half) {
     const int row = item.begin + warp_row + 8 * half + lane / 4;
     if (row >= item.end) continue;
-    const int64_t entry = (int64_t{item.own.row} + row) * shape.num_heads + head;
-    const float lse = arguments.lse[entry];
+    const float lse = arguments.lse.of(item.own.row + row, head);
     shift[half] = max_or_nan(lse * kLog2E, -1e30f);  // of scores of -inf, no -inf - -inf
-    delta[half] = arguments.delta[entry];
+    delta[half] = arguments.delta.of(item.own.row + row, head);
   }
 
   Accumulator dq[1][C::kQk / 8];

@@ -43,7 +43,6 @@ struct OnDevice {
   DeviceMatrix matrix() const {
     return {memory.data(), int64_t{rows.heads} * rows.dim, rows.dim, rows.rows};
   }
-  const float* floats() const { return reinterpret_cast<const float*>(memory.data()); }
   std::vector<double> read() const {
     return with_type(type, [&](auto element) {
       std::vector<decltype(element)> narrow(rows.of.size());
@@ -53,6 +52,24 @@ struct OnDevice {
       for (const auto value : narrow) wide.push_back(static_cast<float>(value));
       return wide;
     });
+  }
+};
+
+// A number for each row and head, [rows, heads] or [heads, rows].
+struct ScalarsOnDevice {
+  DeviceMemory memory;
+  DeviceScalars scalars;
+
+  ScalarsOnDevice(const Rows& x, bool by_head) : memory(int64_t(x.of.size()) * 4) {
+    auto* data = reinterpret_cast<float*>(memory.data());
+    scalars = by_head ? DeviceScalars::by_head(data, x.rows) : DeviceScalars::by_row(data, x.heads);
+    std::vector<float> laid_out(x.of.size());
+    for (int row = 0; row < x.rows; ++row)
+      for (int head = 0; head < x.heads; ++head)
+        laid_out[row * scalars.row_stride + head * scalars.head_stride] =
+            static_cast<float>(*x.at(row, head));
+    RINGSIDE_CUDA(
+        cudaMemcpy(data, laid_out.data(), laid_out.size() * sizeof(float), cudaMemcpyHostToDevice));
   }
 };
 
@@ -156,7 +173,8 @@ Results run(const Inputs& in, const Arrays& x) {
   const Rows empty_dv(p.kv_heads, p.dim_v, in.rows_k, before);
   const Rows empty_dq(p.heads, p.dim_qk, in.rows_q, p.one_item_of_keys || p.in_turn ? NAN : 0);
   const OnDevice q(x.q, type), k(x.k, type), v(x.v, type), dout(x.dout, type);
-  const OnDevice lse(x.lse, ElementType::float32), delta(x.delta, ElementType::float32);
+  const bool by_head = p.documents.size() % 2 == 0;
+  const ScalarsOnDevice lse(x.lse, by_head), delta(x.delta, !by_head);
   const OnDevice dk(empty_dk, result), dv(empty_dv, result);
   const OnDevice dq(empty_dq, p.one_item_of_keys ? type : ElementType::float32);
   const Rows no_dq(p.heads, p.dim_qk, in.rows_q);
@@ -176,7 +194,7 @@ Results run(const Inputs& in, const Arrays& x) {
   BackwardArguments a;
   a.shape = shape;
   a.q = q.matrix(), a.k = k.matrix(), a.v = v.matrix(), a.dout = dout.matrix();
-  a.lse = lse.floats(), a.delta = delta.floats();
+  a.lse = lse.scalars, a.delta = delta.scalars;
   a.dq = dq.matrix(), a.dk = dk.matrix(), a.dv = dv.matrix();
   a.keys = {reinterpret_cast<const WorkItem*>(items.data()),
             reinterpret_cast<const Segment*>(partners.data()),

@@ -32,7 +32,7 @@ struct ForwardParameters {
   int32_t* taken;    // of the queue, behind the first that each block of threads has; 0 at first
   int32_t* dropped;  // becomes 1 where values were dropped (seen_pairs.cuh); 0 at first
   DeviceMatrix out;  // float32, where not final
-  LseCells lse;
+  DeviceScalars lse;
   bool out_in_tiles;
   uint32_t flags;  // of every note: kResumes, kFinal
   bool has_final;  // items that say so are final

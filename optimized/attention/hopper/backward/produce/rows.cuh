@@ -58,8 +58,8 @@ struct LaneRows {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const int row = note.row + min(row_of_lane(i), note.rows - 1);
-      const int64_t at = int64_t{row} * parameters.shape.num_heads + note.head;
-      lse[i] = load_ahead(parameters.lse + at), delta[i] = load_ahead(parameters.delta + at);
+      lse[i] = load_ahead(&parameters.lse.of(row, note.head));
+      delta[i] = load_ahead(&parameters.delta.of(row, note.head));
     }
   }
   __device__ static int row_of_lane(int i) { return static_cast<int>(threadIdx.x) % 32 + 32 * i; }

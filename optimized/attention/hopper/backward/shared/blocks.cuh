@@ -52,7 +52,7 @@ struct Maps {
 struct Parameters {
   Maps maps;
   AttentionShape shape;
-  const float *lse, *delta;
+  DeviceScalars lse, delta;
   WorkList work;
   QueueOrder order;  // of key heads, each as many times as its query heads have parts
   int head_parts;
