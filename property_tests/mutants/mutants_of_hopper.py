@@ -25,16 +25,16 @@ MUTANTS_OF_HOPPER = [
         "static_cast<int32_t>(kRaggedRows - valid - 1), row + valid + 1,",
     ),
     Mutant(
-        "hopper: a half of which one key is seen is left out",
+        "hopper: a block of which one key is seen is left out",
         NOTE,
-        "kKeys > kHalfKeys && some.end <= begin + kHalfKeys;",
-        "kKeys > kHalfKeys && some.end <= begin + kHalfKeys + 1;",
+        "if (some.end <= begin || end <= some.begin",
+        "if (some.end <= begin + 1 || end <= some.begin",
     ),
     Mutant(
         "hopper: a block that the last row sees in part counts as clear",
         NOTE,
-        "return halves | (all.begin <= begin && end <= all.end ? 0 : kMasked);",
-        "return halves | (all.begin <= begin && end <= all.end + 1 ? 0 : kMasked);",
+        "return kSees | (all.begin <= begin && end <= all.end ? 0 : kMasked);",
+        "return kSees | (all.begin <= begin && end <= all.end + 1 ? 0 : kMasked);",
     ),
     Mutant(
         "hopper: output is not rescaled when the maximum grows",
@@ -133,10 +133,22 @@ MUTANTS_OF_HOPPER = [
         "= keys_of_lane<kKeys>(seen.x - 1);",
     ),
     Mutant(
-        "hopper: the keys of half a block have the weights of another behind them",
+        "hopper: an item that saw nothing leaves what the one before did",
         CONSUMER,
-        "n < kKeys / 4 ? pack<T>(scores[2 * n], scores[2 * n + 1]) : 0;",
-        "n < kKeys / 4 ? pack<T>(scores[2 * n], scores[2 * n + 1]) : weights[n / 4][n % 4];",
+        "        if (is_fresh_) clear(output);  // of an item that saw nothing\n",
+        "",
+    ),
+    Mutant(
+        "hopper: what earlier launches left is overwritten",
+        CONSUMER,
+        "i > 0 || !is_fresh_);",
+        "i > 0);",
+    ),
+    Mutant(
+        "hopper: keys that only the second group sees are left out",
+        WALK,
+        "ends[last < kGroupRows ? 1 : 3]",
+        "ends[1]",
     ),
     Mutant(
         "hopper: values overwrite those that are being weighed",
@@ -183,7 +195,7 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: an item's output goes on from the one before",
         CONSUMER,
-        "softmax_before, output);\n        clear(output);",
+        "softmax_before, output);\n        is_fresh_ = true;",
         "softmax_before, output);",
     ),
     Mutant(

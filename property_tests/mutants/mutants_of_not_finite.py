@@ -110,8 +110,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: values that are not finite reach whoever shares their block",
         PRODUCER,
-        "!note_.is_clear()};",
-        "false};",
+        "note_.is_clear() ? 0 : LoadedBlock::kInspected;",
+        "0;",
     ),
     Mutant(
         "hopper: values are inspected before they have landed",
@@ -122,8 +122,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: half of a block's values are inspected",
         PRODUCER,
-        "const int end = halves == kBothHalves ? Shape::kPanelBytes : Shape::kHalfBytes;",
-        "const int end = halves == kBothHalves ? Shape::kHalfBytes : Shape::kHalfBytes;",
+        "at < Shape::kPanelBytes; at += 32 * 16)",
+        "at < Shape::kPanelBytes / 2; at += 32 * 16)",
     ),
     Mutant(
         "hopper: dout of rows that see nothing reaches their block by delta",

@@ -79,19 +79,15 @@ TEST(Descriptor, StepsFromSliceToSlice) {
   EXPECT_EQ(slice_offset<Deep::down_rows>(3, kPanel), 3u * 16 * 128);
 }
 
+constexpr int kBlockKeys = 128;
+
 // Flags of one group, asked of every pair of a row and a key.
 uint32_t flags_by_pairs(const std::vector<Interval>& rows, int begin) {
-  const auto sees = [&](int half, bool all) {
-    for (const Interval& row : rows)
-      for (int key = begin + half * kHalfKeys; key < begin + (half + 1) * kHalfKeys; ++key)
-        if (row.contains(key) != all) return !all;
-    return all;
-  };
-  uint32_t halves = 0;
-  bool clear = true;
-  for (int half = 0; half < 2; ++half)
-    if (sees(half, false)) halves |= 1u << half, clear &= sees(half, true);
-  return halves | (halves != 0 && !clear ? kMasked : 0);
+  bool some = false, all = true;
+  for (const Interval& row : rows)
+    for (int key = begin; key < begin + kBlockKeys; ++key)
+      (row.contains(key) ? some : all) = row.contains(key);
+  return some ? kSees | (all ? 0 : kMasked) : 0;
 }
 
 TEST(GroupSight, LeavesOutNoKeyAndAsksRowsWhereTheyDiffer) {
@@ -106,13 +102,13 @@ TEST(GroupSight, LeavesOutNoKeyAndAsksRowsWhereTheyDiffer) {
     }
     const GroupSight sight(seen.front(), seen.back());
     for (int begin = 0; begin < 640; begin += 37) {
-      const uint32_t got = sight.flags_of(begin), want = flags_by_pairs(seen, begin);
-      ASSERT_EQ(got & want & kHalvesMask, want & kHalvesMask) << "a half is left out";
+      const uint32_t got = sight.flags_of(begin, kBlockKeys), want = flags_by_pairs(seen, begin);
+      ASSERT_EQ(got & want & kSees, want & kSees) << "a key is left out";
       if (want & kMasked) {
         ASSERT_TRUE(got & kMasked) << "a row is not asked";
       }
-      if (!(got & kMasked)) {
-        ASSERT_EQ(got & kHalvesMask, want & kHalvesMask);
+      if (got != 0 && !(got & kMasked)) {
+        ASSERT_EQ(got, want);
       }
     }
   }
@@ -174,15 +170,16 @@ TEST(SeenLine, HoldsForNeitherChunksNorStridesNorWhatIsFarAway) {
 
 TEST(BlockNote, KeepsTheGroupsApart) {
   BlockNote note;
-  note.flags = kFirstHalf | kMasked | kBothHalves << kBitsOfGroup | kLastBlock;
-  EXPECT_EQ(note.halves(0), kFirstHalf);
-  EXPECT_EQ(note.halves(1), kBothHalves);
+  note.rows = kItemRows;
+  note.flags = kSees | kMasked | kSees << kBitsOfGroup | kLastBlock;
+  EXPECT_TRUE(note.sees(0) && note.sees(1));
   EXPECT_TRUE(note.is_masked(0));
-  EXPECT_FALSE(note.is_masked(1));
-  note.flags = kBothHalves | kBothHalves << kBitsOfGroup;
-  EXPECT_EQ(note.halves(0), kBothHalves);
-  EXPECT_EQ(note.halves(1), kBothHalves);
+  EXPECT_FALSE(note.is_masked(1) || note.is_clear());
+  note.flags = kSees | kSees << kBitsOfGroup | kLastBlock;
   EXPECT_FALSE(note.is_masked(0) || note.is_masked(1));
+  EXPECT_TRUE(note.is_clear());
+  note.flags = kSees << kBitsOfGroup;
+  EXPECT_TRUE(!note.sees(0) && note.sees(1) && !note.is_clear());
 }
 
 }  // namespace

@@ -11,15 +11,12 @@ namespace ringside::hopper {
 
 inline constexpr int kGroups = 2;
 inline constexpr int kGroupRows = kBoxRows, kItemRows = kGroups * kGroupRows;
-inline constexpr int kHalfKeys = kBoxRows, kBlockKeys = 2 * kHalfKeys;
 
-// Which halves of a block a group works on. Of a second half alone the first comes along, hidden:
-// that is rare, and code of its own would cost all others more.
-enum Halves : uint32_t { kNoHalf = 0, kFirstHalf = 1, kBothHalves = 3 };
-
-// In `flags`; what is about group g is shifted by g * kBitsOfGroup.
-inline constexpr uint32_t kHalvesMask = 3, kMasked = 4;  // kMasked: ask each row
-inline constexpr int kBitsOfGroup = 3;
+// In `flags`; what is about group g is shifted by g * kBitsOfGroup. A group that sees some of a
+// block works on all of it: code for half a block would be as long as what it spares, and
+// instructions have to fit a multiprocessor's cache.
+inline constexpr uint32_t kSees = 1, kMasked = 2;  // kMasked: ask each row
+inline constexpr int kBitsOfGroup = 2;
 inline constexpr uint32_t kLastBlock = 1 << 6;     // of the item
 inline constexpr uint32_t kStop = 1 << 7;          // there is no further item
 inline constexpr uint32_t kBothHaveRows = 1 << 8;  // the groups take turns
@@ -32,14 +29,12 @@ struct alignas(16) BlockNote {
   int32_t head = 0;
   uint32_t flags = 0;
 
-  RINGSIDE_HD uint32_t halves(int group) const {
-    return flags >> group * kBitsOfGroup & kHalvesMask;
-  }
+  RINGSIDE_HD bool sees(int group) const { return flags >> group * kBitsOfGroup & kSees; }
   RINGSIDE_HD bool is_masked(int group) const { return flags >> group * kBitsOfGroup & kMasked; }
   // Whether all rows see all of the block. Elsewhere weights of 0 meet its values.
   RINGSIDE_HD bool is_clear() const {
-    constexpr uint32_t kFirst = kBothHalves, kAll = kFirst | kFirst << kBitsOfGroup;
-    return (flags & ((1u << kGroups * kBitsOfGroup) - 1)) == (rows > kGroupRows ? kAll : kFirst);
+    constexpr uint32_t kBoth = kSees | kSees << kBitsOfGroup;
+    return (flags & ((1u << kGroups * kBitsOfGroup) - 1)) == (rows > kGroupRows ? kBoth : kSees);
   }
 };
 
@@ -47,20 +42,17 @@ struct alignas(16) BlockNote {
 struct GroupSight {
   Interval some, all;
 
+  GroupSight() = default;
   // From what its first and last rows see; both ends never decrease from row to row.
   RINGSIDE_HD GroupSight(Interval first, Interval last)
       : some{first.begin, last.end > first.begin ? last.end : first.begin},
         all{last.begin, first.end} {}
 
-  // The bits of one group for the block of so many keys that begins at `begin`: of half as many as
-  // kBlockKeys, both halves or none.
-  template <int kKeys = kBlockKeys>
-  RINGSIDE_HD uint32_t flags_of(int begin) const {
-    if (some.end <= begin || begin + kKeys <= some.begin || some.size() == 0) return kNoHalf;
-    const bool is_half = kKeys > kHalfKeys && some.end <= begin + kHalfKeys;
-    const uint32_t halves = is_half ? kFirstHalf : kBothHalves;
-    const int end = begin + (is_half ? kHalfKeys : kKeys);
-    return halves | (all.begin <= begin && end <= all.end ? 0 : kMasked);
+  // The bits of one group for the block of so many keys that begins at `begin`.
+  RINGSIDE_HD uint32_t flags_of(int begin, int keys) const {
+    const int end = begin + keys;
+    if (some.end <= begin || end <= some.begin || some.size() == 0) return 0;
+    return kSees | (all.begin <= begin && end <= all.end ? 0 : kMasked);
   }
 };
 

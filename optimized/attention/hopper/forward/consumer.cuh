@@ -28,8 +28,10 @@ class Consumer {
   }
 
  private:
-  // Of a lane: two rows of a block's keys, as a left operand.
-  using Weights = uint32_t[Shape::kKeys / 16][4];
+  // Of a lane: two rows of a block's keys, and as a left operand.
+  static constexpr int kKeys = Shape::kKeys;
+  using Scores = hopper::Scores<kKeys>;
+  using Weights = uint32_t[kKeys / 16][4];
   using Output = hopper::Output<Shape>;
 
   __device__ __forceinline__ BlockNote next_note() {
@@ -59,47 +61,49 @@ class Consumer {
           softmax_.start();
           next_queries();
         }
-        ended = is_whole(note) ? take_run(note, finishes, moves_on, output, weights)
-                               : step<kHalfKeys>(note, finishes, output, weights);
+        ended = take_run(note, finishes, moves_on, output, weights);
       } else if (waits) {
         weigh_last(output, weights);
         waits = moves_on = false;
-      } else if (note.halves(group_) != kNoHalf) {
-        ended = is_whole(note) ? begin_run<Shape::kKeys>(note, output, weights)
-                               : begin_run<kHalfKeys>(note, output, weights);
+      } else if (note.sees(group_)) {
+        ended = begin_run(note, output, weights);
         waits = true;
       } else {
         finishes = ended = skip(note);
       }
       if (finishes) {
+        if (is_fresh_) clear(output);  // of an item that saw nothing
         finish<T, Shape, kOptions>(p_, s_, before, group_, softmax_before, output);
-        clear(output);
+        is_fresh_ = true;
       }
       if (moves_on) note = next_note();
     } while (waits || !ended);
     items_.advance();
   }
 
-  // Whole blocks one after the other, up to the item's last; one where an item `begins`, the one
-  // before has still to be finished. `moves_on`: the note is not yet the next one's.
+  // Blocks that the group sees, one after the other, up to the item's last; one where an item
+  // `begins`, the one before has still to be finished. `moves_on`: the note is not yet the next
+  // one's.
   __device__ __forceinline__ bool take_run(BlockNote& note, bool begins, bool& moves_on,
                                            Output& output, Weights& weights) {
     while (true) {
-      if (step<Shape::kKeys>(note, begins, output, weights)) return true;
+      if (step(note, begins, output, weights)) return true;
       if (begins) return false;
       note = next_note();
-      if (Shape::kKeys == kHalfKeys ? note.halves(group_) == kNoHalf : !is_whole(note)) break;
+      if (!note.sees(group_)) break;
     }
     moves_on = false;
     return false;
   }
 
   __device__ __forceinline__ void start_item(const BlockNote& item, Output& output) {
-    clear(output);
-    if (item.flags & kResumes)
-      resume<T, Shape, kOptions>(p_, LaneRows(item, group_), item.head, softmax_, output);
-    else
+    is_fresh_ = !(item.flags & kResumes);
+    if (is_fresh_) {
       softmax_.start();
+    } else {
+      clear(output);
+      resume<T, Shape, kOptions>(p_, LaneRows(item, group_), item.head, softmax_, output);
+    }
     if constexpr (kOptions != Options::none) softmax_.start_highest();
     wait(s_.q_full[items_.stage][group_], items_.parity);
   }
@@ -110,53 +114,46 @@ class Consumer {
   // Whether the coming block, which the group may not see, follows one whose weights are in hand as
   // a step: of another item, if its output begins with nothing.
   __device__ __forceinline__ bool goes_on(const BlockNote& note, bool ended) const {
-    return note.halves(group_) != kNoHalf && !(ended && (note.flags & kResumes) != 0);
-  }
-
-  // Whether the group works on all of a block of which it sees something.
-  __device__ __forceinline__ bool is_whole(const BlockNote& note) const {
-    return Shape::kKeys == kHalfKeys || note.halves(group_) == kBothHalves;
+    return note.sees(group_) && !(ended && (note.flags & kResumes) != 0);
   }
 
   // The weights of a first block. True: the item ends with it.
-  template <int kKeys>
   __device__ __forceinline__ bool begin_run(const BlockNote& note, Output& output,
                                             Weights& weights) {
-    Scores<kKeys> scores;
+    Scores scores;
     float factor[2];
     take_turn(note);
     begin_products();
-    score<kKeys>(scores);
+    score(scores);
     commit_products();
     end_turn(note);
     wait_for_products<0>();
     pin(scores);
     Kept kept;
-    const bool ends = hide_and_free<kKeys>(note, scores, kept);
-    if (softmax_.update(scores, factor)) rescale(output, factor);
+    const bool ends = hide_and_free(note, scores, kept);
+    if (softmax_.update(scores, factor) && !is_fresh_) rescale(output, factor);
     if constexpr (kOptions == Options::all) drop<kKeys>(scores, kept);
-    as_weights<kKeys>(weights, scores);
+    as_weights(weights, scores);
     return ends;
   }
 
   // Weighs the values of the block before, while the scores of the next one are computed and become
   // weights. Of another item, which `begins`, they do not touch the output of the one before. True:
   // the item ends with it.
-  template <int kKeys>
   __device__ __forceinline__ bool step(const BlockNote& note, bool begins, Output& output,
                                        Weights& weights) {
-    Scores<kKeys> scores;
+    Scores scores;
     float factor[2];
     take_turn(note);
     begin_products();
-    score<kKeys>(scores);
+    score(scores);
     commit_products();
     weigh(output, weights);
     end_turn(note);
     wait_for_products<1>();
     pin(scores);
     Kept kept;
-    const bool ends = hide_and_free<kKeys>(note, scores, kept);
+    const bool ends = hide_and_free(note, scores, kept);
     const bool raises = softmax_.update(scores, factor);
     if constexpr (kOptions == Options::all)
       if (p_.scores.drops) drop<kKeys>(scores, kept);
@@ -165,7 +162,7 @@ class Consumer {
     free_v();
     if (raises && !begins) rescale(output, factor);
     pin(scores);
-    as_weights<kKeys>(weights, scores);
+    as_weights(weights, scores);
     return ends;
   }
 
@@ -201,9 +198,8 @@ class Consumer {
   __device__ __forceinline__ static uint32_t of_warp(uint32_t number) {
     return __reduce_or_sync(~0u, number);
   }
-  // scores = Q K^T, of so many keys
-  template <int kKeys>
-  __device__ __forceinline__ void score(Scores<kKeys>& scores) {
+  // scores = Q K^T
+  __device__ __forceinline__ void score(Scores& scores) {
     const uint32_t where =
         of_warp(k_.stage * (Shape::kKeyBytes / 16) |
                 (items_.stage * kGroups + group_) * (Shape::kQueryBytes / 16) << 16);
@@ -216,24 +212,24 @@ class Consumer {
           moved(k, slice_offset<Deep::along_rows>(i, Shape::kPanelBytes)), i > 0);
   }
 
-  // output += P V
+  // output += P V, or = where there is nothing yet
   __device__ __forceinline__ void weigh(Output& output, const Weights& weights) {
     wait(s_.v_full[v_.stage], v_.parity);
     begin_products();
     const uint64_t v = tile_descriptor(shared_address(s_.v), Shape::kPanelBytes) +
                        of_warp(v_.stage * (Shape::kValueBytes / 16));
 #pragma unroll
-    for (int i = 0; i < Shape::kKeys / 16; ++i)
+    for (int i = 0; i < kKeys / 16; ++i)
       Product<T, Shape::kV>::template multiply<Deep::down_rows>(
-          output, weights[i], moved(v, slice_offset<Deep::down_rows>(i, Shape::kPanelBytes)), true);
+          output, weights[i], moved(v, slice_offset<Deep::down_rows>(i, Shape::kPanelBytes)),
+          i > 0 || !is_fresh_);
     commit_products();
+    is_fresh_ = false;
   }
 
   // Scores are there: the block's keys and its table are not needed any more. True: the item ends
   // with it.
-  template <int kKeys>
-  __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores<kKeys>& scores,
-                                                Kept& kept) {
+  __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores& scores, Kept& kept) {
     const int thread = threadIdx.x % kThreadsOfGroup;
     const int row = group_ * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
     if constexpr (kOptions != Options::none) {
@@ -256,11 +252,10 @@ class Consumer {
     for (int n = 0; n < Shape::kV / 2; ++n) output[n] *= factor[n / 2 % 2];
   }
 
-  template <int kKeys>
-  __device__ __forceinline__ static void as_weights(Weights& weights, const Scores<kKeys>& scores) {
+  __device__ __forceinline__ static void as_weights(Weights& weights, const Scores& scores) {
 #pragma unroll
-    for (int n = 0; n < Shape::kKeys / 4; ++n)  // keys that have no scores weigh nothing
-      weights[n / 4][n % 4] = n < kKeys / 4 ? pack<T>(scores[2 * n], scores[2 * n + 1]) : 0;
+    for (int n = 0; n < kKeys / 4; ++n)
+      weights[n / 4][n % 4] = pack<T>(scores[2 * n], scores[2 * n + 1]);
   }
 
   // The groups issue products by turns: the other one's run while this one's softmax does.
@@ -291,6 +286,7 @@ class Consumer {
   const Parameters<kOptions>& p_;
   Shared<Shape, kOptions>& s_;
   int group_;
+  bool is_fresh_ = true;  // output, which then holds anything
   Softmax<kOptions> softmax_;
   RingPlace<Shape::kStages> k_, v_;
   RingPlace<Shape::kItemStages> items_;

@@ -26,9 +26,8 @@ template <> struct Tuning<HeadDims<256, 256>> : Stock<64, 2, 1, 64> {};
 template <typename Dims>
 struct ForwardShape : Dims, Tuning<Dims> {
   using Dims::kQk, Dims::kV, Tuning<Dims>::kKeys;
-  static constexpr int kPanelBytes = kKeys * kSwizzledBytes;     // 64 columns of a block
-  static constexpr int kHalfBytes = kHalfKeys * kSwizzledBytes;  // of one panel
-  static constexpr int kQueryBytes = kGroupRows * kQk * 2;       // of a group
+  static constexpr int kPanelBytes = kKeys * kSwizzledBytes;  // 64 columns of a block
+  static constexpr int kQueryBytes = kGroupRows * kQk * 2;    // of a group
   static constexpr int kKeyBytes = kKeys * kQk * 2, kValueBytes = kKeys * kV * 2;     // of a block
   static constexpr int kStagedBytes = kGroupRows * Tuning<Dims>::kStagedColumns * 2;  // of a group
   static constexpr int kValueTasks = 2 * Tuning<Dims>::kStages;  // of who load and inspect values

@@ -23,10 +23,8 @@ bool make_maps(ForwardMaps& maps, const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
   const int keys = keys_of_block(s);
   const bool made = make_map(maps.q, a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
-                    make_map(maps.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
-                    make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}) &&
-                    make_map(maps.whole_k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}, keys) &&
-                    make_map(maps.whole_v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}, keys);
+                    make_map(maps.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}, keys) &&
+                    make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}, keys);
   const DeviceMatrix* out = final_results(a);
   return made && (out == nullptr ||
                   make_map(maps.out, *out, {s.type, s.head_dim_v, s.num_heads}, kRowsOfWarp));

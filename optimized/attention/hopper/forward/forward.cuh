@@ -19,9 +19,9 @@
 namespace ringside::hopper {
 
 struct ForwardMaps {
-  CUtensorMap q, k, v;
-  CUtensorMap out;               // of final results alone, if any, with boxes of a warp's rows
-  CUtensorMap whole_k, whole_v;  // with boxes of a whole block's rows
+  CUtensorMap q;
+  CUtensorMap k, v;  // with boxes of a block's rows
+  CUtensorMap out;   // of final results alone, if any, with boxes of a warp's rows
 };
 
 struct ForwardParameters {
@@ -53,14 +53,17 @@ inline constexpr int kRowsOfWarp = kGroupRows / kWarpsOfGroup;
 inline constexpr int kThreads = kThreadsOfGroup * (1 + kGroups);
 inline constexpr int kProducerRegisters = 88, kConsumerRegisters = 208;
 
-// What is to be loaded of a block: the halves that some row sees. Values of a block that is seen in
+// What is to be loaded of a block, if some row sees some of it. Values of a block that is seen in
 // part are inspected before consumers have them.
 struct alignas(16) LoadedBlock {
-  uint32_t halves = 0;
+  static constexpr uint32_t kSeen = 1, kInspected = 2, kNoMore = 4;
+  uint32_t flags = 0;
   int32_t row = 0, keys = 0, kv_head = 0;
-  bool is_inspected = false;
+
+  RINGSIDE_HD bool is_seen() const { return flags & kSeen; }
+  RINGSIDE_HD bool is_inspected() const { return flags & kInspected; }
+  RINGSIDE_HD bool is_none() const { return flags & kNoMore; }
 };
-inline constexpr uint32_t kNoMoreValues = ~0u;  // in the place of halves
 
 // What the producer whose turn it is finds, and leaves.
 struct ProducerTurn {
@@ -79,6 +82,7 @@ struct ForwardShared {
   uint8_t out[kGroups][Shape::kStagedBytes];  // apart: the next item's values need not wait for it
   SeenTable seen[kStages];
   SeenSegment seen_of_segment[kProducers];  // a producer's own
+  WorkItem taken_items[kProducers];         // likewise
   BlockNote notes[kStages];
   LoadedBlock value_tasks[kValueTasks];
   ProducerTurn turn;

@@ -1,12 +1,15 @@
 // The items that one warp of a block of threads takes.
 #pragma once
 
+#include <cstddef>
+
 #include "optimized/attention/hopper/queue.h"
 #include "optimized/tables/work_list.h"
 
 namespace ringside::hopper {
 
-// Words of a struct in global memory, a lane each: fetched at once, and waited for when asked for.
+// Words of a struct in global memory, a lane each: fetched at once, and waited for when they are
+// put down or one is asked for.
 template <typename T>
 struct LaneWords {
   static constexpr int kWords = sizeof(T) / sizeof(int);
@@ -17,6 +20,10 @@ struct LaneWords {
     const int lane = threadIdx.x % 32;
     if (lane < kWords) word = reinterpret_cast<const int*>(from)[lane];
   }
+  __device__ void put(T& to) const {
+    const int lane = threadIdx.x % 32;
+    if (lane < kWords) reinterpret_cast<int*>(&to)[lane] = word;
+  }
   __device__ T get() const {
     union {
       int words[kWords];
@@ -25,6 +32,9 @@ struct LaneWords {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) all.words[i] = __shfl_sync(~0u, word, i);
     return all.value;
+  }
+  __device__ int at(size_t byte) const {
+    return __shfl_sync(~0u, word, static_cast<int>(byte / sizeof(int)));
   }
 };
 
@@ -36,15 +46,16 @@ inline constexpr int kProducers = 2;  // such warps of a block of threads
 // threads, ran alike.
 class ItemQueue {
  public:
-  __device__ ItemQueue(const WorkList& work, const QueueOrder& order, int32_t* taken, int warp)
-      : work_(work), order_(order), taken_(taken), items_(*work.num_items) {
+  __device__ ItemQueue(const WorkList& work, const QueueOrder& order, int32_t* taken, int warp,
+                       WorkItem& place)
+      : work_(work), order_(order), taken_(taken), place_(place), items_(*work.num_items) {
     fetch(gridDim.x * warp + blockIdx.x);
     fetch_partner();
     advance();
   }
 
   __device__ bool valid() const { return valid_; }
-  __device__ WorkItem item() const { return item_.get(); }
+  __device__ const WorkItem& item() const { return place_; }
   __device__ Segment first_partner() const { return partner_.get(); }  // of the item
   __device__ int head() const { return head_; }
 
@@ -56,13 +67,15 @@ class ItemQueue {
   __device__ void fetch_item() { fetch(kProducers * gridDim.x + __shfl_sync(~0u, number_, 0)); }
   __device__ void fetch_partner() {
     if (!next_valid_) return;
-    const WorkItem next = next_item_.get();
-    if (next.partner_begin < next.partner_end)
-      next_partner_.fetch(work_.partners + next.partner_begin);
+    const int begin = next_item_.at(offsetof(WorkItem, partner_begin));
+    if (begin < next_item_.at(offsetof(WorkItem, partner_end)))
+      next_partner_.fetch(work_.partners + begin);
   }
   __device__ void advance() {
-    valid_ = next_valid_, head_ = next_head_;
-    item_ = next_item_, partner_ = next_partner_;
+    valid_ = next_valid_, head_ = next_head_, partner_ = next_partner_;
+    __syncwarp();  // nobody reads what was there
+    next_item_.put(place_);
+    __syncwarp();
   }
 
  private:
@@ -77,9 +90,10 @@ class ItemQueue {
   const WorkList& work_;
   const QueueOrder& order_;
   int32_t* taken_;
+  WorkItem& place_;  // in shared memory: registers of all lanes would hold the same
   int items_, head_ = 0, next_head_ = 0, number_ = 0;
   bool valid_ = false, next_valid_ = false;
-  LaneWords<WorkItem> item_, next_item_;
+  LaneWords<WorkItem> next_item_;
   LaneWords<Segment> partner_, next_partner_;
 };
 

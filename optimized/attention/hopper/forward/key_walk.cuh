@@ -18,7 +18,7 @@ class KeyWalk {
   // this walk's own, in shared memory.
   __device__ KeyWalk(const WorkList& work, const ItemQueue& queue, SeenSegment& rows)
       : work_(work), queue_(queue), table_(rows) {
-    const WorkItem item = queue.item();
+    const WorkItem& item = queue.item();
     rows_ = item.end - item.begin;
     partner_ = item.partner_begin, partner_end_ = item.partner_end;
     if (partner_ < partner_end_ && !take(queue.first_partner())) find();
@@ -36,9 +36,9 @@ class KeyWalk {
 
   // What the note of this block says of the groups.
   __device__ uint32_t flags() const {
-    const uint32_t first = sight(0, min(kGroupRows, rows_) - 1).template flags_of<kKeys>(begin_);
+    const uint32_t first = sights_[0].flags_of(begin_, kKeys);
     if (rows_ <= kGroupRows) return first;
-    return first | sight(kGroupRows, rows_ - 1).template flags_of<kKeys>(begin_) << kBitsOfGroup;
+    return first | sights_[1].flags_of(begin_, kKeys) << kBitsOfGroup;
   }
 
   // What every row sees of this block.
@@ -60,11 +60,21 @@ class KeyWalk {
 
   // False: the item sees none of the segment.
   __device__ bool take(const Segment& k) {
-    const WorkItem item = queue_.item();
+    const WorkItem& item = queue_.item();
     const SequenceMask mask{work_.mask, item.len_q, item.len_k};
     line_ = SeenLine(mask, k, item.own, item.begin, 0);
     if (!line_.holds) ask_rows(mask, k, item);
-    const GroupSight all = sight(0, rows_ - 1);
+    // Lanes ask for the first and the last row of each group.
+    const int lane = threadIdx.x % 32, last = rows_ - 1;
+    const Interval seen = seen_by(lane / 2 % kGroups * kGroupRows + lane % 2 * (kGroupRows - 1));
+    Interval ends[2 * kGroups];
+#pragma unroll
+    for (int i = 0; i < 2 * kGroups; ++i)
+      ends[i] = {__shfl_sync(~0u, seen.begin, i), __shfl_sync(~0u, seen.end, i)};
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group)
+      sights_[group] = {ends[2 * group], ends[2 * group + 1]};
+    const GroupSight all(ends[0], ends[last < kGroupRows ? 1 : 3]);
     first_row_ = k.row;
     begin_ = all.some.begin, end_ = all.some.end;
     return begin_ < end_;
@@ -86,13 +96,13 @@ class KeyWalk {
     const int2 seen = table_[row];
     return {seen.x, seen.x + seen.y};
   }
-  __device__ GroupSight sight(int first, int last) const { return {seen_by(first), seen_by(last)}; }
 
   const WorkList& work_;
   const ItemQueue& queue_;
   SeenSegment& table_;
   int rows_, partner_, partner_end_;
   SeenLine line_;
+  GroupSight sights_[kGroups];  // of the second, nothing is asked if it has no rows
   int first_row_ = 0, begin_ = 0, end_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace ringside::hopper {
 template <int kColumns>
 __device__ inline void load_tile(uint8_t* to, int panel_bytes, const CUtensorMap& map, int head,
                                  int row, int valid, Barrier& full) {
-#pragma unroll
+#pragma unroll 1  // here and below: instructions have to fit the cache of a multiprocessor
   for (int panel = 0; panel < kColumns / kPanelColumns; ++panel)
     load_box(shared_address(to) + panel * panel_bytes, map,
              ragged_box(panel * kPanelColumns, head, row, valid), full);
@@ -24,22 +24,21 @@ template <typename Shape>
 __device__ inline void load_keys(ForwardShared<Shape>& s, int stage, const ForwardMaps& maps,
                                  const LoadedBlock& block) {
   Barrier& full = s.k_full[stage];
-  if (block.halves == kNoHalf) return arrive(full);
-  const bool whole = block.halves == kBothHalves;
-  arrive_and_expect(full, whole ? Shape::kKeyBytes : Shape::kKeyBytes / 2);
-  load_tile<Shape::kQk>(s.k[stage], Shape::kPanelBytes, whole ? maps.whole_k : maps.k,
-                        block.kv_head, block.row, block.keys, full);
+  if (!block.is_seen()) return arrive(full);
+  arrive_and_expect(full, Shape::kKeyBytes);
+  load_tile<Shape::kQk>(s.k[stage], Shape::kPanelBytes, maps.k, block.kv_head, block.row,
+                        block.keys, full);
 }
 // Behind the last key that is seen zeros follow, which weights of 0 meet.
 template <typename Shape>
 __device__ inline void load_values(ForwardShared<Shape>& s, int stage, const ForwardMaps& maps,
                                    const LoadedBlock& block) {
-  Barrier& full = block.is_inspected ? s.v_landed[stage] : s.v_full[stage];
-  if (!block.is_inspected) arrive_instead_of_others(full);
-  if (block.halves == kNoHalf) return arrive(full);
+  Barrier& full = block.is_inspected() ? s.v_landed[stage] : s.v_full[stage];
+  if (!block.is_inspected()) arrive_instead_of_others(full);
+  if (!block.is_seen()) return arrive(full);
   arrive_and_expect(full, Shape::kValueBytes);
-  load_tile<Shape::kV>(s.v[stage], Shape::kPanelBytes, maps.whole_v, block.kv_head, block.row,
-                       block.keys, full);
+  load_tile<Shape::kV>(s.v[stage], Shape::kPanelBytes, maps.v, block.kv_head, block.row, block.keys,
+                       full);
 }
 
 // The values of blocks, in the order of their tasks: by one thread.
@@ -50,7 +49,7 @@ __device__ inline void load_values(const ForwardParameters& p, ForwardShared<Sha
     const int task = number % kValueTasks, stage = number % kStages;
     wait(s.value_task_full[task], number / kValueTasks % 2);
     const LoadedBlock block = s.value_tasks[task];
-    if (block.halves == kNoMoreValues) return;
+    if (block.is_none()) return;
     arrive(s.value_task_empty[task]);
     wait(s.v_empty[stage], number / kStages % 2 ^ 1);
     load_values(s, stage, p.maps, block);
@@ -59,12 +58,11 @@ __device__ inline void load_values(const ForwardParameters& p, ForwardShared<Sha
 
 // visit(16 bytes) for what was loaded of a block, by a warp; a few at a time.
 template <typename Shape, typename Visit>
-__device__ inline void for_each_chunk(uint8_t* tile, uint32_t halves, Visit visit) {
-  const int end = halves == kBothHalves ? Shape::kPanelBytes : Shape::kHalfBytes;
-#pragma unroll
+__device__ inline void for_each_chunk(uint8_t* tile, Visit visit) {
+#pragma unroll 1
   for (int panel = 0; panel < Shape::kV / kPanelColumns; ++panel)
-#pragma unroll 8
-    for (int at = static_cast<int>(threadIdx.x) % 32 * 16; at < end; at += 32 * 16)
+#pragma unroll 4
+    for (int at = static_cast<int>(threadIdx.x) % 32 * 16; at < Shape::kPanelBytes; at += 32 * 16)
       visit(reinterpret_cast<uint4&>(tile[panel * Shape::kPanelBytes + at]));
 }
 
@@ -79,16 +77,14 @@ __device__ inline void inspect_values(const ForwardParameters& p, ForwardShared<
     wait(s.value_task_full[task], number / kValueTasks % 2);
     const LoadedBlock block = s.value_tasks[task];
     arrive_as_warp(s.value_task_empty[task]);
-    if (block.halves == kNoMoreValues) return;
-    if (!block.is_inspected) continue;
+    if (block.is_none()) return;
+    if (!block.is_inspected()) continue;
     wait(s.v_landed[stage], parities >> stage & 1);
     parities ^= 1u << stage;
     FiniteCheck<T> check;
-    for_each_chunk<Shape>(s.v[stage], block.halves,
-                          [&](const uint4& chunk) { check.look_at(chunk); });
+    for_each_chunk<Shape>(s.v[stage], [&](const uint4& chunk) { check.look_at(chunk); });
     if (!__all_sync(~0u, check.all_finite())) {
-      for_each_chunk<Shape>(s.v[stage], block.halves,
-                            [](uint4& chunk) { chunk = finite_part<T>(chunk); });
+      for_each_chunk<Shape>(s.v[stage], [](uint4& chunk) { chunk = finite_part<T>(chunk); });
       *p.dropped = 1;
       show_to_async();
     }
@@ -103,7 +99,7 @@ class Producer {
       : p_(parameters), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ void run() {
-    ItemQueue queue(p_.work, p_.order, p_.taken, warp());
+    ItemQueue queue(p_.work, p_.order, p_.taken, warp(), s_.taken_items[warp()]);
     for (; queue.valid(); queue.advance()) produce(queue);
     int idle = 0;
     while (idle < kProducers) {
@@ -144,7 +140,7 @@ class Producer {
     wait_for_room(s_.k_empty);
     if (lane_ == 0) s_.notes[blocks_ % kStages].flags = kStop;
     arrive_as_warp(s_.k_full[blocks_ % kStages]);
-    if (lane_ == 0) give_values({kNoMoreValues});
+    if (lane_ == 0) give_values({LoadedBlock::kNoMore});
     __syncwarp();
   }
 
@@ -154,7 +150,7 @@ class Producer {
   }
 
   __device__ void produce(ItemQueue& queue) {
-    const WorkItem item = queue.item();
+    const WorkItem& item = queue.item();
     if (item.begin < item.end && is_sound(item))
       produce(queue, item);
     else
@@ -232,8 +228,9 @@ class Producer {
     const int stage = blocks_ % kStages;
     if (lane_ == 0) s_.notes[stage] = note_;
     __syncwarp();  // all of the table is written
-    const LoadedBlock block{note_.halves(0) | note_.halves(1), row, keys, kv_head_,
-                            !note_.is_clear()};
+    const uint32_t seen = note_.sees(0) || note_.sees(1) ? LoadedBlock::kSeen : 0;
+    const uint32_t inspected = note_.is_clear() ? 0 : LoadedBlock::kInspected;
+    const LoadedBlock block{seen | inspected, row, keys, kv_head_};
     if (lane_ == 0) {
       load_keys<Shape>(s_, stage, p_.maps, block);
       give_values(block);

@@ -165,7 +165,7 @@ __device__ __forceinline__ void finish(const Parameters<kOptions>& p, ForwardSha
     const float sum = quad_sum(softmax.sum[i]);
     factor[i] = sum != 0 ? __fdividef(1, sum) : 0;
     writes[i] = rows.has(i);
-    lse[i] = softmax.top[i] * folded_scale(p) + logf(sum);
+    lse[i] = softmax.top[i] * folded_scale(p) + log_fast(sum);
     if constexpr (kOptions != Options::none)
       finish_row(p.scores, note.head, sum, factor[i], lse[i]);
   }
@@ -179,9 +179,10 @@ __device__ __forceinline__ void finish(const Parameters<kOptions>& p, ForwardSha
     });
   }
   // Last: the fence of results would wait for it.
-#pragma unroll
-  for (int i = 0; i < 2; ++i)
-    if (writes[i] && threadIdx.x % 4 == 0) p.lse.of(rows.first + 8 * i, note.head) = lse[i];
+  if (threadIdx.x % 4 != 0) return;
+  float* to = &p.lse.of(rows.first, note.head);
+  if (writes[0]) *to = lse[0];
+  if (writes[1]) to[8 * p.lse.row_stride] = lse[1];
 }
 
 }  // namespace ringside::hopper

@@ -16,6 +16,14 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
+// The natural logarithm, to 3e-7 or three last places, whichever is more.
+__device__ inline float log_fast(float x) {
+  constexpr float kLog2 = 0.6931471805599453f;
+  float y;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return kLog2 * y;
+}
+
 // So many bits, up to 32, from one on.
 __device__ inline uint32_t ones(int first, int number) {
   uint32_t bits;
