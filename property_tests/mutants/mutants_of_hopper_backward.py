@@ -92,6 +92,24 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "const int other = n;",
     ),
     Mutant(
+        "hopper, asked ahead: d(scores) that the other group has not written count as written",
+        KEY_GROUP,
+        "has_ended(barriers().ds_full[before % 2], before / 2 % 2)",
+        "has_ended(barriers().ds_full[before % 2], before / 2 % 2 ^ 1)",
+    ),
+    Mutant(
+        "hopper, asked ahead: d(scores) have room where others are read",
+        KEY_GROUP,
+        "has_ended(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1)",
+        "has_ended(barriers().ds_empty[block % 2], block / 2 % 2)",
+    ),
+    Mutant(
+        "hopper, asked ahead: dq have room where others have not left",
+        KEY_GROUP,
+        "has_ended(barriers().dq_empty[group], parity_of_place(turn()))",
+        "has_ended(barriers().dq_empty[group], parity_of_place(turn() + 1))",
+    ),
+    Mutant(
         "hopper: dk goes without the scale",
         KEY_GROUP,
         "shape.head_dim_qk, scale(), dk, thread);",

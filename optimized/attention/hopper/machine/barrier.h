@@ -78,6 +78,22 @@ __device__ inline void wait(Barrier& barrier, uint32_t parity) {
       : "memory");
 }
 
+// Whether it has ended, for who has something to do before the answer is needed. If so, nobody need
+// wait for it.
+__device__ inline bool has_ended(Barrier& barrier, uint32_t parity) {
+  int ended;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.s32 %0, 1, 0, done;\n"
+      "}\n"
+      : "=r"(ended)
+      : "r"(shared_address(&barrier)), "r"(parity)
+      : "memory");
+  return ended != 0;
+}
+
 // A place in a ring of `kStages` stages, each with a "full" and an "empty" barrier.
 template <int kStages>
 struct RingPlace {

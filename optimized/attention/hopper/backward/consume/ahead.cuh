@@ -48,6 +48,8 @@ struct AheadConsumer : KeyGroup<T, Shape, kDq, false> {
     const uint64_t q = tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel);
     const uint64_t dout = tile_descriptor(shared_address(shared.dout[stage()]), kQueryPanel);
     this->release_values(flags);
+    typename Base::Ready ready;
+    if constexpr (kWithDq) ready = this->ask_ahead();
     float2 shifts[8];
     load_of_queries(shifts, shared.rows[stage()].shift, thread);
     const bool clear = this->weigh_scores(flags, scores, shifts);
@@ -66,12 +68,12 @@ struct AheadConsumer : KeyGroup<T, Shape, kDq, false> {
       if constexpr (kWithDq) this->drop_keys(before, block - 1);
     }
     float dq[kDqSums];
-    if constexpr (kWithDq) this->start_dq(dq, block - 1);
+    if constexpr (kWithDq) this->start_dq(dq, block - 1, ready.ds_full);
     begin_products();
     multiply_queries<T, kLate>(dv, p, dout);
     multiply_queries<T, kLate>(dk, ds, q);
     commit_products();
-    this->hand_over_ds(ds);
+    this->hand_over_ds(ds, ready.ds_empty);
     if constexpr (kWithDq) {
       wait_for_products<1>();
       hopper::pin(dq);
@@ -81,7 +83,7 @@ struct AheadConsumer : KeyGroup<T, Shape, kDq, false> {
       wait(barriers().q_full[(block + 1) % kStages], (block + 1) / kStages % 2);
       start<false>(block + 1, scores, grads);
     }
-    if constexpr (kWithDq) this->hand_over_dq(dq, block - 1, this->turn());
+    if constexpr (kWithDq) this->hand_over_dq(dq, block - 1, this->turn(), ready.dq_empty);
     wait_for_products<kGoesOn ? 2 : 0>();
     hopper::pin(dk), hopper::pin(dv);
     this->release(block);

@@ -63,9 +63,13 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
     const uint64_t q = tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel);
     const uint64_t dout = tile_descriptor(shared_address(shared.dout[stage()]), kQueryPanel);
     float scores[32], grads[32];
+    // Before the scores, whose products keep shared memory busy: d(weights) wait for these.
+    float2 minus_deltas[8];
+    wait(barriers().dout_full[stage()], parity());
+    if constexpr (!kOptions)
+      load_of_queries(minus_deltas, shared.rows[stage()].minus_delta, thread);
     const auto begin_grads = [&] {
-      wait(barriers().dout_full[stage()], parity());
-      if constexpr (!kOptions) load_of_pairs(grads, shared.rows[stage()].minus_delta, thread);
+      if constexpr (!kOptions) spread(grads, minus_deltas);
       if constexpr (!kOptions) hopper::pin(grads);
     };
     if constexpr (!kLate) begin_grads();
@@ -78,9 +82,11 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
     const int before = kLate && kHasDq ? flags : kClear;
     if constexpr (kLate) flags = read_note();
     uint32_t p[4][4], ds[4][4];
+    typename Base::Ready ready;
     if constexpr (kOptions) {
       wait_for_products<0>();
       hopper::pin(scores), hopper::pin(grads);
+      if constexpr (kLate && kHasDq) ready = this->ask_ahead();
       release_values(flags);
       differentiate_with_options(scores, grads);
     } else {
@@ -91,6 +97,7 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
       const bool clear = this->weigh_scores(flags, scores, shifts);
       wait_for_products<0>();
       hopper::pin(grads);
+      if constexpr (kLate && kHasDq) ready = this->ask_ahead();
       release_values(flags);
       differentiate(grads, scores);
       if (!clear) hide_gradients(grads, scores);
@@ -105,16 +112,16 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
       if constexpr (kLate && kHasDq) drop_keys(before, block - 1);
     }
     float dq[kDqSums];
-    if constexpr (kLate && kHasDq) start_dq(dq, block - 1);
+    if constexpr (kLate && kHasDq) start_dq(dq, block - 1, ready.ds_full);
     begin_products();
     multiply_queries<T, kLate>(dv, p, dout);
     multiply_queries<T, kLate>(dk, ds, q);
     commit_products();
-    hand_over_ds(ds);
+    hand_over_ds(ds, ready.ds_empty);
     if constexpr (kLate && kHasDq) {
       wait_for_products<1>();
       hopper::pin(dq);
-      hand_over_dq(dq, block - 1, turn());
+      hand_over_dq(dq, block - 1, turn(), ready.dq_empty);
     }
     wait_for_products<0>();
     hopper::pin(dk), hopper::pin(dv);

@@ -71,9 +71,23 @@ struct KeyGroup {
   // Of final dq, both groups' half rows leave together from the first one's place.
   static constexpr bool kSharesDq = kDq == Dq::store && Shape::kQkPanels == 1;
 
+  // What a block will wait for, asked for early: the answers take time while products keep shared
+  // memory busy. Whether both groups have written d(scores) of the block before; whether there is
+  // room for this one's, and for dq.
+  struct Ready {
+    bool ds_full = false, ds_empty = false, dq_empty = false;
+  };
+  __device__ __forceinline__ Ready ask_ahead() const {
+    const uint32_t before = block - 1;
+    return {has_ended(barriers().ds_full[before % 2], before / 2 % 2),
+            has_ended(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1),
+            has_ended(barriers().dq_empty[group], parity_of_place(turn()))};
+  }
+
   // Starts dq of a block, of which both groups have written d(scores).
-  __device__ __forceinline__ void start_dq(float (&dq)[kDqSums], uint32_t of_block) const {
-    wait(barriers().ds_full[of_block % 2], of_block / 2 % 2);
+  __device__ __forceinline__ void start_dq(float (&dq)[kDqSums], uint32_t of_block,
+                                           bool is_full = false) const {
+    if (!is_full) wait(barriers().ds_full[of_block % 2], of_block / 2 % 2);
     show_to_async();  // what both groups have written; here nothing is on its way any more
     begin_products();
     multiply_keys<T, Shape::kKeys>(
@@ -96,24 +110,27 @@ struct KeyGroup {
     else
       store_dq<T, Dq::store>(tile + dq_place, 0, dq, by, thread);
   }
-  __device__ __forceinline__ void wait_for_place(uint32_t turn) const {
+  __device__ __forceinline__ uint32_t parity_of_place(uint32_t turn) const {
     // Where sums may be brought, the sender says so of the first as well.
-    wait(barriers().dq_empty[group], kMayCarry<Shape, kDq> ? turn & 1 : (turn & 1) ^ 1);
+    return kMayCarry<Shape, kDq> ? turn & 1 : (turn & 1) ^ 1;
+  }
+  __device__ __forceinline__ void wait_for_place(uint32_t turn) const {
+    wait(barriers().dq_empty[group], parity_of_place(turn));
   }
   // Puts something where the sender finds it, once that has sent what was there: dq of a block, or
   // an item's final dv.
   template <typename Put>
-  __device__ __forceinline__ void hand_over(uint32_t turn, Put put) {
+  __device__ __forceinline__ void hand_over(uint32_t turn, Put put, bool is_empty = false) {
     forget_places();
-    wait_for_place(turn);
+    if (!is_empty) wait_for_place(turn);
     put(shared_address(shared.dq[group]));  // which the sender shows to the copy engine
     arrive_as_warp(barriers().dq_full[group], thread);
   }
   // dq of a block, when the products have come.
   __device__ __forceinline__ void hand_over_dq(float (&dq)[kDqSums], uint32_t of_block,
-                                               uint32_t turn) {
+                                               uint32_t turn, bool is_empty = false) {
     arrive_as_warp(barriers().ds_empty[of_block % 2], thread);
-    hand_over(turn, [&](uint32_t tile) {
+    const auto put = [&](uint32_t tile) {
       if constexpr (kMayCarry<Shape, kDq>)
         put_carried_dq(tile, dq, __reduce_or_sync(~0u, shared.notes[of_block % kNotes].flags));
       else if constexpr (kSharesDq)
@@ -121,12 +138,14 @@ struct KeyGroup {
                          scale(), thread);
       else
         store_dq<T, kDq>(tile + dq_place, 0, dq, scale(), thread);
-    });
+    };
+    hand_over(turn, put, is_empty);
   }
-  __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[kQueries / 16][4]) {
+  __device__ __forceinline__ void hand_over_ds(const uint32_t (&ds)[kQueries / 16][4],
+                                               bool is_empty = false) {
     if constexpr (!kHasDq) return;
     forget_places();
-    wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);
+    if (!is_empty) wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);
     store_scores(ds_tile(block) + group * kGroupKeys * 128 + ds_place, ds);
     arrive_as_warp(barriers().ds_full[block % 2], thread);
   }

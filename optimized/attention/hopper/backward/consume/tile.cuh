@@ -73,14 +73,11 @@ __device__ __forceinline__ void load_of_queries(float2 (&to)[N], const float (&f
   for (int n = 0; n < N; ++n)
     to[n] = *reinterpret_cast<const float2*>(&from[first + 8 * n + Place(thread).column]);
 }
-// The same for each of its pairs.
-__device__ __forceinline__ void load_of_pairs(float (&to)[32], const float (&from)[kQueries],
-                                              uint32_t thread) {
+// Of such numbers, that of each of its pairs.
+__device__ __forceinline__ void spread(float (&to)[32], const float2 (&from)[8]) {
 #pragma unroll
-  for (int n = 0; n < 8; ++n) {
-    const float2 two = *reinterpret_cast<const float2*>(&from[8 * n + Place(thread).column]);
-    to[4 * n] = to[4 * n + 2] = two.x, to[4 * n + 1] = to[4 * n + 3] = two.y;
-  }
+  for (int n = 0; n < 8; ++n)
+    to[4 * n] = to[4 * n + 2] = from[n].x, to[4 * n + 1] = to[4 * n + 3] = from[n].y;
 }
 
 // scores become weights, exp(score - lse); those of pairs that are not seen, -0, which no other is.
