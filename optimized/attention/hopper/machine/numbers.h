@@ -16,12 +16,22 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
-// The natural logarithm, to 3e-7 or three last places, whichever is more.
-__device__ inline float log_fast(float x) {
-  constexpr float kLog2 = 0.6931471805599453f;
+__device__ inline float log2_fast(float x) {
   float y;
   asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return kLog2 * y;
+  return y;
+}
+
+// The natural logarithm of a positive number, to a last place or 3e-7: of a power of two and what
+// is left, near 1, of which the approximation is good. In half the instructions of logf().
+__device__ inline float log_fast(float x) {
+  constexpr float kLog2 = 0.6931471805599453f;
+  constexpr int kRootOfHalf = 0x3f3504f3, kBitsBelowExponent = 23;
+  const int bits = __float_as_int(x), power = (bits - kRootOfHalf) >> kBitsBelowExponent;
+  const float near_1 = __int_as_float(bits - (power << kBitsBelowExponent));
+  const float found = fmaf(static_cast<float>(power), kLog2, kLog2 * log2_fast(near_1));
+  // Neither of zero nor of what is infinite or not a number.
+  return x > 1e-37f && x < INFINITY ? found : kLog2 * log2_fast(x);
 }
 
 // So many bits, up to 32, from one on.
