@@ -133,12 +133,6 @@ MUTANTS_OF_HOPPER = [
         "= keys_of_lane<kKeys>(seen.x - 1);",
     ),
     Mutant(
-        "hopper: an item that saw nothing leaves what the one before did",
-        CONSUMER,
-        "        if (is_fresh_) clear(output);  // of an item that saw nothing\n",
-        "",
-    ),
-    Mutant(
         "hopper: what earlier launches left is overwritten",
         CONSUMER,
         "i > 0 || !is_fresh_);",
@@ -148,7 +142,7 @@ MUTANTS_OF_HOPPER = [
         "hopper: keys that only the second group sees are left out",
         WALK,
         "ends[last < kGroupRows ? 1 : 3]",
-        "ends[1]",
+        "ends[last < kGroupRows ? 1 : 1]",
     ),
     Mutant(
         "hopper: values overwrite those that are being weighed",
