@@ -93,7 +93,7 @@ def hopper_kernel() -> Kernel:
         Rates(*(round(x, 4) for x in found[:4].tolist())),
         Rates(*(round(x, 4) for x in found[4:].tolist())),
         f"hopper family, {H200_CALLS}: gpu_ms of the d128 rows of "
-        "data/results/bench_fa3_nvidia_h200.csv, weighted three times, and attention_ms of "
+        "data/results/fa3_beside_cp_nvidia_h200.csv, weighted three times, and attention_ms of "
         "bench_cp_nvidia_h200.csv, which are of both passes",
     )
 

@@ -88,14 +88,11 @@ def test_published_figures_are_foretold():
 
 
 def test_calls_on_several_gpus_are_foretold_as_the_readme_says():
-    """No bar was set for these: what is told must be true, and a change for the worse be seen.
-
-    They are of kernels before those that the same rates foretell alone, slower at short documents.
-    """
+    """No bar was set for these: what is told must be true, and a change for the worse be seen."""
     found = time_errors.several_gpus()
     assert sum(cell.rows for cell in found.values()) == 216
     medians = sorted(cell.median for cell in found.values())
-    assert medians[-1] < 0.10 and medians[len(medians) // 2] < 0.055, found
+    assert medians[-1] < 0.10 and medians[len(medians) // 2] < 0.05, found
 
 
 def test_kernels_and_calls_alone_are_foretold_as_often_too_long_as_too_short():
@@ -105,7 +102,7 @@ def test_kernels_and_calls_alone_are_foretold_as_often_too_long_as_too_short():
         for row in time_rows.hopper_alone()
     ]
     assert len(alone) == 22
-    assert 0.95 < np.median(alone) < 1.05 and 0.9 < min(alone) and max(alone) < 1.12, alone
+    assert 0.95 < np.median(alone) < 1.05 and 0.9 < min(alone) and max(alone) < 1.11, alone
     of_calls = np.array(rates.forward) + np.array(rates.backward)
     several = [float(row.counts @ of_calls) / row.us for row in time_rows.several_gpus()]
     assert 0.95 < np.median(several) < 1.05, np.median(several)
