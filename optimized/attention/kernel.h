@@ -104,6 +104,10 @@ struct BackwardArguments {
   // Of such a launch of a family that rounds_in_turn, or none: where final dq go, of rows that meet
   // items; what dq then hold, nobody asks.
   DeviceMatrix final_dq{};
+  // Of a launch that a family says it takes so: [sequences, key heads x head_parts], zeros. Items
+  // that begin their document's keys store dq, which holds anything, and others add to it behind
+  // them (HostWorkList::first_keys_ahead): rows that meet no item keep what they had.
+  unsigned* first_stored = nullptr;
   // In so many parts a launch may take the query heads that share a key head, each adding to dk and
   // dv: `accumulate` is merge. At most backward_head_parts().
   int head_parts = 1;
@@ -141,6 +145,8 @@ struct KernelFamily {
   int (*backward_head_parts)(const AttentionShape& shape) = nullptr;
   // Whether it takes such a launch with `turns`; null: none.
   bool (*backward_in_turn)(const BackwardArguments& arguments) = nullptr;
+  // Likewise of one with `first_stored`.
+  bool (*backward_first_stores)(const BackwardArguments& arguments) = nullptr;
   int heads_in_turn = 1;  // key heads of which launches with `turns` have items at a time
   TrueOfShape rounds_in_turn = never;  // whether launches with `turns` know `final_dq`
 };

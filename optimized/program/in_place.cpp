@@ -78,10 +78,15 @@ class Gradients {
     const bool in_any_order = !alone && !call.deterministic && !in_turn_;
     summed_ = in_any_order || (in_turn_ && !rounds_in_turn());
     in_parts_ = in_any_order && parts.head_parts > 1;
+    if (in_any_order && parts.first_keys_store) first_stores_ = all_first_may_store();
   }
 
   void compute() const {
-    if (summed_ && !in_turn_) dq_.clear(on_.stream);
+    if (summed_ && !in_turn_ && !first_stores_) dq_.clear(on_.stream);
+    if (first_stores_)
+      RINGSIDE_CUDA(cudaMemsetAsync(on_.workspace + parts_.first_in_place, 0,
+                                    static_cast<size_t>(parts_.bytes_of_first_words()),
+                                    on_.stream));
     if (in_turn_) {
       const size_t bytes = static_cast<size_t>(parts_.home_q.cells) * sizeof(unsigned);
       RINGSIDE_CUDA(cudaMemsetAsync(on_.workspace + parts_.turns_in_place, 0, bytes, on_.stream));
@@ -99,7 +104,7 @@ class Gradients {
       move::unshard(k_rows, dk_.floats(), call_.dk, on_.stream);
       move::unshard(k_rows, dv_.floats(), call_.dv, on_.stream);
     }
-    clear_unseen(parts_, call_, !in_parts_, !summed_ || in_turn_, on_.stream);
+    clear_unseen(parts_, call_, !in_parts_, !summed_ || in_turn_ || first_stores_, on_.stream);
   }
 
  private:
@@ -116,9 +121,21 @@ class Gradients {
     return all;
   }
 
+  bool all_first_may_store() {
+    if (parts_.family.backward_first_stores == nullptr) return false;
+    first_stores_ = true;  // of the arguments that are asked about
+    bool all = true;
+    for_each_launch(parts_, parts_.backward, [&](const auto& operation, const auto& tables_of) {
+      all = all && tables_of.first_keys_ahead &&
+            parts_.family.backward_first_stores(arguments_of(operation, tables_of));
+    });
+    return all;
+  }
+
   BackwardArguments arguments_of(const Operation& op, const OperationTables& tables_of) const {
     const bool alone = parts_.keys_in_one_item;
     std::byte* turns = on_.workspace + parts_.turns_in_place;
+    std::byte* first = on_.workspace + parts_.first_in_place;
     const AttentionShape shape = parts_.shape_of(parts_.backward.pass.hosted()[0], op);
     const int head_parts = in_parts_ ? parts_.head_parts : 1;
     return {.shape = shape,
@@ -141,6 +158,7 @@ class Gradients {
             .carried = parts_.carries_dq ? dq_.matrix : DeviceMatrix{},
             .turns = in_turn_ ? reinterpret_cast<unsigned*>(turns) : nullptr,
             .final_dq = in_turn_ && rounds_in_turn() ? call_.dq.matrix : DeviceMatrix{},
+            .first_stored = first_stores_ ? reinterpret_cast<unsigned*>(first) : nullptr,
             .head_parts = head_parts,
             .heads_together = parts_.heads_together(tables_of, shape.num_kv_heads * head_parts)};
   }
@@ -149,10 +167,11 @@ class Gradients {
   const BackwardCall& call_;
   const RunsOn& on_;
   const move::OfSoftmax softmax_;
-  const Sums dq_, dk_, dv_;  // where they are needed
-  bool in_turn_ = false;     // items add to dq one after the other
-  bool summed_ = false;      // dq, in float32, which are rounded behind the launches
-  bool in_parts_ = false;    // items have parts of the query heads: dk and dv are summed, too
+  const Sums dq_, dk_, dv_;    // where they are needed
+  bool in_turn_ = false;       // items add to dq one after the other
+  bool summed_ = false;        // dq, in float32, which are rounded behind the launches
+  bool first_stores_ = false;  // sums, which need not begin as zeros
+  bool in_parts_ = false;      // items have parts of the query heads: dk and dv are summed, too
 };
 
 }  // namespace

@@ -39,6 +39,7 @@ struct OperationTables {                               // what the device reads 
   bool keys_in_one_item = false;  // those that a query sees, as far as the host knows
   bool carries_dq = false;        // such items have more keys than others may (carried)
   bool keys_by_document = false;  // of those of several, those of a document go together
+  bool first_keys_ahead = false;  // but for those that begin it: put_first_keys_ahead()
   double longest_keys = 0;        // of all work of a head, what the longest item of keys has
   bool walks_are_long = false;    // items of keys meet many queries each, as far as the host knows
 };

@@ -1,7 +1,9 @@
 #include "optimized/program/stack_parts.h"
 
+#include "optimized/device/processors.h"
 #include "optimized/device/properties.h"
 #include "optimized/program/room_for_lengths.h"
+#include "optimized/tables/first_keys.h"
 #include "optimized/tables/unseen_rows.h"
 
 namespace ringside {
@@ -68,7 +70,8 @@ void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
         keys_in_one_item = keys_in_one_item && operations.back().keys_in_one_item,
         carries_dq = carries_dq || operations.back().carries_dq,
         takes_turns = takes_turns || operations.back().keys_in_turn.items.size > 0,
-        turns_are_quicker = turns_are_quicker || operations.back().turns_are_quicker;
+        turns_are_quicker = turns_are_quicker || operations.back().turns_are_quicker,
+        first_keys_store = first_keys_store || operations.back().first_keys_ahead;
       if (operations.back().walks_are_long && family.backward_head_parts != nullptr)
         head_parts = family.backward_head_parts(shape);
     }
@@ -88,6 +91,7 @@ void StackParts::place(PassParts& parts) {
     places.lse = arena.take(home_q.cells * f32), places.delta = arena.take(home_q.cells * f32);
     if (!keys_in_one_item || carries_dq)
       dq_in_place = arena.take(home_q.cells * shape.head_dim_qk * f32);
+    if (first_keys_store) first_in_place = arena.take(bytes_of_first_words());
     if (takes_turns) turns_in_place = arena.take(home_q.cells * int64_t{sizeof(unsigned)});
     if (head_parts > 1) {
       dk_in_place = arena.take(home_k.cells * shape.head_dim_qk * f32);
@@ -111,6 +115,10 @@ void StackParts::place(PassParts& parts) {
   parts.end = arena.bytes();
 }
 
+int64_t StackParts::bytes_of_first_words() const {
+  return int64_t{problem.layout_k.batch()} * problem.num_kv_heads * head_parts * sizeof(unsigned);
+}
+
 RowTables StackParts::add_rows(const HostRowMap& map) {
   return {tables.add(map.global_of_home), tables.add(map.home_of_global)};
 }
@@ -127,21 +135,27 @@ StackParts::StackParts(const Plan& plan, const ProgramOptions& o)
   cu_seqlens_k = tables.add(problem.layout_k.cu_seqlens());
   cu_seqlens_q_padded = tables.add(problem.layout_q.cu_seqlens_padded());
   cu_seqlens_k_padded = tables.add(problem.layout_k.cu_seqlens_padded());
-  make_passes(stacks,
-              [&](const Schedule& schedule, const Operation& op, const StackedOperation& stacked) {
-                if (op.kind != OperationKind::compute) {
-                  OperationTables made;
-                  made.blocks = tables.add(stacked.blocks);
-                  return made;
-                }
-                std::vector<RankTiles> tiles;
-                for (const auto& [rank, q_row, k_row] : stacked.ranks)
-                  tiles.push_back({&plan.tiles(plan.steps_of_rank[rank][op.step]), q_row, k_row});
-                if (in_place && schedule.pass == Pass::backward)
-                  if (const HostWorkList whole = whole_keys(tiles); !whole.items.empty())
-                    return add_items(schedule.pass, tiles, whole);
-                return add_items(schedule.pass, tiles, items_of(schedule.pass, tiles));
-              });
+  make_passes(stacks, [&](const Schedule& schedule, const Operation& op,
+                          const StackedOperation& stacked) {
+    if (op.kind != OperationKind::compute) {
+      OperationTables made;
+      made.blocks = tables.add(stacked.blocks);
+      return made;
+    }
+    std::vector<RankTiles> tiles;
+    for (const auto& [rank, q_row, k_row] : stacked.ranks)
+      tiles.push_back({&plan.tiles(plan.steps_of_rank[rank][op.step]), q_row, k_row});
+    if (in_place && schedule.pass == Pass::backward)
+      if (const HostWorkList whole = whole_keys(tiles); !whole.items.empty())
+        return add_items(schedule.pass, tiles, whole);
+    HostWorkList items = items_of(schedule.pass, tiles);
+    const bool ahead =
+        in_place && schedule.pass == Pass::backward && family.backward_first_stores != nullptr &&
+        put_first_keys_ahead(items, problem.mask, problem.num_kv_heads, processors_of_device());
+    OperationTables made = add_items(schedule.pass, tiles, items);
+    made.first_keys_ahead = ahead;
+    return made;
+  });
   tables.upload();
 }
 

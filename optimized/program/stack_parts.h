@@ -17,6 +17,10 @@ struct StackParts : ProgramParts {
   bool takes_turns = false;        // at adding to these, in deterministic calls
   bool turns_are_quicker = false;  // in others, too
   int64_t turns_in_place = 0;
+  // Whether dq need not begin as zeros, where its order is free, and the words by which.
+  bool first_keys_store = false;
+  int64_t first_in_place = 0;
+  int64_t bytes_of_first_words() const;
   // In how many parts backward kernels in place take the query heads of a key head; then dk and dv
   // are summed up, too.
   int head_parts = 1;

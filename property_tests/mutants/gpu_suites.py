@@ -108,6 +108,10 @@ MADE_FOR: tuple[tuple[Callable[[Mutant], bool], tuple[str, ...]], ...] = (
             "cuda/test_cuda_in_order.py",
         ),
     ),
+    (
+        lambda mutant: mutant.name.startswith("hopper, first keys"),
+        (f"{ROOM}: CudaProgram.*FirstKeysStore",),
+    ),
 )
 # Faults of time, and reads of one row too many: on a GPU no result has shown them, as what is
 # written too early has been read by then. The interpreter sees each (gpu-mutants --interpreted).
@@ -128,6 +132,7 @@ OF_INTERPRETER = {
     "hopper, halves: final dq leave before the other group has left its half",
     "hopper, halves: keys of the next item are loaded over this one's",
     "hopper, in turn: the next one is let pass before sums are in memory",
+    "hopper, first keys: others are told before dq is in memory",
     "hopper: keys come again while the other group multiplies those without",
     "hopper: dq on their way are asked for before they are in memory",
     "a rehearsal of messages leaves out the word of lengths",

@@ -637,4 +637,40 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "leaves_final(item, p.has_final) ? kFinal : 0",
         "false ? kFinal : 0",
     ),
+    Mutant(
+        "hopper, first keys: others add to dq before these have stored",
+        SEND,
+        "if ((note.flags & kStores) == 0) wait_for_turn(word_of_first(p, note), 1);",
+        "",
+    ),
+    Mutant(
+        "hopper, first keys: others are told before dq is in memory",
+        SEND,
+        "  wait_until_stored<0>();\n  let_next_pass(word_of_first(p, note), nullptr);\n",
+        "  let_next_pass(word_of_first(p, note), nullptr);\n  wait_until_stored<0>();\n",
+    ),
+    Mutant(
+        "hopper, first keys: these add to what is there",
+        SEND,
+        "        send_queries(false);",
+        "        send_queries(true);",
+    ),
+    Mutant(
+        "hopper, first keys: these add to what is there, where dq leave in rounds",
+        ROUNDS,
+        "kDq == Dq::add && !(kFirstStores && (note.flags & kStores) != 0);",
+        "kDq == Dq::add;",
+    ),
+    Mutant(
+        "hopper, first keys: others store, too",
+        NOTES,
+        "p.first_stored != nullptr && item.begin == 0 ? kStores",
+        "p.first_stored != nullptr ? kStores",
+    ),
+    Mutant(
+        "hopper, first keys: rows that meet no keys keep what was there",
+        IN_PLACE,
+        "!summed_ || in_turn_ || first_stores_, on_.stream);",
+        "!summed_ || in_turn_, on_.stream);",
+    ),
 ]

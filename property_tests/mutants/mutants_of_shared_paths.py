@@ -168,6 +168,18 @@ MUTANTS_OF_SHARED_PATHS = [
         "",
     ),
     Mutant(
+        "first keys that a window hides from some queries store dq",
+        "optimized/tables/first_keys.cpp",
+        "return has_all ? &*first : nullptr;",
+        "return first->begin == 0 || has_all ? &*first : nullptr;",
+    ),
+    Mutant(
+        "first keys are not ahead of a document's others",
+        "optimized/tables/first_keys.cpp",
+        "constexpr double kLead = 1.5; ",
+        "constexpr double kLead = 0.1; ",
+    ),
+    Mutant(
         "lists by document do not say so, and heads go in sections",
         "optimized/tables/build_work_list.cpp",
         "    list.order = order;",

@@ -36,6 +36,8 @@ int backward_head_parts(const AttentionShape& shape);
 // Key heads that a backward launch takes at a time: with one, processors idle at the end of each.
 inline constexpr int kHeadsOfSection = 2;
 int64_t backward_workspace_bytes(const AttentionShape& shape);
+// Whether it takes one with `first_stored`.
+bool first_may_store(const BackwardArguments& arguments);
 // Whether items may add to dq in turn (BackwardArguments::turns).
 bool takes_turns(const AttentionShape& shape);
 // Whether the last to add may leave final ones (BackwardArguments::final_dq).

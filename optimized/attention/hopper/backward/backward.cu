@@ -14,12 +14,13 @@
 // carried in float32. Where dk and dv are added to, too, an item may have a part of the query heads
 // of its key head.
 //
-// Sums of dq come in any order, unless items take turns (tables/item_turns.h): then a word of each
-// block of queries and head counts the items that have added to it, of which the first one stores
-// what there is, and the sender waits for its turn. The others compute on meanwhile: what is behind
-// is a place for dq. The last one may have the sums brought, as they are carried within an item,
-// and leave final dq. Where bits must be the same and there are no turns, another kernel computes
-// dq.
+// Sums of dq come in any order. Where the launch says so (first_stored), the item that begins a
+// document's keys stores, and others wait until all of that is in memory: dq need not begin as
+// zeros. Or items take turns (tables/item_turns.h): a word of each block of queries and head counts
+// the items that have added to it, of which the first one stores what there is, and the sender
+// waits for its turn. The others compute on meanwhile: what is behind is a place for dq. The last
+// one may have the sums brought, as they are carried within an item, and leave final dq. Where bits
+// must be the same and there are no turns, another kernel computes dq.
 #include <algorithm>
 
 #include "optimized/attention/dropped.h"
@@ -92,6 +93,7 @@ Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
           .taken = static_cast<unsigned*>(a.workspace),
           .dropped = static_cast<int32_t*>(a.workspace) + 1,
           .turns = a.turns,
+          .first_stored = a.first_stored,
           .dk = a.dk,
           .dv = a.dv,
           .is_first = a.accumulate == Accumulate::start,
@@ -168,6 +170,11 @@ bool takes(const BackwardArguments& a) {
           fits_a_map(a.dq, backward_detail::shape_of_carried(a.shape)));
 }
 
+bool first_may_store(const BackwardArguments& a) {
+  return takes(a) && backward_detail::dq_of(a) == backward_detail::Dq::add && a.turns == nullptr &&
+         a.keys.is_full;
+}
+
 bool takes_turns(const AttentionShape& shape) {
   return with_head_dims(shape, [](auto dims) -> bool {
     return backward_detail::BackwardShape<decltype(dims)>::kTakesTurns;
@@ -195,6 +202,8 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (in_turn && (arguments.one_item_of_keys || arguments.dq.data == nullptr))
     return cudaErrorInvalidValue;
   if (arguments.final_dq.data != nullptr && !(in_turn && rounds_in_turn(arguments.shape)))
+    return cudaErrorInvalidValue;
+  if (arguments.first_stored != nullptr && !first_may_store(arguments))
     return cudaErrorInvalidValue;
   const cudaError_t error = backward_detail::differentiate_keys(arguments, stream);
   if (error != cudaSuccess || !arguments.deterministic || in_turn) return error;

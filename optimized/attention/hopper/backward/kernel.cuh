@@ -43,8 +43,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (warp == 3 && threadIdx.x % 32 == 0) {
         if constexpr (Shape::kTakesTurns)
           send_results<kDq>(parameters, shared);
+        else if (kDq == Dq::add && parameters.first_stored != nullptr)
+          RoundSender<kDq, Shape, kDq == Dq::add>(parameters, shared).run();
         else
-          RoundSender<kDq, Shape>(parameters, shared).run();
+          RoundSender<kDq, Shape, false>(parameters, shared).run();
       }
   } else {
     take_registers<kConsumerRegisters>();

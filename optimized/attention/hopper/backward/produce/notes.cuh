@@ -59,7 +59,8 @@ __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& sh
                                      Blocks blocks, uint32_t block, FlagsOf flags_of) {
   QueryWalk<Shape::kKeys> at(p.work, item, keys, query_heads_of(p, entry), blocks);
   const int kv_head = entry.head / p.head_parts;
-  const int of_item = p.flags | (leaves_final(item, p.has_final) ? kFinal : 0);
+  const int of_item = p.flags | (leaves_final(item, p.has_final) ? kFinal : 0) |
+                      (p.first_stored != nullptr && item.begin == 0 ? kStores : 0);
   int sees = at.flags();
   for (int first = kFirst; at.valid(); first = 0, ++block) {
     BlockNote& note = begin_note(shared, block);
@@ -68,6 +69,7 @@ __device__ inline uint32_t note_keys(const Parameters& p, PlainShared<Shape>& sh
       note.key_row = item.own.row + keys.begin, note.keys = keys.size();
       note.kv_head = kv_head, note.item = entry.item;
       note.partner = at.partner(), note.begin = at.begin();
+      note.entry_head = entry.head;
       if (blocks == Blocks::in_turn)
         note.turn = turn_of_item(sequence_mask(p.work, item), item.own, item.begin, Shape::kKeys,
                                  p.work.partners[at.partner()], at.begin());

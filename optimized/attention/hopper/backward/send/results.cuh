@@ -96,6 +96,26 @@ class Turns {
   unsigned* held_ = nullptr;
 };
 
+// Whose dq are there before an item's: nobody's as far as is known, so that all add to zeros;
+// others', in the order of their turns; or those of the item that begins the document's keys, which
+// has stored them.
+enum class Before : uint8_t { zeros, turns, first_keys };
+
+// The word that says that the item which begins this one's document has stored all of its dq.
+__device__ inline unsigned* word_of_first(const Parameters& p, const BlockNote& note) {
+  const int64_t seq = p.work.items[note.item].own.seq;
+  return p.first_stored + seq * p.order.heads + note.entry_head;
+}
+// Before an item's first dq are sent, and behind its last.
+__device__ inline void wait_for_first(const Parameters& p, const BlockNote& note) {
+  if ((note.flags & kStores) == 0) wait_for_turn(word_of_first(p, note), 1);
+}
+__device__ inline void tell_others(const Parameters& p, const BlockNote& note) {
+  if ((note.flags & kStores) == 0) return;
+  wait_until_stored<0>();
+  let_next_pass(word_of_first(p, note), nullptr);
+}
+
 // Final dk of an item, which the groups leave where its K was; so many items had some before.
 template <typename Shape>
 __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>& shared,
@@ -115,9 +135,9 @@ __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>&
 // nothing more; by one thread. A group's last dq comes behind dv. Where items take turns, those
 // behind this one are let pass, two blocks at a time, when all of its dq is in memory, for which no
 // group waits; the last of all is brought what the others have added.
-template <Dq kDq, typename Shape>
-__device__ __forceinline__ void send_all(const Parameters& parameters, PlainShared<Shape>& shared,
-                                         bool in_turn) {
+template <Dq kDq, Before kBefore, typename Shape>
+__device__ __forceinline__ void send_all(const Parameters& parameters, PlainShared<Shape>& shared) {
+  constexpr bool in_turn = kBefore == Before::turns, kFirstStores = kBefore == Before::first_keys;
   auto& barriers = shared.barriers;
   const Maps& maps = parameters.maps;
   const bool sends = sends_keys(parameters);
@@ -150,7 +170,10 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       wait(barriers.dq_full[0], turn & 1);
     const BlockNote& note = shared.notes[block % kNotes];
     if (note.flags & kStop) return;
-    if (note.flags & kFirst) ++items;
+    if (note.flags & kFirst) {
+      ++items;
+      if constexpr (kFirstStores) wait_for_first(parameters, note);
+    }
     const bool is_last = (note.flags & kLast) != 0,
                with_keys = is_last && (note.flags & kFinal) != 0;
     const BlockNote* next = nullptr;
@@ -188,10 +211,15 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       ++turn;
     } else {
       if (in_turn && !is_brought(&note)) turns.wait(note);  // before there is dq
-      const bool adds = in_turn ? note.turn > 0 : kDq == Dq::add;
-      send(next, [&](int group, uint32_t tile) {
-        store_queries<Shape, kDq>(maps, note, Shape::dq_columns(group, 0), tile, adds);
-      });
+      const auto send_queries = [&](bool adds) {
+        send(next, [&](int group, uint32_t tile) {
+          store_queries<Shape, kDq>(maps, note, Shape::dq_columns(group, 0), tile, adds);
+        });
+      };
+      if (kFirstStores && (note.flags & kStores) != 0)
+        send_queries(false);
+      else
+        send_queries(in_turn ? note.turn > 0 : kDq == Dq::add);
       if (in_turn) turns.sent(note, !kMayCarry<Shape, kDq> || (note.flags & kCarriedOn) != 0);
     }
     if (is_last && sends) {  // for which nobody waits for turns: behind dq nobody reads K
@@ -199,16 +227,20 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       if (with_keys) send_dk(parameters, shared, note, stage, finals++);
       arrive(barriers.k_empty[stage]);
     }
+    if constexpr (kFirstStores)
+      if (is_last) tell_others(parameters, note);
     if (is_brought(next)) bring(next);
   }
 }
 template <Dq kDq, typename Shape>
 __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& shared) {
-  const bool in_turn = kTakesTurns<Shape, kDq> && parameters.turns != nullptr;
-  if (in_turn)  // code of its own: groups wait for whoever sends, who is quicker without turns
-    send_all<kDq>(parameters, shared, true);
-  else
-    send_all<kDq>(parameters, shared, false);
+  // Code of their own: groups wait for whoever sends, who is quicker with nothing to ask.
+  if constexpr (kTakesTurns<Shape, kDq>)
+    if (parameters.turns != nullptr) return send_all<kDq, Before::turns>(parameters, shared);
+  if constexpr (kDq == Dq::add)
+    if (parameters.first_stored != nullptr)
+      return send_all<kDq, Before::first_keys>(parameters, shared);
+  send_all<kDq, Before::zeros>(parameters, shared);
 }
 
 }  // namespace ringside::hopper::backward_detail

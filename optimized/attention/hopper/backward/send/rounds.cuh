@@ -6,11 +6,11 @@
 
 namespace ringside::hopper::backward_detail {
 
-template <Dq kDq, typename Shape>
+template <Dq kDq, typename Shape, bool kFirstStores>
 class RoundSender {
  public:
   __device__ RoundSender(const Parameters& parameters, PlainShared<Shape>& shared)
-      : maps_(parameters.maps), shared_(shared) {}
+      : p_(parameters), maps_(parameters.maps), shared_(shared) {}
 
   // Until the groups have nothing more; by one thread: of a block a group's dq one round after the
   // other, then, of an item's last, final dk and dv.
@@ -19,9 +19,13 @@ class RoundSender {
       wait(shared_.barriers.dq_full[0], turns_[0] & 1);
       const BlockNote& note = shared_.notes[block % kNotes];
       if (note.flags & kStop) return;
+      if constexpr (kFirstStores)
+        if (note.flags & kFirst) wait_for_first(p_, note);
 #pragma unroll
       for (int round = 0; round < Shape::kRounds; ++round) send_dq(note, round);
       if ((note.flags & kFinal) != 0 && (note.flags & kLast) != 0) send_keys(note);
+      if constexpr (kFirstStores)
+        if (note.flags & kLast) tell_others(p_, note);
     }
   }
 
@@ -41,7 +45,9 @@ class RoundSender {
     for (int group = 0; group < kGroups; ++group) {
       const Columns columns = Shape::dq_columns(group, round);
       if (columns.number == 0) continue;
-      send(group, [&](uint32_t tile) { store_queries<Shape, kDq>(maps_, note, columns, tile); });
+      const bool adds = kDq == Dq::add && !(kFirstStores && (note.flags & kStores) != 0);
+      send(group,
+           [&](uint32_t tile) { store_queries<Shape, kDq>(maps_, note, columns, tile, adds); });
     }
   }
 
@@ -85,6 +91,7 @@ class RoundSender {
   }
   __device__ uint32_t place_of(int group) const { return shared_address(shared_.dq[group]); }
 
+  const Parameters& p_;
   const Maps& maps_;
   PlainShared<Shape>& shared_;
   uint32_t turns_[kGroups] = {};  // how often something of a group's was sent

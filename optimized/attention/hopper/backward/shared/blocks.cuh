@@ -58,7 +58,7 @@ struct Parameters {
   int head_parts;
   unsigned* taken;   // from the queue; 0 at the start
   int32_t* dropped;  // becomes 1 where numbers were dropped (seen_pairs.cuh); 0 at the start
-  unsigned* turns;   // as in BackwardArguments
+  unsigned *turns, *first_stored;  // as in BackwardArguments
   DeviceMatrix dk, dv;
   bool is_first;
   int flags;       // of every note: kFinal
@@ -93,6 +93,7 @@ struct BlockNote {
   int key_row, keys, kv_head;  // of the item
   int item, partner, begin;    // numbers of the list, and the block's first row in the partner
   int turn;                    // of the item to add to dq, where items take turns
+  int entry_head;              // of the item's entry of the queue
 };
 inline constexpr int kFirst = 1, kLast = 2;  // of the item's
 inline constexpr int kClear = 4;             // every row sees all keys of the item
@@ -104,6 +105,8 @@ inline constexpr int kFinal = 64;  // nobody adds to the item's dk and dv
 // Bits from these on, one for each group that has keys of its own: no row of the block sees any of
 // them; none of the next block does.
 inline constexpr int kUnseen = 128, kNextUnseen = 512;
+// Nobody has added to dq of its queries before the item, which stores.
+inline constexpr int kStores = 2048;
 
 // Named barriers: one a group, and one of both.
 inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;

@@ -1,0 +1,78 @@
+#include "optimized/tables/first_keys.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "reference/rows/seen_rows.h"
+
+namespace ringside {
+namespace {
+
+using Items = std::span<const WorkItem>;
+
+// Runs of items of one document.
+std::vector<Items> documents_of(const HostWorkList& keys) {
+  std::vector<Items> found;
+  const std::vector<WorkItem>& items = keys.items;
+  for (size_t begin = 0, end = 0; begin < items.size(); begin = end) {
+    while (end < items.size() && items[end].own.seq == items[begin].own.seq) ++end;
+    found.emplace_back(&items[begin], end - begin);
+  }
+  return found;
+}
+
+// Rows of the only partner that an item meets.
+Interval rows_met(const HostWorkList& keys, const Mask& mask, const WorkItem& item) {
+  const SequenceMask of_sequence{mask, item.len_q, item.len_k};
+  return queries_seeing(of_sequence, keys.partners[item.partner_begin], item.own, item.begin,
+                        item.end);
+}
+
+// The item of a document that begins its keys, if no other meets rows that it does not, or rows
+// elsewhere; else null.
+const WorkItem* first_of(const HostWorkList& keys, const Mask& mask, Items document) {
+  const auto first = std::ranges::find(document, 0, &WorkItem::begin);
+  if (first == document.end()) return nullptr;
+  const Interval all = rows_met(keys, mask, *first);
+  const bool has_all = std::ranges::all_of(document, [&](const WorkItem& item) {
+    const Interval rows = rows_met(keys, mask, item);
+    return item.own == first->own && item.partner_begin == first->partner_begin &&
+           item.partner_end == item.partner_begin + 1 && all.begin <= rows.begin &&
+           rows.end <= all.end;
+  });
+  return has_all ? &*first : nullptr;
+}
+
+}  // namespace
+
+bool put_first_keys_ahead(HostWorkList& keys, const Mask& mask, int heads, int processors) {
+  constexpr double kLead = 1.5;     // first items for each processor, ahead of a document's others
+  constexpr double kLongest = 1.5;  // times what the others of these take
+  if (keys.order != ItemOrder::by_document || heads <= 0) return false;
+  const std::vector<Items> documents = documents_of(keys);
+  const auto ahead = static_cast<size_t>(kLead * processors / heads) + 1;
+  if (documents.size() < ahead) return false;
+  std::vector<const WorkItem*> firsts;
+  int64_t rows = 0, longest = 0;  // of those that begin the list
+  for (const Items& document : documents) {
+    firsts.push_back(first_of(keys, mask, document));
+    if (firsts.back() == nullptr) return false;
+    const int64_t met = rows_met(keys, mask, *firsts.back()).size();
+    longest = std::max(longest, met);
+    if (firsts.size() <= ahead) rows += met;
+  }
+  if (double(longest) * double(ahead) > kLongest * double(rows)) return false;
+
+  std::vector<WorkItem> ordered;
+  for (size_t d = 0; d < ahead; ++d) ordered.push_back(*firsts[d]);
+  for (size_t d = 0; d < documents.size(); ++d) {
+    if (d + ahead < documents.size()) ordered.push_back(*firsts[d + ahead]);
+    for (const WorkItem& item : documents[d])
+      if (&item != firsts[d]) ordered.push_back(item);
+  }
+  keys.items = std::move(ordered);
+  return true;
+}
+
+}  // namespace ringside
