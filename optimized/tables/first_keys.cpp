@@ -12,7 +12,7 @@ namespace {
 using Items = std::span<const WorkItem>;
 
 // Runs of items of one document.
-std::vector<Items> documents_of(const HostWorkList& keys) {
+std::vector<Items> runs_of_documents(const HostWorkList& keys) {
   std::vector<Items> found;
   const std::vector<WorkItem>& items = keys.items;
   for (size_t begin = 0, end = 0; begin < items.size(); begin = end) {
@@ -50,7 +50,7 @@ bool put_first_keys_ahead(HostWorkList& keys, const Mask& mask, int heads, int p
   constexpr double kLead = 1.5;     // first items for each processor, ahead of a document's others
   constexpr double kLongest = 1.5;  // times what the others of these take
   if (keys.order != ItemOrder::by_document || heads <= 0) return false;
-  const std::vector<Items> documents = documents_of(keys);
+  const std::vector<Items> documents = runs_of_documents(keys);
   const auto ahead = static_cast<size_t>(kLead * processors / heads) + 1;
   if (documents.size() < ahead) return false;
   std::vector<const WorkItem*> firsts;
