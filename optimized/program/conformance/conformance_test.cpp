@@ -127,8 +127,14 @@ TEST(CudaProgram, AgreesWithTheCpuWhereFirstKeysStore) {
     }
     const DeviceRun run(device_case, type);
     SCOPED_TRACE(std::to_string(dim) + ", " + std::to_string(dim_v) + " by " + run.family());
-    run.expect_forward(), run.expect_backward();
+    run.expect_forward();
+    const int turns = problem.layout_q.num_rows() < 300 ? 12 : 1;  // who comes when differs
+    for (int turn = 0; turn < turns; ++turn) run.expect_backward();
   };
+  // One block of queries each: whoever waits adds to what was stored last.
+  const PackedLayout blocks({0, 64, 128, 192, 256}), longer({0, 400, 800, 1200, 1600});
+  const int more = std::max(4, heads);
+  check(testing::kFloat16, {blocks, longer, Mask::full(), more, more}, 128, 128);
   check(testing::kBFloat16, {layout, layout, causal, heads, heads}, 128, 128);
   check(testing::kFloat16, {layout, layout, Mask::full(), heads, heads}, 72, 104);
   check(testing::kFloat16, {layout, shorter, last, heads, heads}, 128, 128);
