@@ -78,7 +78,8 @@ class Gradients {
     const bool in_any_order = !alone && !call.deterministic && !in_turn_;
     summed_ = in_any_order || (in_turn_ && !rounds_in_turn());
     in_parts_ = in_any_order && parts.head_parts > 1;
-    if (in_any_order && parts.first_keys_store) first_stores_ = all_first_may_store();
+    first_stores_ = in_any_order && parts.first_keys_store;
+    if (first_stores_) first_stores_ = all_first_may_store();
   }
 
   void compute() const {
@@ -110,26 +111,27 @@ class Gradients {
  private:
   // Where many items wait for each other, the last would wait longer than a conversion takes.
   bool rounds_in_turn() const { return parts_.turns_are_quicker; }
-  bool all_take_turns() const {
+  // takes(tables, the arguments that a launch would be given) of all launches.
+  template <typename Takes>
+  bool all_launches(Takes takes) const {
     bool all = true;
-    int launches = 0;  // whose turns are counted together
     for_each_launch(parts_, parts_.backward, [&](const auto& operation, const auto& tables_of) {
-      all = all && ++launches == 1 &&
-            tables_of.keys_in_turn.items.size == tables_of.backward_keys.items.size &&
-            parts_.family.backward_in_turn(arguments_of(operation, tables_of));
+      all = all && takes(tables_of, arguments_of(operation, tables_of));
     });
     return all;
   }
-
-  bool all_first_may_store() {
-    if (parts_.family.backward_first_stores == nullptr) return false;
-    first_stores_ = true;  // of the arguments that are asked about
-    bool all = true;
-    for_each_launch(parts_, parts_.backward, [&](const auto& operation, const auto& tables_of) {
-      all = all && tables_of.first_keys_ahead &&
-            parts_.family.backward_first_stores(arguments_of(operation, tables_of));
+  bool all_take_turns() const {
+    int launches = 0;  // whose turns are counted together
+    return all_launches([&](const OperationTables& tables_of, const BackwardArguments& arguments) {
+      return ++launches == 1 &&
+             tables_of.keys_in_turn.items.size == tables_of.backward_keys.items.size &&
+             parts_.family.backward_in_turn(arguments);
     });
-    return all;
+  }
+  bool all_first_may_store() const {
+    return all_launches([&](const OperationTables& tables_of, const BackwardArguments& arguments) {
+      return tables_of.first_keys_ahead && parts_.family.backward_first_stores(arguments);
+    });
   }
 
   BackwardArguments arguments_of(const Operation& op, const OperationTables& tables_of) const {
