@@ -106,6 +106,17 @@ TEST_P(Refusals, OfGradientsThatWouldBeMisplaced) {
   }
 }
 
+TEST_P(Refusals, OfSumsInALayoutThatIsNotKnown) {
+  for (const AccumulatorLayout layout : {AccumulatorLayout::tiles, AccumulatorLayout::fragments}) {
+    BackwardArguments arguments;
+    arguments.shape = shape, arguments.dq_layout = layout;
+    if (family.backward_in_fragments != nullptr && family.backward_in_fragments(arguments))
+      EXPECT_EQ(layout, AccumulatorLayout::fragments) << family.name;
+    else
+      EXPECT_EQ(family.backward(arguments, nullptr), cudaErrorInvalidValue) << family.name;
+  }
+}
+
 // Of a launch that has results of one kind, or a family that knows no final ones: results of some
 // items would be where nobody looks.
 TEST_P(Refusals, OfAPlaceForFinalItemsThatTheLaunchDoesNotFill) {

@@ -108,6 +108,8 @@ struct BackwardArguments {
   // that begin their document's keys store dq, which holds anything, and others add to it behind
   // them (HostWorkList::first_keys_ahead): rows that meet no item keep what they had.
   unsigned* first_stored = nullptr;
+  // Of sums of dq, of a launch that a family says it takes so: they lack softmax_scale then.
+  AccumulatorLayout dq_layout = AccumulatorLayout::rows;  // or fragments
   // In so many parts a launch may take the query heads that share a key head, each adding to dk and
   // dv: `accumulate` is merge. At most backward_head_parts().
   int head_parts = 1;
@@ -147,6 +149,8 @@ struct KernelFamily {
   bool (*backward_in_turn)(const BackwardArguments& arguments) = nullptr;
   // Likewise of one with `first_stored`.
   bool (*backward_first_stores)(const BackwardArguments& arguments) = nullptr;
+  // Likewise of one that sums dq up in fragments, and is quicker so.
+  bool (*backward_in_fragments)(const BackwardArguments& arguments) = nullptr;
   int heads_in_turn = 1;  // key heads of which launches with `turns` have items at a time
   TrueOfShape rounds_in_turn = never;  // whether launches with `turns` know `final_dq`
 };

@@ -166,7 +166,8 @@ __device__ inline Pair pair_of(const WorkItem& item, int64_t row, int position, 
   return {row, key, position, item.own.position(key - item.own.row)};
 }
 
-// Of a pair, the weight that meets dout and the gradient of q.k.
+// Of a pair, the weight that meets dout, and the gradient of the score, which softmax_scale is yet
+// to multiply.
 struct PairGradient {
   float p, ds;
 };
@@ -184,8 +185,7 @@ __device__ inline PairGradient gradient_of(const BackwardArguments& a,
   const float dp = dot(row_of<T>(a.dout, row, head), row_of<T>(a.v, key, kv_head), s.head_dim_v);
   const float weight = larger(expf(score - a.lse.of(row, head)), kSmallestNormal<float>);
   const float p = score == -INFINITY ? 0.0f : weight;
-  return {scoring.kept(p, q, k),
-          s.softmax_scale * slope * p * (scoring.kept(dp, q, k) - a.delta.of(row, head))};
+  return {scoring.kept(p, q, k), slope * p * (scoring.kept(dp, q, k) - a.delta.of(row, head))};
 }
 
 // dq += ds k of an item of query rows.
@@ -198,10 +198,11 @@ __device__ __noinline__ void add_keys(const BackwardArguments& a, const WorkItem
       a.queries, item, [&](int64_t key) { return !all_finite(row_of<T>(a.k, key, kv_head), dim); },
       [&](const Pair& pair) {
         const float ds = gradient_of<T>(a, scoring, pair, head, kv_head).ds;
-        add_row(ds, row_of<T>(a.k, pair.key, kv_head), dim, [&](int d, float x) {
-          add_to<T>(a.dq.data, pair.row * a.dq.row_stride + head * a.dq.head_stride + d, is_final,
-                    x);
-        });
+        add_row(a.shape.softmax_scale * ds, row_of<T>(a.k, pair.key, kv_head), dim,
+                [&](int d, float x) {
+                  add_to<T>(a.dq.data, pair.row * a.dq.row_stride + head * a.dq.head_stride + d,
+                            is_final, x);
+                });
       });
 }
 
@@ -238,7 +239,7 @@ __device__ __noinline__ void add_queries(const BackwardArguments& a, const WorkI
   const bool is_final = a.accumulate == Accumulate::only || goes_apart;
   const DeviceMatrix &dk = goes_apart ? a.final_dk : a.dk, &dv = goes_apart ? a.final_dv : a.dv;
   const auto add_pair = [&](const T* q, const T* dout, PairGradient pair, int key) {
-    add_row(pair.ds, q, s.head_dim_qk, [&](int d, float x) {
+    add_row(s.softmax_scale * pair.ds, q, s.head_dim_qk, [&](int d, float x) {
       add_to<T>(dk.data, key * dk.row_stride + kv_head * dk.head_stride + d, is_final, x);
     });
     add_row(pair.p, dout, s.head_dim_v, [&](int d, float x) {
@@ -273,13 +274,19 @@ __device__ __noinline__ void add_own_keys(const BackwardArguments& a, const Work
         const Scoring<kOptions> scoring(a.shape, a.options, a.keys, item, head);
         const DeviceMatrix& dq = a.final_dq.data != nullptr ? a.final_dq : a.dq;
         const bool is_final = a.one_item_of_keys || a.final_dq.data != nullptr;
+        const bool in_fragments = !is_final && a.dq_layout == AccumulatorLayout::fragments;
+        const float scale = in_fragments ? 1 : a.shape.softmax_scale;
         const int64_t begin = row * dq.row_stride + head * dq.head_stride;
 #pragma unroll 1
         for (int key = keys.begin; key < keys.end; ++key) {
           const T* k = row_of<T>(a.k, key, kv_head);
           if (all_finite(k, dim)) continue;
-          add_row(gradient_of<T>(a, scoring, pair_of(item, row, position, key), head, kv_head).ds,
-                  k, dim, [&](int d, float x) { add_to<T>(dq.data, begin + d, is_final, x); });
+          const Pair pair = pair_of(item, row, position, key);
+          add_row(scale * gradient_of<T>(a, scoring, pair, head, kv_head).ds, k, dim,
+                  [&](int d, float x) {
+                    const int place = in_fragments ? fragment_place(d) : d;
+                    add_to<T>(dq.data, begin + place, is_final, x);
+                  });
         }
       });
 }

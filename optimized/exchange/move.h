@@ -41,6 +41,16 @@ struct RowMap {
 // Tokens come home; padding stays behind.
 void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_type,
            cudaStream_t stream);
+// Sums in home buffers, and what they are yet to be multiplied by.
+struct HomeSums {
+  const float* cells;
+  AccumulatorLayout layout;
+  float scale;
+
+  HomeSums(const float* cells_, AccumulatorLayout layout_ = AccumulatorLayout::rows,
+           float scale_ = 1)
+      : cells(cells_), layout(layout_), scale(scale_) {}
+};
 // Sums of rows of all heads that are still to be added to those of home buffers (last_sum.h), term
 // by term.
 struct Added {
@@ -53,8 +63,8 @@ struct Added {
   int count = 0;
 };
 // Writes every row of the global array: zeros where no rank owns it, nothing where it is kWritten.
-void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
-             AccumulatorLayout layout = AccumulatorLayout::rows, const Added& added = {});
+void unshard(const RowMap& map, const HomeSums& from, const GlobalArray& to, cudaStream_t stream,
+             const Added& added = {});
 
 // What backward kernels need of every token and head, in home buffers: delta = dout . out, and lse.
 struct OfSoftmax {

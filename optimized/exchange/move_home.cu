@@ -49,15 +49,40 @@ __device__ const Pack<float, N>* pack_at(const float* x) {
   return reinterpret_cast<const Pack<float, N>*>(x);
 }
 
+// Of a row of a head in fragments, columns d and on.
+template <int N>
+__device__ Pack<float, N> pack_of_fragments(const float* row, int d) {
+  Pack<float, N> pack;
+  if constexpr (N % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      const Pack<float, 2> two = *pack_at<2>(row + fragment_place(d + i));
+      pack.of[i] = two.of[0], pack.of[i + 1] = two.of[1];
+    }
+  } else {
+    pack.of[0] = row[fragment_place(d)];
+  }
+  return pack;
+}
+
 template <int N>
 __device__ void add_to(Pack<float, N>& sum, const Pack<float, N>& x) {
 #pragma unroll
   for (int i = 0; i < N; ++i) sum.of[i] += x.of[i];
 }
 
+template <int N>
+__device__ Pack<float, N> pack_of_sums(const HomeSums& from, int row, int head, int d, int heads,
+                                       int columns) {
+  if (from.layout == AccumulatorLayout::fragments)
+    return pack_of_fragments<N>(from.cells + home_offset(row, head, 0, heads, columns, false), d);
+  const bool in_tiles = from.layout == AccumulatorLayout::tiles;
+  return *pack_at<N>(from.cells + home_offset(row, head, d, heads, columns, in_tiles));
+}
+
 template <int N, typename To>
-__global__ void unshard_kernel(RowMap map, const float* from, int columns, bool in_tiles,
-                               Added added, GlobalArray to) {
+__global__ void unshard_kernel(RowMap map, HomeSums from, int columns, Added added,
+                               GlobalArray to) {
   To* x = static_cast<To*>(to.matrix.data);
   for_each_pack<N>(map.home_of_global.size, to.heads, to.dim, [&](int global, int head, int d) {
     const int row = map.home_of_global.rows[global];
@@ -65,7 +90,9 @@ __global__ void unshard_kernel(RowMap map, const float* from, int columns, bool 
     To* place = x + offset_of(to.matrix, global, head) + d;
     Pack<float, N> y{};
     if (row != kNobody) {
-      y = *pack_at<N>(from + home_offset(row, head, d, to.heads, columns, in_tiles));
+      y = pack_of_sums<N>(from, row, head, d, to.heads, columns);
+#pragma unroll
+      for (float& x : y.of) x *= from.scale;
       Pack<float, N> sum{};
       for (int k = 0; k < added.count; ++k) {
         const Added::Term& term = added.terms[k];
@@ -153,17 +180,16 @@ void shard(const RowMap& map, const GlobalArray& from, void* to, ElementType to_
   RINGSIDE_CUDA(cudaGetLastError());
 }
 
-void unshard(const RowMap& map, const float* from, const GlobalArray& to, cudaStream_t stream,
-             AccumulatorLayout layout, const Added& added) {
+void unshard(const RowMap& map, const HomeSums& from, const GlobalArray& to, cudaStream_t stream,
+             const Added& added) {
   const int rows = map.home_of_global.size;
-  const bool in_tiles = layout == AccumulatorLayout::tiles;
   if (rows == 0) return;
   with_type(to.type, [&]<typename To>(To) {
     constexpr int kPack = sizeof(To) == 2 ? 8 : 4;
     const bool packs = takes_packs(to, kPack);
     const unsigned blocks = blocks_of_packs(rows, to.heads, to.dim, packs ? kPack : 1);
     (packs ? unshard_kernel<kPack, To> : unshard_kernel<1, To>)<<<blocks, kThreads, 0, stream>>>(
-        map, from, to.columns_at_home(), in_tiles, added, to);
+        map, from, to.columns_at_home(), added, to);
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }

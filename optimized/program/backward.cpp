@@ -122,7 +122,7 @@ class Backward : public Walk {
     const move::RowMap kv = rows_through_sums(member, parts_.members[member].kv);
     const auto leave = [&](int array, const move::GlobalArray& to) {
       move::unshard(kv, floats(member, schedule.home_key_sums, array), to, stream_,
-                    AccumulatorLayout::rows, added(member, array));
+                    added(member, array));
     };
     leave(0, call.dk), leave(1, call.dv);
   }

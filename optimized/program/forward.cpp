@@ -113,8 +113,8 @@ class Forward : public Walk {
       move::merge_sinks(rows, {options_.sinks, parts_.problem.num_heads}, {out, lse},
                         parts_.shape.head_dim_v, parts_.layout, stream_);
     if (!all_final(member))
-      move::unshard(rows_through_sums(member, parts_.members[member].q), out, call.out, stream_,
-                    parts_.layout);
+      move::unshard(rows_through_sums(member, parts_.members[member].q), {out, parts_.layout},
+                    call.out, stream_);
     move::unshard_lse(rows, lse, call.lse, stream_);
   }
 

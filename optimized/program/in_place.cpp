@@ -80,6 +80,8 @@ class Gradients {
     in_parts_ = in_any_order && parts.head_parts > 1;
     first_stores_ = in_any_order && parts.first_keys_store;
     if (first_stores_) first_stores_ = all_first_may_store();
+    in_fragments_ = summed_ && parts.family.backward_in_fragments != nullptr;
+    if (in_fragments_) in_fragments_ = all_take_fragments();
   }
 
   void compute() const {
@@ -100,7 +102,7 @@ class Gradients {
 
   // Sums to the caller's arrays, and zeros where there are none.
   void finish(const move::RowMap& q_rows, const move::RowMap& k_rows) const {
-    if (summed_) move::unshard(q_rows, dq_.floats(), call_.dq, on_.stream);
+    if (summed_) move::unshard(q_rows, sums_of_dq(), call_.dq, on_.stream);
     if (in_parts_) {
       move::unshard(k_rows, dk_.floats(), call_.dk, on_.stream);
       move::unshard(k_rows, dv_.floats(), call_.dv, on_.stream);
@@ -127,6 +129,15 @@ class Gradients {
              tables_of.keys_in_turn.items.size == tables_of.backward_keys.items.size &&
              parts_.family.backward_in_turn(arguments);
     });
+  }
+  bool all_take_fragments() const {
+    return all_launches([&](const OperationTables&, const BackwardArguments& arguments) {
+      return parts_.family.backward_in_fragments(arguments);
+    });
+  }
+  move::HomeSums sums_of_dq() const {
+    if (!in_fragments_) return dq_.floats();
+    return {dq_.floats(), AccumulatorLayout::fragments, parts_.shape.softmax_scale};
   }
   bool all_first_may_store() const {
     return all_launches([&](const OperationTables& tables_of, const BackwardArguments& arguments) {
@@ -161,6 +172,7 @@ class Gradients {
             .turns = in_turn_ ? reinterpret_cast<unsigned*>(turns) : nullptr,
             .final_dq = in_turn_ && rounds_in_turn() ? call_.dq.matrix : DeviceMatrix{},
             .first_stored = first_stores_ ? reinterpret_cast<unsigned*>(first) : nullptr,
+            .dq_layout = in_fragments_ ? AccumulatorLayout::fragments : AccumulatorLayout::rows,
             .head_parts = head_parts,
             .heads_together = parts_.heads_together(tables_of, shape.num_kv_heads * head_parts)};
   }
@@ -173,6 +185,7 @@ class Gradients {
   bool in_turn_ = false;       // items add to dq one after the other
   bool summed_ = false;        // dq, in float32, which are rounded behind the launches
   bool first_stores_ = false;  // sums, which need not begin as zeros
+  bool in_fragments_ = false;  // sums, as kernels hold them
   bool in_parts_ = false;      // items have parts of the query heads: dk and dv are summed, too
 };
 

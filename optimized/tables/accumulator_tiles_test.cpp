@@ -39,5 +39,20 @@ TEST(TiledRows, RowsPastTwoToTheThirtyOneElements) {
   EXPECT_EQ(tiled_offset(int64_t{1} << 33, 0, 0, 16, 128), (int64_t{1} << 33) * 16 * 128);
 }
 
+TEST(Fragments, ALanesColumnsAreNeighbours) {
+  for (int lane = 0; lane < 4; ++lane)
+    for (int eight = 0; eight < 4; ++eight)
+      for (int of_two = 0; of_two < 2; ++of_two)
+        EXPECT_EQ(fragment_place(96 + 8 * eight + 2 * lane + of_two),
+                  96 + 8 * lane + 2 * eight + of_two);
+}
+
+TEST(Fragments, PlacesAndColumnsMayBeExchanged) {
+  for (int d = 0; d < 256; ++d) {
+    EXPECT_EQ(fragment_place(fragment_place(d)), d);
+    EXPECT_EQ(fragment_place(d) / kFragment, d / kFragment);
+  }
+}
+
 }  // namespace
 }  // namespace ringside

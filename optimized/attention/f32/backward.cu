@@ -198,7 +198,8 @@ cudaError_t launch_backward(const BackwardArguments& a, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t backward(const BackwardArguments& a, cudaStream_t stream) {
-  if (a.accumulate == Accumulate::only || a.final_dk.data != nullptr)
+  if (a.accumulate == Accumulate::only || a.final_dk.data != nullptr ||
+      a.dq_layout != AccumulatorLayout::rows)
     return cudaErrorInvalidValue;  // see float32_family()
   switch (padded_dim(a.shape)) {
     case 64:

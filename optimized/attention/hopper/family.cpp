@@ -32,7 +32,8 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (!hopper::takes(arguments))
     return arguments.options.empty() && arguments.carried.data == nullptr &&
-                   arguments.turns == nullptr && arguments.first_stored == nullptr
+                   arguments.turns == nullptr && arguments.first_stored == nullptr &&
+                   arguments.dq_layout == AccumulatorLayout::rows
                ? mma_family().backward(arguments, stream)
                : cudaErrorInvalidValue;
   return hopper::backward(arguments, stream);
@@ -53,6 +54,7 @@ KernelFamily hopper_family() {
     return hopper::takes(arguments) && hopper::takes_turns(arguments.shape);
   };
   family.backward_first_stores = hopper::first_may_store;
+  family.backward_in_fragments = hopper::in_fragments;
   family.rounds_in_turn = hopper::rounds_in_turn;
   family.score_options = family.final_sinks = hopper::knows_options;
   family.forward = forward;

@@ -38,6 +38,8 @@ inline constexpr int kHeadsOfSection = 2;
 int64_t backward_workspace_bytes(const AttentionShape& shape);
 // Whether it takes one with `first_stored`.
 bool first_may_store(const BackwardArguments& arguments);
+// Whether it takes one with `dq_layout` of fragments.
+bool in_fragments(const BackwardArguments& arguments);
 // Whether items may add to dq in turn (BackwardArguments::turns).
 bool takes_turns(const AttentionShape& shape);
 // Whether the last to add may leave final ones (BackwardArguments::final_dq).

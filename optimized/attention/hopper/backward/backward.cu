@@ -36,7 +36,8 @@ namespace {
 
 Dq dq_of(const BackwardArguments& a) {
   if (a.deterministic && a.turns == nullptr) return Dq::none;
-  return a.one_item_of_keys || a.final_dq.data != nullptr ? Dq::store : Dq::add;
+  if (a.one_item_of_keys || a.final_dq.data != nullptr) return Dq::store;
+  return a.dq_layout == AccumulatorLayout::rows ? Dq::add : Dq::add_fragments;
 }
 
 // What the launch leaves, of which dq_of() says the type.
@@ -171,8 +172,12 @@ bool takes(const BackwardArguments& a) {
 }
 
 bool first_may_store(const BackwardArguments& a) {
-  return takes(a) && backward_detail::dq_of(a) == backward_detail::Dq::add && a.turns == nullptr &&
-         a.keys.is_full;
+  return takes(a) && adds(backward_detail::dq_of(a)) && a.turns == nullptr && a.keys.is_full;
+}
+bool in_fragments(const BackwardArguments& a) {
+  const AttentionShape& s = a.shape;
+  return takes(a) && adds(backward_detail::dq_of(a)) && takes_turns(s) && a.options.empty() &&
+         s.head_dim_qk % kFragment == 0;
 }
 
 bool takes_turns(const AttentionShape& shape) {
@@ -204,6 +209,8 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (arguments.final_dq.data != nullptr && !(in_turn && rounds_in_turn(arguments.shape)))
     return cudaErrorInvalidValue;
   if (arguments.first_stored != nullptr && !first_may_store(arguments))
+    return cudaErrorInvalidValue;
+  if (arguments.dq_layout != AccumulatorLayout::rows && !in_fragments(arguments))
     return cudaErrorInvalidValue;
   const cudaError_t error = backward_detail::differentiate_keys(arguments, stream);
   if (error != cudaSuccess || !arguments.deterministic || in_turn) return error;

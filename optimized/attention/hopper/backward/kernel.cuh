@@ -74,6 +74,9 @@ cudaError_t launch_of_type(const ParametersOf<kOptions>& parameters, Dq dq, dim3
   };
   if (dq == Dq::none) return run(attention_backward<T, Shape, Dq::none, kOptions>);
   if (dq == Dq::add) return run(attention_backward<T, Shape, Dq::add, kOptions>);
+  if constexpr (Shape::kTakesTurns && !kOptions)
+    if (dq == Dq::add_fragments)
+      return run(attention_backward<T, Shape, Dq::add_fragments, kOptions>);
   return run(attention_backward<T, Shape, Dq::store, kOptions>);
 }
 

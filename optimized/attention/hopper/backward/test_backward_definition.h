@@ -32,7 +32,13 @@ struct Pack {
   int head_parts = 1;
   bool in_turn = false, rounds = false;  // the last to add leaves final dq
   bool some_final = false;               // of items, the dk and dv
+  AccumulatorLayout dq_layout = AccumulatorLayout::rows;
 };
+
+// Whether dq, sums, may lie in fragments.
+inline bool may_be_in_fragments(const Pack& p) {
+  return p.dim_qk <= 128 && p.dim_qk % 32 == 0 && !p.one_item_of_keys && !p.rounds;
+}
 
 struct Rows {  // of one side
   int heads, dim, rows;

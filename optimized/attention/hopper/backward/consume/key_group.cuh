@@ -133,6 +133,8 @@ struct KeyGroup {
     const auto put = [&](uint32_t tile) {
       if constexpr (kMayCarry<Shape, kDq>)
         put_carried_dq(tile, dq, __reduce_or_sync(~0u, shared.notes[of_block % kNotes].flags));
+      else if constexpr (kDq == Dq::add_fragments)
+        store_fragments(tile + dq_place, dq);
       else if constexpr (kSharesDq)
         store_dq<T, kDq>(shared_address(shared.dq[0]) + dq_place, group * Shape::kDqColumns, dq,
                          scale(), thread);

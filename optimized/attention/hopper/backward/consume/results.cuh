@@ -6,8 +6,24 @@
 
 namespace ringside::hopper::backward_detail {
 
-// A group's dq, to where its sender finds it, from the thread's first place on: float32, or final
-// ones in T, from this column of the tile on.
+// A group's dq in fragments, as its registers hold them, to where its sender finds them, from the
+// thread's first place on.
+template <int R>
+__device__ __forceinline__ void store_fragments(uint32_t first, const float (&dq)[R]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll
+    for (int n = 0; n < R / 4; n += 2) {
+      const float* two = &dq[4 * n + 2 * half];
+      const uint32_t to = (first ^ n % 4 * 8) + n / 4 * kQueryPanel + half * 1024;
+      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(two[0]), "f"(two[1]),
+                   "f"(two[4]), "f"(two[5])
+                   : "memory");
+    }
+}
+
+// The same of dq in the order of columns: float32, or final ones in T, from this column of the tile
+// on.
 template <typename T, Dq kDq, int R>
 __device__ __forceinline__ void store_dq(uint32_t first, int first_column, const float (&dq)[R],
                                          float scale, uint32_t thread) {

@@ -25,6 +25,8 @@ template <Dq kDq>
 __device__ __forceinline__ uint32_t place_of_dq(uint32_t thread) {
   const Place place(thread);
   const uint32_t row = place.row, column = place.column, turn = row % 8 * 16;
+  // A lane's two places are neighbours, even and odd: all are in different banks.
+  if constexpr (kDq == Dq::add_fragments) return row * 128 + (column * 16 ^ turn);
   // In float32, odd rows are two groups of columns ahead of even ones: all are in different banks.
   if constexpr (kDq == Dq::add) return row * 128 + (column * 4 ^ turn ^ row % 2 * 64);
   return row * 128 + (column * 2 ^ turn);

@@ -30,19 +30,20 @@ __device__ inline void for_each_panel_of_sums(const BlockNote& note, Columns col
           tile + panel * kQueryPanel);
 }
 
-// Of a block's dq, a group's columns. adds: sums go to those that are there, and are not the first.
+// Of a block's dq, a group's columns. adds_to: sums go to those that are there, and are not the
+// first.
 template <typename Shape, Dq kDq>
 __device__ inline void store_queries(const Maps& maps, const BlockNote& note, Columns columns,
-                                     uint32_t tile, bool adds = kDq == Dq::add) {
+                                     uint32_t tile, bool adds_to = adds(kDq)) {
   const auto send_sums = [&](const CUtensorMap& map) {
     for_each_panel_of_sums(note, columns, tile, [&](const BoxCoordinates& box, uint32_t from) {
-      if (adds)
+      if (adds_to)
         add_box(map, box, from);
       else
         store_box(map, box, from);
     });
   };
-  if constexpr (kDq == Dq::add) return send_sums(maps.dq);
+  if constexpr (adds(kDq)) return send_sums(maps.dq);
   if constexpr (kMayCarry<Shape, kDq>)
     if (note.flags & kCarriedOn) return send_sums(maps.carried);
   store_box(maps.dq, ragged_box(columns.first, note.head, note.row, note.rows), tile);
@@ -211,15 +212,15 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       ++turn;
     } else {
       if (in_turn && !is_brought(&note)) turns.wait(note);  // before there is dq
-      const auto send_queries = [&](bool adds) {
+      const auto send_queries = [&](bool adds_to) {
         send(next, [&](int group, uint32_t tile) {
-          store_queries<Shape, kDq>(maps, note, Shape::dq_columns(group, 0), tile, adds);
+          store_queries<Shape, kDq>(maps, note, Shape::dq_columns(group, 0), tile, adds_to);
         });
       };
       if (kFirstStores && (note.flags & kStores) != 0)
         send_queries(false);
       else
-        send_queries(in_turn ? note.turn > 0 : kDq == Dq::add);
+        send_queries(in_turn ? note.turn > 0 : adds(kDq));
       if (in_turn) turns.sent(note, !kMayCarry<Shape, kDq> || (note.flags & kCarriedOn) != 0);
     }
     if (is_last && sends) {  // for which nobody waits for turns: behind dq nobody reads K
@@ -237,7 +238,7 @@ __device__ void send_results(const Parameters& parameters, PlainShared<Shape>& s
   // Code of their own: groups wait for whoever sends, who is quicker with nothing to ask.
   if constexpr (kTakesTurns<Shape, kDq>)
     if (parameters.turns != nullptr) return send_all<kDq, Before::turns>(parameters, shared);
-  if constexpr (kDq == Dq::add)
+  if constexpr (adds(kDq))
     if (parameters.first_stored != nullptr)
       return send_all<kDq, Before::first_keys>(parameters, shared);
   send_all<kDq, Before::zeros>(parameters, shared);

@@ -23,11 +23,14 @@ inline constexpr unsigned kEveryLane = ~0u;
 inline constexpr int kNotes = 16, kNotesAhead = 8;  // of the block that is being loaded, at most
 
 enum class Dq : uint8_t {
-  none,   // another kernel's
-  add,    // in float32
+  none,           // another kernel's
+  add,            // in float32
+  add_fragments,  // the same, AccumulatorLayout::fragments, which lack softmax_scale
   store,  // final: of the last item that adds in turn, or of the only one that its queries meet, if
           // one block of keys after the other, the last one first (kCarries)
 };
+
+RINGSIDE_HD constexpr bool adds(Dq dq) { return dq == Dq::add || dq == Dq::add_fragments; }
 
 // Whether dq may be carried through an item's blocks of keys.
 template <typename Shape, Dq kDq>
@@ -41,7 +44,7 @@ inline constexpr bool kMayPass = Shape::kInHalves || kMayCarry<Shape, kDq>;
 // Whether items may take turns at adding to dq; where dq can be carried, the last one is given what
 // the others have added, and leaves final ones.
 template <typename Shape, Dq kDq>
-inline constexpr bool kTakesTurns = Shape::kTakesTurns && (kDq == Dq::add || kMayCarry<Shape, kDq>);
+inline constexpr bool kTakesTurns = Shape::kTakesTurns && (adds(kDq) || kMayCarry<Shape, kDq>);
 
 struct Maps {
   CUtensorMap q, k, v, dout, dq;
