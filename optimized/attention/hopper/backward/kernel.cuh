@@ -26,6 +26,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   static_assert(sizeof(SharedOf<Shape, kOptions>) <= 227 << 10);
   SharedOf<Shape, kOptions>& shared = *reinterpret_cast<SharedOf<Shape, kOptions>*>(any_shared);
   if (threadIdx.x == 0) {
+    for (auto& of_part : shared.keys_found)
+      for (int& found : of_part) found = 0;
     if constexpr (Shape::kSplit)
       shared.barriers.init_all();
     else

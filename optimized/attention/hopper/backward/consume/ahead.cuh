@@ -48,23 +48,22 @@ struct AheadConsumer : KeyGroup<T, Shape, kDq, false> {
     const uint64_t q = tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel);
     const uint64_t dout = tile_descriptor(shared_address(shared.dout[stage()]), kQueryPanel);
     this->release_values(flags);
+    float told = 0;
     typename Base::Ready ready;
     if constexpr (kWithDq) ready = this->ask_ahead();
     float2 shifts[8];
     load_of_queries(shifts, shared.rows[stage()].shift, thread);
-    const bool clear = this->weigh_scores(flags, scores, shifts);
+    this->weigh_scores(flags, scores, shifts, this->scale_log2(), told);
     float2 minus_deltas[8];
     load_of_queries(minus_deltas, shared.rows[stage()].minus_delta, thread);
     differentiate(grads, scores, minus_deltas);
-    if (!clear) hide_gradients(grads, scores);
+    this->hide_unseen(flags, grads, scores, told);
     uint32_t p[4][4], ds[4][4];
     as_left_operand<T>(p, scores);
     as_left_operand<T>(ds, grads);
     pin(p), pin(ds);
     if ((flags & (kWithDq ? before : kClear) & kClear) == 0) {
-      if ((flags & kClear) == 0)
-        drop_not_finite<T, Shape>(shared.q[stage()], shared.dout[stage()], parameters.dropped,
-                                  group, thread, false);
+      if ((flags & kClear) == 0) this->drop_queries(flags, told);
       if constexpr (kWithDq) this->drop_keys(before, block - 1);
     }
     float dq[kDqSums];
@@ -86,7 +85,7 @@ struct AheadConsumer : KeyGroup<T, Shape, kDq, false> {
     if constexpr (kWithDq) this->hand_over_dq(dq, block - 1, this->turn(), ready.dq_empty);
     wait_for_products<kGoesOn ? 2 : 0>();
     hopper::pin(dk), hopper::pin(dv);
-    this->release(block);
+    this->release(block, flags);
     if constexpr (kGoesOn) finish(scores, grads);
     this->forget_descriptors(flags);
     ++block;
@@ -96,9 +95,9 @@ struct AheadConsumer : KeyGroup<T, Shape, kDq, false> {
   __device__ __forceinline__ void take_item(int flags) {
     float dk[kDkSums], dv[kDvSums], scores[32], grads[32];
     wait(barriers().k_full[item % Shape::kKeyStages], item / Shape::kKeyStages & 1);
-    this->look_at_keys();
     start<true>(block, scores, grads);
     finish(scores, grads);
+    this->look_at_keys(Base::told_of_keys(told_by(scores), scores));
     take_block<false, false>(flags, kClear, scores, grads, dk, dv);
     if ((flags & kLast) == 0) {
       wait_for_queries();
@@ -110,12 +109,10 @@ struct AheadConsumer : KeyGroup<T, Shape, kDq, false> {
       take_block<true, false>(flags, before, scores, grads, dk, dv);
     }
     if constexpr (kHasDq) this->drop_keys(flags, block - 1);
-    if (kHasDq && (flags & kFinal) != 0) {
+    if (kHasDq && (flags & kFinal) != 0)
       this->hand_over_results(dk, dv);
-      item ^= 1u << Base::kOddBit;
-    } else {
+    else
       this->put_results(dk, dv);
-    }
   }
 
   __device__ __forceinline__ void run() { Base::walk(*this); }

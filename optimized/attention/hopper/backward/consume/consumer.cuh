@@ -72,6 +72,7 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
       if constexpr (!kOptions) spread(grads, minus_deltas);
       if constexpr (!kOptions) hopper::pin(grads);
     };
+    const float by = this->scale_log2();
     if constexpr (!kLate) begin_grads();
     start_scores(scores);
     if constexpr (kLate)
@@ -83,6 +84,8 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
     if constexpr (kLate) flags = read_note();
     uint32_t p[4][4], ds[4][4];
     typename Base::Ready ready;
+    // Where somebody asks. Options leave no registers for it: they say that it may not be finite.
+    float told = kOptions ? NAN : 0, told_of_keys = told;
     if constexpr (kOptions) {
       wait_for_products<0>();
       hopper::pin(scores), hopper::pin(grads);
@@ -94,21 +97,21 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
       load_of_queries(shifts, shared.rows[stage()].shift, thread);
       wait_for_products<1>();
       hopper::pin(scores);
-      const bool clear = this->weigh_scores(flags, scores, shifts);
+      if constexpr (!kLate) told_of_keys = Base::told_of_keys(told_by(scores), scores);
+      this->weigh_scores(flags, scores, shifts, by, told);
       wait_for_products<0>();
       hopper::pin(grads);
       if constexpr (kLate && kHasDq) ready = this->ask_ahead();
       release_values(flags);
       differentiate(grads, scores);
-      if (!clear) hide_gradients(grads, scores);
+      this->hide_unseen(flags, grads, scores, told);
     }
     as_left_operand<T>(p, scores);
     as_left_operand<T>(ds, grads);
     pin(p), pin(ds);
+    if constexpr (!kLate) this->look_at_keys(told_of_keys);
     if ((flags & before & kClear) == 0) {
-      if ((flags & kClear) == 0)
-        drop_not_finite<T, Shape>(shared.q[stage()], shared.dout[stage()], parameters.dropped,
-                                  group, thread, is_alone(flags));
+      if ((flags & kClear) == 0) this->drop_queries(flags, told);
       if constexpr (kLate && kHasDq) drop_keys(before, block - 1);
     }
     float dq[kDqSums];
@@ -135,6 +138,7 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
   template <bool kLate>
   __device__ __forceinline__ void pass_block(int& flags) {
     const int before = this->template begin_to_pass<kLate>(flags);
+    if constexpr (!kLate && kHasDq) item_keys().look_at_own();
     float dq[kDqSums];
     if constexpr (kLate && kHasDq) {
       drop_keys(before, block - 1);
@@ -156,7 +160,6 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
     static_assert(kDkSums == kDvSums);
     float dk[kDkSums], dv[kDvSums];
     wait(barriers().k_full[item % kKeyStages], item / kKeyStages & 1);
-    this->look_at_keys();
     if (kMayPass<Shape, kDq> && is_unseen(flags)) {
       pass_block<false>(flags);
       clear_sums(dk), clear_sums(dv);
@@ -169,7 +172,6 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
       this->hand_over_results(dk, dv);
     else
       this->put_results(dk, dv);
-    if (kHasDq && (flags & kFinal) != 0) item ^= 1u << Base::kOddBit;
   }
 
   __device__ __forceinline__ void run() { Base::walk(*this); }

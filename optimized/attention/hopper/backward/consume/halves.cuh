@@ -139,14 +139,19 @@ struct HalvesConsumer : KeyGroup<T, Shape, kDq, false> {
   }
   // When there are weights and gradients.
   __device__ __forceinline__ void finish_half(Half& of, int flags, float (&grads)[16],
-                                              const float (&weights)[16], bool clear, int half) {
+                                              const float (&weights)[16], bool clear, int half,
+                                              float told) {
+    if ((flags & kClear) == 0) told += told_by(grads);
     differentiate_half(grads, weights, clear, half);
     as_left_operand<T>(of.p, weights);
     as_left_operand<T>(of.ds, grads);
     pin(of.p), pin(of.ds);
-    if ((flags & kClear) == 0)
-      drop_not_finite<T, Shape, kHalf>(shared.q[stage()], shared.dout[stage()], parameters.dropped,
-                                       group, thread, this->is_alone(flags), half * kHalf);
+    if ((flags & kClear) == 0 && !says_finite(told)) {
+      const QueryTiles<T, Shape, kHalf> tiles{shared.q[stage()], shared.dout[stage()],
+                                              half * kHalf};
+      if (!tiles.found_finite())
+        tiles.drop(group, thread, this->is_alone(flags), parameters.dropped);
+    }
     put_ds(of.ds, half);
   }
 
@@ -165,15 +170,19 @@ struct HalvesConsumer : KeyGroup<T, Shape, kDq, false> {
     if constexpr (kLate) flags = read_note();
     wait_for_products<1>();
     hopper::pin(scores);
+    float told = told_by(scores);
+    const float told_of_keys = told + scores[2];
     bool clear = weigh_half(flags, scores, 0);
     wait_for_products<0>();
     hopper::pin(grads);
-    finish_half(of, flags, grads, scores, clear, 0);
+    if constexpr (!kLate) this->look_at_keys(told_of_keys);
+    finish_half(of, flags, grads, scores, clear, 0, told);
     start_scores(scores, 1);
     begin_products();
     multiply_half(dk, dv, of, 0);
     wait_for_products<1>();
     hopper::pin(scores);
+    told = told_by(scores);
     clear = weigh_half(flags, scores, 1);
     wait_for_products<0>();
     hopper::pin(dk), hopper::pin(dv);
@@ -181,7 +190,7 @@ struct HalvesConsumer : KeyGroup<T, Shape, kDq, false> {
     wait_for_products<0>();
     hopper::pin(grads);
     this->release_values(flags);
-    finish_half(of, flags, grads, scores, clear, 1);
+    finish_half(of, flags, grads, scores, clear, 1, told);
     float dq[16];
     if constexpr (kLate && kHasDq) {
       drop_keys(before, block - 1);
@@ -208,6 +217,7 @@ struct HalvesConsumer : KeyGroup<T, Shape, kDq, false> {
   template <bool kLate>
   __device__ __forceinline__ void pass_block(int& flags) {
     const int before = this->template begin_to_pass<kLate>(flags);
+    if constexpr (!kLate && kHasDq) this->item_keys().look_at_own();
     const uint32_t none[2][4] = {};
     put_ds(none, 0), put_ds(none, 1);
     if constexpr (kLate && kHasDq) {
@@ -224,7 +234,6 @@ struct HalvesConsumer : KeyGroup<T, Shape, kDq, false> {
     float dk[kDkSums], dv[kDvSums];
     this->clear_sums(dk), this->clear_sums(dv);
     wait(barriers().k_full[0], item & 1);
-    this->look_at_keys();
     if (this->is_unseen(flags))
       pass_block<false>(flags);
     else

@@ -27,6 +27,25 @@ struct ItemKeys {
 
   __device__ __forceinline__ uint8_t* tile() const { return shared.k[item % Shape::kKeyStages]; }
 
+  // What says that some of them are not finite.
+  __device__ __forceinline__ int word() const { return static_cast<int>(item + 1); }
+
+  // By one warp of a group that has keys of its own: at those of which it has products.
+  __device__ __forceinline__ void look_at_own() const {
+    constexpr int kOwnRows = kGroupKeys / 4;
+    const int first_row = group * kGroupKeys + static_cast<int>(thread) / 32 * kOwnRows;
+    FiniteCheck<T> check;
+#pragma unroll 1
+    for (int panel = 0; panel < Shape::kQkPanels; ++panel)
+#pragma unroll 1
+      for (int i = thread % 32; i < kOwnRows * 8; i += 32)
+        check.look_at(
+            reinterpret_cast<const uint4*>(tile() + panel * Shape::kKeyPanel)[first_row * 8 + i]);
+    if (__all_sync(~0u, check.all_finite())) return;
+    if (thread % 32 == 0)
+      shared.keys_found[group][item % kFoundStages] = word(), *parameters.dropped = 1;
+  }
+
   // By one group: so many bytes from this one on are its part of the tile. found: its word for it.
   template <int kBytes>
   __device__ __forceinline__ void look_at(int first_byte, int (&found)[kFoundStages]) const {
@@ -34,14 +53,13 @@ struct ItemKeys {
     for_each_chunk<kBytes, kGroupThreads>(tile() + first_byte, thread,
                                           [&](const uint4& chunk) { check.look_at(chunk); });
     const bool all_finite = all_of_group(group, check.all_finite());
-    if (thread == 0) found[item % kFoundStages] = !all_finite;
-    if (!all_finite) *parameters.dropped = 1;
+    if (!all_finite && thread == 0) found[item % kFoundStages] = word(), *parameters.dropped = 1;
   }
 
   __device__ __forceinline__ bool all_finite() const {
     int found = 0;
 #pragma unroll
-    for (const auto& part : shared.keys_found) found |= part[item % kFoundStages];
+    for (const auto& part : shared.keys_found) found |= part[item % kFoundStages] == word();
     return __reduce_or_sync(~0u, found) == 0;
   }
 

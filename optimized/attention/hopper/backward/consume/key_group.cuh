@@ -21,9 +21,7 @@ struct KeyGroup {
   const int group;
   uint32_t thread = threadIdx.x % kGroupThreads;
   uint32_t ds_place = held(place_of_scores(thread)), dq_place = held(place_of_dq<kDq>(thread));
-  static constexpr int kOddBit = 31;
-  // How many are done; whether final dk and dv of an odd number of items, in the last one's
-  // kOddBit.
+  // How many are done.
   uint32_t block = 0, item = 0;
   uint32_t nothing =
       0;  // which the compiler takes for new in every block: see forget_descriptors()
@@ -31,8 +29,8 @@ struct KeyGroup {
   __device__ __forceinline__ auto& barriers() const { return shared.barriers; }
   __device__ __forceinline__ int stage() const { return block % kStages; }
   __device__ __forceinline__ uint32_t parity() const { return block / kStages % 2; }
-  // What the group has handed over before dq of the block before this, odd or even.
-  __device__ __forceinline__ uint32_t turn() const { return block - 1 + (item >> kOddBit); }
+  // How many dq the group has handed over before those of the block before this.
+  __device__ __forceinline__ uint32_t turn() const { return block - 1; }
   __device__ __forceinline__ float scale() const { return parameters.shape.softmax_scale; }
 
   __device__ __forceinline__ void wait_for_queries() {
@@ -117,8 +115,7 @@ struct KeyGroup {
   __device__ __forceinline__ void wait_for_place(uint32_t turn) const {
     wait(barriers().dq_empty[group], parity_of_place(turn));
   }
-  // Puts something where the sender finds it, once that has sent what was there: dq of a block, or
-  // an item's final dv.
+  // Puts dq of a block where the sender finds them, once that has sent what was there.
   template <typename Put>
   __device__ __forceinline__ void hand_over(uint32_t turn, Put put, bool is_empty = false) {
     forget_places();
@@ -155,10 +152,20 @@ struct KeyGroup {
   __device__ __forceinline__ ItemKeys<T, Shape> item_keys() const {
     return {parameters, shared, group, thread, item};
   }
-  __device__ __forceinline__ void look_at_keys() const {
-    constexpr int kBytes = Shape::kKeyTile / kGroups;
-    if constexpr (kHasDq)
-      item_keys().template look_at<kBytes>(group * kBytes, shared.keys_found[group]);
+  // told: of a block's scores.
+  __device__ __forceinline__ void look_at_keys(float told) const {
+    if (kHasDq && !says_finite(told)) item_keys().look_at_own();
+  }
+  // Of the first scores, what tells of the keys from which they come, too.
+  static __device__ __forceinline__ float told_of_keys(float told, const float (&scores)[32]) {
+    return told + scores[2];
+  }
+  // Of queries that do not see all keys; told: of their scores and d(weights).
+  __device__ __forceinline__ void drop_queries(int flags, float told) const {
+    if (says_finite(told)) return;
+    const QueryTiles<T, Shape> tiles{shared.q[stage()], shared.dout[stage()]};
+    const bool finite = kOptions ? tiles.found_finite(group, thread) : tiles.found_finite();
+    if (!finite) tiles.drop(group, thread, is_alone(flags), parameters.dropped);
   }
   // Before dq of a block that its note says this of.
   __device__ __forceinline__ void drop_keys(int flags, uint32_t of_block) const {
@@ -167,28 +174,45 @@ struct KeyGroup {
     item_keys().drop_not_finite();
   }
 
-  // Whether all of the group's keys are seen.
-  __device__ __forceinline__ bool weigh_scores(int flags, float (&scores)[32],
-                                               const float2 (&shifts)[8]) const {
+  // What multiplies scores, to the base of exponents: kept, as to ask for it takes long.
+  __device__ __forceinline__ float scale_log2() const {
+    float by = scale() * kLog2E;
+    asm volatile("" : "+f"(by));
+    return by;
+  }
+  // A block's scores become weights. by: scale_log2(). told: of the scores, of a block that is not
+  // clear.
+  __device__ __forceinline__ void weigh_scores(int flags, float (&scores)[32],
+                                               const float2 (&shifts)[8], float by,
+                                               float& told) const {
     const SeenKeysOfRows& seen = shared.seen[block % kSeenStages];
     const Place place(thread);
     const int key = group * kGroupKeys + place.row;
-    bool clear = (flags & kClear) != 0;
-    if (!clear)
-      clear = __reduce_or_sync(~0u, seen.clear) >> group & 1;  // the compiler sees that warps agree
-    if (clear)
-      weigh<true>(scores, shifts, seen, key, place.column, scale() * kLog2E);
-    else
-      weigh<false>(scores, shifts, seen, key, place.column, scale() * kLog2E);
-    return clear;
+    if ((flags & kClear) != 0) {
+      weigh<true>(scores, shifts, seen, key, place.column, by);
+    } else {
+      told = told_by(scores);
+      weigh<false>(scores, shifts, seen, key, place.column, by);
+    }
+  }
+  // Their gradients become those of pairs that are seen; told: of d(weights), likewise. 0 times
+  // what is not finite is NaN.
+  static __device__ __forceinline__ void hide_unseen(int flags, float (&grads)[32],
+                                                     const float (&weights)[32], float& told) {
+    if ((flags & kClear) != 0) return;
+    told += told_by(grads);
+    hide_gradients(grads, weights);
   }
 
-  __device__ __forceinline__ void release(uint32_t of_block) const {
-    arrive_as_warp(barriers().empty[of_block % kStages], thread);
+  // Where its rows were, more may come, or final dv.
+  __device__ __forceinline__ void release(uint32_t of_block, int flags) const {
+    arrive_as_warp(leaves_rows<Shape, kDq>(flags) ? barriers().rows_read
+                                                  : barriers().empty[of_block % kStages],
+                   thread);
   }
   // Of a block of which nothing is under way any more, with that note.
   __device__ __forceinline__ void end_block(int flags) {
-    release(block);
+    release(block, flags);
     forget_descriptors(flags);
     ++block;
   }
@@ -234,24 +258,34 @@ struct KeyGroup {
     }
   }
 
-  // What is left of an item: dq of its last block, dk and dv. Final dv are sent off like dq, dk
-  // from where K was, of which nobody reads any more behind dq.
+  // What is left of an item: dq of its last block, dk and dv. Final dv are sent off from where the
+  // block's dout, and the second group's from where its Q was, dk from where K was, of which nobody
+  // reads any more behind dq.
   __device__ __forceinline__ void hand_over_results(const float (&dk)[kDkSums],
                                                     const float (&dv)[kDvSums]) {
     float dq[kDqSums];
     start_dq(dq, block - 1);
-    hand_over(turn(), [&](uint32_t tile) {
-      stage_keys<T, Shape::kVPanels, kQueryPanel>(tile, dv, 0, 1, thread);
-    });
+    forget_places();
+    wait(barriers().rows_read, item & 1);
+    stage_keys<T, Shape::kVPanels, kQueryPanel>(
+        shared_address(place_of_dv(shared, group, (block - 1) % kStages)), dv, 0, 1, thread);
+    arrive_as_warp(barriers().dv_full[item % kKeyStages][group], thread);
     wait_for_products<0>();
     hopper::pin(dq);
     arrive_as_warp(barriers().k_read, thread);
-    hand_over_dq(dq, block - 1, turn() + 1);
-    wait(barriers().k_read, item >> kOddBit);
+    wait(barriers().k_read, item & 1);
     stage_keys<T, Shape::kQkPanels, kKeyPanel>(
         shared_address(shared.k[item % kKeyStages]) + group * kGroupKeys * 128, dk, 0, scale(),
         thread);
-    arrive_as_warp(barriers().dk_full[group], thread);
+    arrive_as_warp(barriers().dk_full[item % kKeyStages][group], thread);
+    hand_over_dq(dq, block - 1, turn());
+  }
+  // Items that leave none count, too.
+  __device__ __forceinline__ void pass_final_results() const {
+    const int stage = item % kKeyStages;
+    for (Barrier* barrier : {&barriers().rows_read, &barriers().dv_full[stage][group],
+                             &barriers().k_read, &barriers().dk_full[stage][group]})
+      arrive_as_warp(*barrier, thread);
   }
   __device__ __forceinline__ void put_results(const float (&dk)[kDkSums],
                                               const float (&dv)[kDvSums]) {
@@ -266,6 +300,8 @@ struct KeyGroup {
     // Where others' dk leave from where K was, the sender says that it is empty, behind dq.
     if (!kHasDq || !sends_keys(parameters))
       arrive_as_warp(barriers().k_empty[item % kKeyStages], thread);
+    else
+      pass_final_results();
     const AttentionShape& shape = parameters.shape;
     const int first_key = group * kGroupKeys;
     put_keys<T>(parameters, parameters.dk, note, first_key, shape.head_dim_qk, scale(), dk, thread);

@@ -18,15 +18,31 @@ __device__ __forceinline__ bool all_of_group(int group, bool says) {
   return all_of(kGroupBarrier + group, kGroupThreads, says);
 }
 
-// Queries that see the item in part: 0 in the place of what is not finite, once both groups have
-// their scores. No product is under way here. Of so many rows of the tiles from a first one on.
-// alone: the other group has nothing to do with them.
+// A number that is not finite where something of the queries is not from which come a warp's
+// products with its keys, all of them: of scores their own, of d(weights) their dout. A sum of
+// those with one key, as 0 times what is not finite is NaN. Other reasons may make it such a
+// number.
+template <int R>
+__device__ __forceinline__ float told_by(const float (&products)[R]) {
+  float of_two[2] = {0, 0};
+#pragma unroll
+  for (int n = 0; n < R / 4; ++n) of_two[0] += products[4 * n], of_two[1] += products[4 * n + 1];
+  return of_two[0] + of_two[1];
+}
+// Of a warp, whether such numbers say that all is finite.
+__device__ __forceinline__ bool says_finite(float told) {
+  return __all_sync(~0u, fabsf(told) < INFINITY);
+}
+
+// So many rows, from a first one on, of tiles of queries and of their dout.
 template <typename T, typename Shape, int kRows = kQueries>
-__device__ __forceinline__ void drop_not_finite(uint8_t* q, uint8_t* dout, int32_t* dropped,
-                                                int group, uint32_t thread, bool alone,
-                                                int first_row = 0) {
+struct QueryTiles {
+  uint8_t *q, *dout;
+  int first_row = 0;
+
   // visit(part of the tiles, its bytes, which are constant)
-  const auto for_each_part = [&](auto visit) {
+  template <typename Visit>
+  __device__ __forceinline__ void for_each_part(Visit visit) const {
     if constexpr (kRows == kQueries) {
       visit(q, std::integral_constant<int, Shape::kQueryTile>{});
       visit(dout, std::integral_constant<int, Shape::kDoutTile>{});
@@ -38,26 +54,46 @@ __device__ __forceinline__ void drop_not_finite(uint8_t* q, uint8_t* dout, int32
                   first_row * 128,
               std::integral_constant<int, kRows * 128>{});
     }
-  };
-  FiniteCheck<T> check;
-  for_each_part([&](uint8_t* part, auto bytes) {
-    for_each_chunk<decltype(bytes)::value, kGroupThreads>(
-        part, thread, [&](const uint4& chunk) { check.look_at(chunk); });
-  });
-  if (all_of_group(group, check.all_finite())) return;
-  const int barrier = alone ? kGroupBarrier + group : kBothBarrier;
-  const int sharers = alone ? kGroupThreads : kGroups * kGroupThreads;
-  synchronize(barrier, sharers);
-  for_each_part([&](uint8_t* part, auto bytes) {
-    auto* const chunks = reinterpret_cast<uint4*>(part);
+  }
+
+  // By all threads of one group.
+  __device__ __forceinline__ bool found_finite(int group, uint32_t thread) const {
+    FiniteCheck<T> check;
+    for_each_part([&](uint8_t* part, auto bytes) {
+      for_each_chunk<decltype(bytes)::value, kGroupThreads>(
+          part, thread, [&](const uint4& chunk) { check.look_at(chunk); });
+    });
+    return all_of_group(group, check.all_finite());
+  }
+  // By all lanes of one warp.
+  __device__ __forceinline__ bool found_finite() const {
+    FiniteCheck<T> check;
+    for_each_part([&](uint8_t* part, auto bytes) {
 #pragma unroll 1
-    for (int i = alone ? thread : group * kGroupThreads + thread; i < decltype(bytes)::value / 16;
-         i += sharers)
-      chunks[i] = finite_part<T>(chunks[i]);
-  });
-  show_to_async();
-  synchronize(barrier, sharers);
-  *dropped = 1;
-}
+      for (int i = threadIdx.x % 32; i < decltype(bytes)::value / 16; i += 32)
+        check.look_at(reinterpret_cast<const uint4*>(part)[i]);
+    });
+    return __all_sync(~0u, check.all_finite());
+  }
+
+  // Queries that see the item in part: 0 in the place of what is not finite, once both groups have
+  // their scores. No product is under way here. alone: the other group has nothing to do with them.
+  __device__ __forceinline__ void drop(int group, uint32_t thread, bool alone,
+                                       int32_t* dropped) const {
+    const int barrier = alone ? kGroupBarrier + group : kBothBarrier;
+    const int sharers = alone ? kGroupThreads : kGroups * kGroupThreads;
+    synchronize(barrier, sharers);
+    for_each_part([&](uint8_t* part, auto bytes) {
+      auto* const chunks = reinterpret_cast<uint4*>(part);
+#pragma unroll 1
+      for (int i = alone ? thread : group * kGroupThreads + thread; i < decltype(bytes)::value / 16;
+           i += sharers)
+        chunks[i] = finite_part<T>(chunks[i]);
+    });
+    show_to_async();
+    synchronize(barrier, sharers);
+    *dropped = 1;
+  }
+};
 
 }  // namespace ringside::hopper::backward_detail

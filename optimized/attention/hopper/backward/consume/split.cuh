@@ -187,9 +187,11 @@ struct SplitConsumer {
       compute_gradients(left);
     else
       compute_weights(left);
-    if ((flags & kClear) == 0)
-      drop_not_finite<T, Shape>(shared.q[stage()], shared.dout[dout_stage()], parameters.dropped,
-                                kGroup, thread, false);
+    if ((flags & kClear) == 0) {
+      const QueryTiles<T, Shape> tiles{shared.q[stage()], shared.dout[dout_stage()]};
+      if (!tiles.found_finite(kGroup, thread))
+        tiles.drop(kGroup, thread, false, parameters.dropped);
+    }
     const uint64_t right = kOwnsDk ? tile_of(shared.q[stage()], kQueryPanel)
                                    : tile_of(shared.dout[dout_stage()], kQueryPanel);
     float dq[32];

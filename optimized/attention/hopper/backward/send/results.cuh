@@ -117,13 +117,34 @@ __device__ inline void tell_others(const Parameters& p, const BlockNote& note) {
   let_next_pass(word_of_first(p, note), nullptr);
 }
 
-// Final dk of an item, which the groups leave where its K was; so many items had some before.
+// Final dv of an item, behind so many, which the groups leave where its last block's rows were, of
+// this stage. More rows may come then.
+template <typename Shape>
+__device__ inline void send_dv(const Parameters& parameters, PlainShared<Shape>& shared,
+                               const BlockNote& note, int stage, uint32_t item) {
+  constexpr uint32_t kStages = Shape::kKeyStages;
+  auto& barriers = shared.barriers;
+  for (Barrier& full : barriers.dv_full[item % kStages]) wait(full, item / kStages & 1);
+  show_to_async();
+#pragma unroll 1
+  for (int group = 0; group < kGroups; ++group)
+    store_keys<kQueryPanel>(parameters.maps.dv, note, group * kGroupKeys, 0, Shape::kVPanels,
+                            shared_address(place_of_dv(shared, group, stage)));
+  commit_stores();
+  wait_until_read<0>();
+#pragma unroll 1
+  for (int i = 0; i < Barriers<Shape>::kAll; ++i) arrive(barriers.empty[stage]);
+}
+
+// Final dk of an item, behind so many, which the groups leave where its K was.
 template <typename Shape>
 __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>& shared,
-                               const BlockNote& note, uint32_t stage, uint32_t before) {
+                               const BlockNote& note, uint32_t item) {
+  constexpr uint32_t kStages = Shape::kKeyStages;
+  const uint32_t stage = item % kStages;
 #pragma unroll 1
   for (int group = 0; group < kGroups; ++group) {
-    wait(shared.barriers.dk_full[group], before & 1);
+    wait(shared.barriers.dk_full[stage][group], item / kStages & 1);
     show_to_async();
     store_keys<Shape::kKeyPanel>(parameters.maps.dk, note, group * kGroupKeys, 0, Shape::kQkPanels,
                                  shared_address(shared.k[stage]) + group * kGroupKeys * 128);
@@ -133,7 +154,7 @@ __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>&
 }
 
 // Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
-// nothing more; by one thread. A group's last dq comes behind dv. Where items take turns, those
+// nothing more; by one thread. Where items take turns, those
 // behind this one are let pass, two blocks at a time, when all of its dq is in memory, for which no
 // group waits; the last of all is brought what the others have added.
 template <Dq kDq, Before kBefore, typename Shape>
@@ -142,8 +163,8 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
   auto& barriers = shared.barriers;
   const Maps& maps = parameters.maps;
   const bool sends = sends_keys(parameters);
-  uint32_t items = 0, finals = 0;  // items that have begun; those of them that had final dk
-  uint32_t turn = 0;               // what was sent before, of each group
+  uint32_t items = 0;  // that have begun
+  uint32_t turn = 0;   // what was sent before, of each group
   Turns turns(parameters);
   const auto is_brought = [&](const BlockNote* note) {
     return kMayCarry<Shape, kDq> && in_turn && note != nullptr && (note->flags & kCarried) != 0;
@@ -153,9 +174,8 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
 #pragma unroll 1
     for (int group = 0; group < kGroups; ++group) free_place<Shape>(maps, shared, group, then);
   };
-  // The block of which dq are the next thing to come: not behind an item's dv.
   const auto next_of = [](const BlockNote& behind) {
-    return (behind.flags & (kStop | kLast)) == 0 ? &behind : nullptr;
+    return (behind.flags & kStop) == 0 ? &behind : nullptr;
   };
   if constexpr (kMayCarry<Shape, kDq>) {
     const BlockNote* first = next_of(wait_for_note(shared, 0));
@@ -194,13 +214,7 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       }
       ++turn;
     };
-    if (with_keys) {
-      const BlockNote* then = kMayCarry<Shape, kDq> ? &note : nullptr;
-      send(then, [&](int group, uint32_t tile) {
-        store_keys<kQueryPanel>(maps.dv, note, group * kGroupKeys, 0, Shape::kVPanels, tile);
-      });
-      if (is_brought(then)) bring(then);
-    }
+    if (with_keys) send_dv(parameters, shared, note, block % Shape::kStages, items - 1);
     if constexpr (Shape::kQkPanels == 1 && kDq == Dq::store) {
       // Both halves of the rows lie in the first group's place.
       for (Barrier& full : barriers.dq_full) wait(full, turn & 1);
@@ -224,9 +238,8 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       if (in_turn) turns.sent(note, !kMayCarry<Shape, kDq> || (note.flags & kCarriedOn) != 0);
     }
     if (is_last && sends) {  // for which nobody waits for turns: behind dq nobody reads K
-      const uint32_t stage = (items - 1) % Shape::kKeyStages;
-      if (with_keys) send_dk(parameters, shared, note, stage, finals++);
-      arrive(barriers.k_empty[stage]);
+      if (with_keys) send_dk(parameters, shared, note, items - 1);
+      arrive(barriers.k_empty[(items - 1) % Shape::kKeyStages]);
     }
     if constexpr (kFirstStores)
       if (is_last) tell_others(parameters, note);

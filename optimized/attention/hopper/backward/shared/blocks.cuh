@@ -41,6 +41,9 @@ inline constexpr bool kMayCarry = kDq == Dq::store&& Shape::kCarries;
 template <typename Shape, Dq kDq>
 inline constexpr bool kMayPass = Shape::kInHalves || kMayCarry<Shape, kDq>;
 
+// Whether final dv leave from where the last block's queries and their dout were.
+template <typename Shape, Dq kDq>
+inline constexpr bool kLeavesRows = Shape::kTakesTurns&& kDq != Dq::none;
 // Whether items may take turns at adding to dq; where dq can be carried, the last one is given what
 // the others have added, and leaves final ones.
 template <typename Shape, Dq kDq>
@@ -111,6 +114,12 @@ inline constexpr int kUnseen = 128, kNextUnseen = 512;
 // Nobody has added to dq of its queries before the item, which stores.
 inline constexpr int kStores = 2048;
 
+// Of a block's note, whether they do behind it.
+template <typename Shape, Dq kDq>
+__device__ __forceinline__ bool leaves_rows(int flags) {
+  return kLeavesRows<Shape, kDq> && (flags & (kLast | kFinal)) == (kLast | kFinal);
+}
+
 // Named barriers: one a group, and one of both.
 inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;
 
@@ -118,18 +127,21 @@ inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;
 template <typename Shape>
 struct Barriers {
   static constexpr int kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
+  // Arrivals of a warp, of a group and of both.
+  static constexpr int kWarp = kArrivalsOfWarp, kGroup = 4 * kWarp, kAll = kGroups * kGroup;
   Barrier note_full[kNotes], note_empty[kNotesAhead];
   Barrier q_full[kStages], dout_full[Shape::kDoutStages];  // the latter with rows, unless split
   Barrier empty[kStages];                                  // Q, rows and, unless split, dO
   Barrier k_full[kKeyStages], k_empty[kKeyStages], v_full, v_empty;
   Barrier ds_full[2], ds_empty[2];
   Barrier dq_full[kGroups], dq_empty[kGroups];
-  Barrier k_read, dk_full[kGroups];  // of final dk, unless split
-  Barrier k_again;                   // see ItemKeys
+  // Of an item's final dk and dv, where these leave from where K was and the last block's rows.
+  // Groups may leave an item's before the sender has come to those of the item before.
+  Barrier k_read, rows_read, dk_full[kKeyStages][kGroups], dv_full[kKeyStages][kGroups];
+  Barrier k_again;  // see ItemKeys
 
   // By one thread. sent: dk may leave from where K was, and who sends off says that it is empty.
   __device__ void init_all(bool sent) {
-    constexpr int kWarp = kArrivalsOfWarp, kGroup = 4 * kWarp, kAll = kGroups * kGroup;
     constexpr int kGroupsOfValues = Shape::kKeyGroups * kGroup;  // which read V, write d(scores)
     for (Barrier& barrier : note_full) init(barrier, 1);
     for (Barrier& barrier : note_empty) init(barrier, 1);
@@ -141,8 +153,10 @@ struct Barriers {
     for (Barrier& barrier : k_full) init(barrier, 1);
     for (Barrier& barrier : k_empty) init(barrier, sent ? 1 : kAll);
     init(v_full, 1), init(v_empty, kGroupsOfValues);
-    init(k_read, kAll), init(k_again, 1);
-    for (int group = 0; group < kGroups; ++group) init(dk_full[group], kGroup);
+    init(k_read, kAll), init(rows_read, kAll), init(k_again, 1);
+    for (int stage = 0; stage < kKeyStages; ++stage)
+      for (int group = 0; group < kGroups; ++group)
+        init(dk_full[stage][group], kGroup), init(dv_full[stage][group], kGroup);
     for (Barrier& barrier : ds_full) init(barrier, kGroupsOfValues);
     for (Barrier& barrier : ds_empty) init(barrier, kAll);
     for (int group = 0; group < kGroups; ++group)
@@ -156,8 +170,9 @@ struct SplitBarriers : Barriers<Shape> {
   Barrier weights_full, weights_empty;
 
   __device__ void init_all() {
-    constexpr int kWarp = kArrivalsOfWarp, kGroup = 4 * kWarp;
-    Barriers<Shape>::init_all(false);
+    using Base = Barriers<Shape>;
+    constexpr int kWarp = Base::kWarp, kGroup = Base::kGroup;
+    Base::init_all(false);
     for (Barrier& barrier : this->dout_full) init(barrier, 1);
     for (Barrier& barrier : rows_full) init(barrier, kWarp);
     for (Barrier& barrier : dout_empty) init(barrier, kGroups * kGroup);
@@ -178,9 +193,16 @@ struct PlainShared {
   QueryRows rows[kStages];
   SeenKeysOfRows seen[Shape::kSeenStages];
   BlockNote notes[kNotes];
-  int keys_found[Shape::kFoundParts][kFoundStages];  // not finite in a part of an item's K
+  int keys_found[Shape::kFoundParts][kFoundStages];  // ItemKeys::word() of the last of which a part
+                                                     // was not finite
   std::conditional_t<Shape::kSplit, SplitBarriers<Shape>, Barriers<Shape>> barriers;
 };
+// A group's final dv, where queries of a stage were and their dout.
+template <typename Shape>
+__device__ __forceinline__ uint8_t* place_of_dv(PlainShared<Shape>& shared, int group, int stage) {
+  static_assert(Shape::kQueryTile == Shape::kDoutTile);
+  return group == 0 ? shared.dout[stage] : shared.q[stage];
+}
 template <typename Shape>
 struct SplitShared : PlainShared<Shape> {
   float4 weights[kQueries / 8]
