@@ -124,8 +124,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: both groups store their final dv at the first one's keys",
         SEND,
-        "store_keys<kQueryPanel>(maps.dv, note, group * kGroupKeys, 0,",
-        "store_keys<kQueryPanel>(maps.dv, note, 0, 0,",
+        "maps.dv, note, group * kGroupKeys, 0,",
+        "maps.dv, note, 0, 0,",
     ),
     Mutant(
         "hopper: both groups store the first one's final dk",
@@ -136,7 +136,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: final dk are written over keys that the other group still multiplies",
         KEY_GROUP,
-        "    wait(barriers().k_read, item >> kOddBit);\n",
+        "    wait(barriers().k_read, item & 1);\n",
         "",
     ),
     Mutant(
@@ -220,8 +220,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, ahead: gradients of pairs that are not seen stay",
         AHEAD,
-        "if (!clear) hide_gradients(grads, scores);",
-        "(void)clear;",
+        "    this->hide_unseen(flags, grads, scores, told);\n",
+        "",
     ),
     Mutant(
         "hopper, ahead: delta is forgotten",
@@ -280,8 +280,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, halves: queries that are not finite stay in the second half",
         HALVES,
-        "group, thread, this->is_alone(flags), half * kHalf);",
-        "group, thread, this->is_alone(flags), 0);",
+        "                                              half * kHalf};",
+        "                                              0};",
     ),
     Mutant(
         "hopper, halves: queries that are not finite stay in the second panel",
@@ -460,8 +460,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, split: queries that are not finite reach keys that do not see them",
         SPLIT,
-        "    if ((flags & kClear) == 0)\n      drop_not_finite<T, Shape>",
-        "    if (false)\n      drop_not_finite<T, Shape>",
+        "    if ((flags & kClear) == 0) {\n      const QueryTiles",
+        "    if (false) {\n      const QueryTiles",
     ),
     Mutant(
         "hopper: dq of a block of keys do not go on to the next one",
@@ -610,14 +610,14 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, in turn: the first one adds to what the place of its sums holds",
         SEND,
-        "in_turn ? note.turn > 0 : kDq == Dq::add",
-        "in_turn || kDq == Dq::add",
+        "in_turn ? note.turn > 0 : adds(kDq)",
+        "in_turn || adds(kDq)",
     ),
     Mutant(
-        "hopper backward: an item whose sums go elsewhere counts as one that was sent off",
-        CONSUME,
-        "if (kHasDq && (flags & kFinal) != 0) item ^=",
-        "if (kHasDq) item ^=",
+        "hopper backward: items that leave no final results do not count as others do",
+        KEY_GROUP,
+        "    else\n      pass_final_results();\n",
+        "",
     ),
     Mutant(
         "hopper backward: final dk stay where K was",
@@ -626,10 +626,10 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "if (with_keys && finals > items) send_dk(",
     ),
     Mutant(
-        "hopper backward: an item's final dk are waited for as if all before it had had some",
+        "hopper backward: an item's final dk are waited for as if there were one place for them",
         SEND,
-        "note, stage, finals++);",
-        "note, stage, items - 1);",
+        "dk_full[stage][group], item / kStages & 1);",
+        "dk_full[stage][group], item & 1);",
     ),
     Mutant(
         "hopper backward: keys of items to which nobody adds go to the sums of others",
@@ -672,5 +672,95 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         IN_PLACE,
         "!summed_ || in_turn_ || first_stores_, on_.stream);",
         "!summed_ || in_turn_, on_.stream);",
+    ),
+    Mutant(
+        "hopper: final dv are written over rows that the other group still multiplies",
+        KEY_GROUP,
+        "    wait(barriers().rows_read, item & 1);\n",
+        "",
+    ),
+    Mutant(
+        "hopper: rows are loaded over final dv that have not left",
+        SEND,
+        "  commit_stores();\n  wait_until_read<0>();\n#pragma unroll 1\n",
+        "  commit_stores();\n#pragma unroll 1\n",
+    ),
+    Mutant(
+        "hopper: rows are loaded over those that final dv will replace",
+        KEY_GROUP,
+        "leaves_rows<Shape, kDq>(flags) ? barriers().rows_read",
+        "leaves_rows<Shape, kDq>(0) ? barriers().rows_read",
+    ),
+    Mutant(
+        "hopper: final dv of an item are taken for those of the next",
+        SEND,
+        "barriers.dv_full[item % kStages]) wait(full, item / kStages & 1);",
+        "barriers.dv_full[0]) wait(full, item & 1);",
+    ),
+    Mutant(
+        "hopper, fragments: columns are rounded in the order of places",
+        "optimized/exchange/move_home.cu",
+        "*pack_at<2>(row + fragment_place(d + i));",
+        "*pack_at<2>(row + d + i);",
+    ),
+    Mutant(
+        "hopper, fragments: nobody scales the sums",
+        IN_PLACE,
+        "AccumulatorLayout::fragments, parts_.shape.softmax_scale};",
+        "AccumulatorLayout::fragments, 1};",
+    ),
+    Mutant(
+        "hopper, fragments: a lane's second place is its first",
+        RESULTS,
+        "(first ^ n % 4 * 8) + n / 4 * kQueryPanel + half * 1024;",
+        "first + n / 4 * kQueryPanel + half * 1024;",
+    ),
+    Mutant(
+        "hopper, fragments: taken of columns that fill none",
+        LAUNCH,
+        "a.options.empty() &&\n         s.head_dim_qk % kFragment == 0;",
+        "a.options.empty();",
+    ),
+    Mutant(
+        "hopper, fragments: what was dropped is added in the order of columns",
+        "optimized/attention/seen_pairs.cuh",
+        "in_fragments ? fragment_place(d) : d;",
+        "d;",
+    ),
+    Mutant(
+        "hopper, told: scores tell nothing of queries",
+        KEY_GROUP,
+        "      told = told_by(scores);\n",
+        "",
+    ),
+    Mutant(
+        "hopper, told: gradients tell nothing of dout",
+        KEY_GROUP,
+        "    told += told_by(grads);\n",
+        "",
+    ),
+    Mutant(
+        "hopper, told: scores tell of half of the keys",
+        KEY_GROUP,
+        "return told + scores[2];",
+        "return told;",
+    ),
+    Mutant(
+        "hopper, told: of keys, warps look at the first one's",
+        "optimized/attention/hopper/backward/consume/item_keys.cuh",
+        " + static_cast<int>(thread) / 32 * kOwnRows;",
+        ";",
+    ),
+    Mutant(
+        "hopper, told: of queries, half a tile is looked at",
+        NOT_FINITE,
+        "i < decltype(bytes)::value / 16; i += 32)",
+        "i < decltype(bytes)::value / 32; i += 32)",
+    ),
+    Mutant(
+        "hopper, halves, told: gradients tell nothing of dout",
+        HALVES,
+        "    if ((flags & kClear) == 0) told += told_by(grads);\n",
+        "",
     ),
 ]

@@ -127,8 +127,8 @@ MUTANTS_OF_NOT_FINITE = [
     ),
     Mutant(
         "hopper: dout of rows that see nothing reaches their block by delta",
-        HOPPER_BACKWARD,
-        "if (!clear) hide_gradients(grads, scores);",
+        HOPPER_KEY_GROUP,
+        "    hide_gradients(grads, weights);\n",
         "",
     ),
     Mutant(
@@ -176,8 +176,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: nobody is told that keys were dropped",
         HOPPER_KEYS,
-        "    if (!all_finite) *parameters.dropped = 1;\n",
-        "",
+        "    if (thread % 32 == 0)\n      shared.keys_found[group][item % kFoundStages] = word(), *parameters.dropped = 1;\n",
+        "    if (thread % 32 == 0) shared.keys_found[group][item % kFoundStages] = word();\n",
     ),
     Mutant(
         "clear rows of a second launch are those of its own blocks",
