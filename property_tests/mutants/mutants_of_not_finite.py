@@ -176,8 +176,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: nobody is told that keys were dropped",
         HOPPER_KEYS,
-        "    if (thread % 32 == 0)\n      shared.keys_found[group][item % kFoundStages] = word(), *parameters.dropped = 1;\n",
-        "    if (thread % 32 == 0) shared.keys_found[group][item % kFoundStages] = word();\n",
+        "= word(), *parameters.dropped = 1;\n  }\n\n  // By one group",
+        "= word();\n  }\n\n  // By one group",
     ),
     Mutant(
         "clear rows of a second launch are those of its own blocks",

@@ -14,13 +14,14 @@
 // carried in float32. Where dk and dv are added to, too, an item may have a part of the query heads
 // of its key head.
 //
-// Sums of dq come in any order. Where the launch says so (first_stored), the item that begins a
-// document's keys stores, and others wait until all of that is in memory: dq need not begin as
-// zeros. Or items take turns (tables/item_turns.h): a word of each block of queries and head counts
-// the items that have added to it, of which the first one stores what there is, and the sender
-// waits for its turn. The others compute on meanwhile: what is behind is a place for dq. The last
-// one may have the sums brought, as they are carried within an item, and leave final dq. Where bits
-// must be the same and there are no turns, another kernel computes dq.
+// Sums of dq lie as registers hold them, if the launch says so: who rounds them puts columns in
+// order, and scales them. They come in any order. Where the launch says so (first_stored), the item
+// that begins a document's keys stores, and others wait until all of that is in memory: dq need not
+// begin as zeros. Or items take turns (tables/item_turns.h): a word of each block of queries and
+// head counts the items that have added to it, of which the first one stores what there is, and the
+// sender waits for its turn. The others compute on meanwhile: what is behind is a place for dq. The
+// last one may have the sums brought, as they are carried within an item, and leave final dq. Where
+// bits must be the same and there are no turns, another kernel computes dq.
 #include <algorithm>
 
 #include "optimized/attention/dropped.h"
