@@ -76,7 +76,7 @@ __device__ void multiply_cells(const GlobalArray& dout, const GlobalArray& out,
 }
 
 // Which rows are whose is asked for the cells to come while those before are on their way.
-constexpr int kBlocksOfProcessor = 3;
+constexpr int kBlocksOfProcessor = 4;
 template <int Team, int N, bool kAligned, typename Dout, typename Out>
 __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
     shard_softmax_kernel(RowMap map, GlobalArray dout, GlobalArray out, GlobalArray lse,
