@@ -68,6 +68,11 @@ void expect_classes(const char* what, const std::vector<double>& want,
   EXPECT_EQ(others, 0) << what;
 }
 
+// Which of a head's columns gets an infinity, of keys or of queries.
+int column_of(size_t document, int head, int dim) {
+  return static_cast<int>((head * 70 + 3 * document) % size_t(dim));
+}
+
 // Of each document of some length a key, of each head, gets a number that is not finite: an
 // infinity, of which some weights become 0, others NaN; or NaN, with infinities all over the next.
 std::vector<Interval> poison(const Inputs& in, Rows& k) {
@@ -78,7 +83,7 @@ std::vector<Interval> poison(const Inputs& in, Rows& k) {
     poisoned.push_back({first, keys < 50 ? first : first + (infinite ? 1 : 2)});
     if (keys < 50) continue;
     for (int head = 0; head < k.heads; ++head) {
-      k.at(in.row_k[s] + first, head)[(head * 70 + 3 * s) % k.dim] = infinite ? -INFINITY : NAN;
+      k.at(in.row_k[s] + first, head)[column_of(s, head, k.dim)] = infinite ? -INFINITY : NAN;
       if (!infinite) std::fill_n(k.at(in.row_k[s] + first + 1, head), k.dim, INFINITY);
     }
   }
@@ -102,6 +107,18 @@ Rows true_lse(const Inputs& in, const Arrays& x) {
   return lse;
 }
 
+// Infinite queries give scores of one sign with all keys that one warp has, 16, and of the other
+// with the next one's: to those of -inf, which have no weight, nothing else tells of them.
+void agree_in_sign(const Inputs& in, Rows& k) {
+  const int group = in.pack.heads / in.pack.kv_heads;
+  for (size_t s = 0; s < in.pack.documents.size(); ++s)
+    for (int j = 0; j < in.pack.documents[s].k; ++j)
+      for (int head = 0; head < in.pack.heads; ++head) {
+        double& x = k.at(in.row_k[s] + j, head / group)[column_of(s, head, k.dim)];
+        x = j / 16 % 2 == 1 ? -std::abs(x) : std::abs(x);
+      }
+}
+
 // A call without numbers that are not finite, and what one with them should give.
 struct Poisoned {
   Arrays x;
@@ -112,6 +129,7 @@ struct Poisoned {
 template <typename Poison>  // poison(arrays) says where
 Poisoned poisoned_by(const Inputs& in, Poison poison) {
   Arrays x(in);
+  agree_in_sign(in, x.k);
   x.lse = true_lse(in, x);
   Results clean = run(in, x);
   std::vector<Interval> where = poison(x);
@@ -154,7 +172,7 @@ std::vector<Interval> poison_queries(const Inputs& in, Rows& q, Rows& dout) {
     poisoned.push_back({first, rows < 50 ? first : last + 1});
     if (rows < 50) continue;
     for (int head = 0; head < q.heads; ++head) {
-      q.at(in.row_q[s] + first, head)[(head * 70 + 3 * s) % q.dim] = s % 2 == 1 ? INFINITY : NAN;
+      q.at(in.row_q[s] + first, head)[column_of(s, head, q.dim)] = s % 2 == 1 ? INFINITY : NAN;
       std::fill_n(dout.at(in.row_q[s] + last, head), dout.dim, INFINITY);
     }
   }
