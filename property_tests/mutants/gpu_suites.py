@@ -109,6 +109,10 @@ MADE_FOR: tuple[tuple[Callable[[Mutant], bool], tuple[str, ...]], ...] = (
         ),
     ),
     (
+        lambda mutant: "told: " in mutant.name,
+        (f"{ROOM}: *HopperBackward.Keeps*",),
+    ),
+    (
         lambda mutant: mutant.name.startswith("hopper, first keys"),
         (f"{ROOM}: CudaProgram.*FirstKeysStore",),
     ),

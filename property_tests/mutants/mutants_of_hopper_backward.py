@@ -695,7 +695,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "hopper: final dv of an item are taken for those of the next",
         SEND,
         "barriers.dv_full[item % kStages]) wait(full, item / kStages & 1);",
-        "barriers.dv_full[0]) wait(full, item & 1);",
+        "barriers.dv_full[item % kStages]) wait(full, item & 1);",
     ),
     Mutant(
         "hopper, fragments: columns are rounded in the order of places",
