@@ -51,6 +51,9 @@ MAY_INCLUDE = {
     "optimized/tables/schedules": {
         *("reference/support", "reference/rows", "reference/schedule", "optimized/tables"),
     },
+    "optimized/tables/sums": {
+        *("reference/support", "reference/rows", "reference/transport", "optimized/tables"),
+    },
     "optimized/tables/thd": {"reference/support", "reference/thd", "optimized/tables"},
     "optimized/attention": {"reference/attention", "optimized/device", "optimized/tables"},
     "optimized/attention/f32": {
@@ -74,7 +77,7 @@ MAY_INCLUDE = {
         *("optimized/attention/hopper/machine", "optimized/attention/hopper"),
     },
     "optimized/attention/hopper/backward/produce": {
-        *("optimized/tables", "optimized/attention/hopper"),
+        *("optimized/tables", "optimized/tables/sums", "optimized/attention/hopper"),
         "optimized/attention/hopper/backward/shared",
     },
     "optimized/attention/hopper/backward/consume": {
@@ -98,8 +101,8 @@ MAY_INCLUDE = {
     },
     "optimized/program": {
         *("reference/support", "reference/plan", "optimized/device", "optimized/tables"),
-        *("optimized/tables/schedules", "optimized/attention", "optimized/exchange"),
-        "optimized/links",
+        *("optimized/tables/schedules", "optimized/tables/sums", "optimized/attention"),
+        *("optimized/exchange", "optimized/links"),
     },
     "optimized/program/conformance": {
         *("reference/execute", "optimized/attention", "optimized/device", "optimized/program"),

@@ -113,8 +113,9 @@ struct BackwardArguments {
   // In so many parts a launch may take the query heads that share a key head, each adding to dk and
   // dv: `accumulate` is merge. At most backward_head_parts().
   int head_parts = 1;
-  // Items of keys go by document: what these read stays in the cache where all heads do, too.
-  bool heads_together = false;
+  // Of how many key heads, as many times as their query heads have parts, items are taken at a
+  // time; 0: all.
+  int heads_at_a_time = 2;
 };
 
 struct KernelFamily {
@@ -151,7 +152,7 @@ struct KernelFamily {
   bool (*backward_first_stores)(const BackwardArguments& arguments) = nullptr;
   // Likewise of one that sums dq up in fragments, and is quicker so.
   bool (*backward_in_fragments)(const BackwardArguments& arguments) = nullptr;
-  int heads_in_turn = 1;  // key heads of which launches with `turns` have items at a time
+  int heads_at_a_time = 1;  // key heads that backward launches of long documents run best with
   TrueOfShape rounds_in_turn = never;  // whether launches with `turns` know `final_dq`
 };
 

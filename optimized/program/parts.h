@@ -154,9 +154,10 @@ struct ProgramParts {
   }
   UnseenRows unseen_rows() const;  // of all ranks
   Neighbours neighbours() const;   // what lists take of queries
-  // Whether items of keys go through the queue for all heads of a launch side by side: key heads,
-  // or parts of their query heads.
-  bool heads_together(const OperationTables& of, int heads) const;
+  // Of so many heads of a launch, key heads or parts of their query heads, of how many items of
+  // keys are taken at a time.
+  int heads_at_a_time(const OperationTables& of, int heads) const;
+  int heads_in_turn() const;  // likewise, of key heads, where items add to dq in turn
   AttentionShape shape_of(const Range& q_heads, const Range& kv_heads) const;
   AttentionShape shape_of(const Schedule& schedule, const Operation& compute) const {
     return shape_of(schedule.buffers[compute.queries].heads, schedule.buffers[compute.keys].heads);

@@ -3,7 +3,7 @@
 #include "optimized/device/processors.h"
 #include "optimized/device/properties.h"
 #include "optimized/program/room_for_lengths.h"
-#include "optimized/tables/first_keys.h"
+#include "optimized/tables/sums/first_keys.h"
 #include "optimized/tables/unseen_rows.h"
 
 namespace ringside {

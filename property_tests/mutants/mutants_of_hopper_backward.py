@@ -561,7 +561,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper, in turn: items that a window hides are waited for",
-        "optimized/tables/item_turns.h",
+        "optimized/tables/sums/item_turns.h",
         "return begin / rows - (first > 0 ? first / rows : 0);",
         "return begin / rows;",
     ),

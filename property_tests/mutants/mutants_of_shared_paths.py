@@ -85,7 +85,7 @@ MUTANTS_OF_SHARED_PATHS = [
     ),
     Mutant(
         "items that add in turn are taken before some that they wait for",
-        "optimized/tables/item_turns.cpp",
+        "optimized/tables/sums/item_turns.cpp",
         "std::tuple(-a.weight, a.item->begin)",
         "std::tuple(-a.weight, -a.item->begin)",
     ),
@@ -151,7 +151,7 @@ MUTANTS_OF_SHARED_PATHS = [
     ),
     Mutant(
         "items take turns at blocks that a gap goes through",
-        "optimized/tables/item_turns.cpp",
+        "optimized/tables/sums/item_turns.cpp",
         "queries.stride == 1 && queries.gap == 0;",
         "queries.stride == 1;",
     ),
@@ -169,13 +169,13 @@ MUTANTS_OF_SHARED_PATHS = [
     ),
     Mutant(
         "first keys that a window hides from some queries store dq",
-        "optimized/tables/first_keys.cpp",
+        "optimized/tables/sums/first_keys.cpp",
         "return has_all ? &*first : nullptr;",
         "return first->begin == 0 || has_all ? &*first : nullptr;",
     ),
     Mutant(
         "first keys are not ahead of a document's others",
-        "optimized/tables/first_keys.cpp",
+        "optimized/tables/sums/first_keys.cpp",
         "constexpr double kLead = 1.5; ",
         "constexpr double kLead = 0.1; ",
     ),

@@ -49,7 +49,7 @@ KernelFamily hopper_family() {
   family.backward_key_rows = hopper::backward_key_rows;
   family.backward_whole_key_rows = hopper::backward_whole_key_rows;
   family.backward_head_parts = hopper::backward_head_parts;
-  family.heads_in_turn = hopper::kHeadsOfSection;
+  family.heads_at_a_time = hopper::kHeadsAtATime;
   family.backward_in_turn = [](const BackwardArguments& arguments) {
     return hopper::takes(arguments) && hopper::takes_turns(arguments.shape);
   };

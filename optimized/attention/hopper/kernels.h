@@ -34,7 +34,7 @@ int backward_key_rows(const AttentionShape& shape);
 int backward_whole_key_rows(const AttentionShape& shape);
 int backward_head_parts(const AttentionShape& shape);
 // Key heads that a backward launch takes at a time: with one, processors idle at the end of each.
-inline constexpr int kHeadsOfSection = 2;
+inline constexpr int kHeadsAtATime = 2;
 int64_t backward_workspace_bytes(const AttentionShape& shape);
 // Whether it takes one with `first_stored`.
 bool first_may_store(const BackwardArguments& arguments);

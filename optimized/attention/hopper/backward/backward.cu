@@ -17,11 +17,11 @@
 // Sums of dq lie as registers hold them, if the launch says so: who rounds them puts columns in
 // order, and scales them. They come in any order. Where the launch says so (first_stored), the item
 // that begins a document's keys stores, and others wait until all of that is in memory: dq need not
-// begin as zeros. Or items take turns (tables/item_turns.h): a word of each block of queries and
-// head counts the items that have added to it, of which the first one stores what there is, and the
-// sender waits for its turn. The others compute on meanwhile: what is behind is a place for dq. The
-// last one may have the sums brought, as they are carried within an item, and leave final dq. Where
-// bits must be the same and there are no turns, another kernel computes dq.
+// begin as zeros. Or items take turns (tables/sums/item_turns.h): a word of each block of queries
+// and head counts the items that have added to it, of which the first one stores what there is, and
+// the sender waits for its turn. The others compute on meanwhile: what is behind is a place for dq.
+// The last one may have the sums brought, as they are carried within an item, and leave final dq.
+// Where bits must be the same and there are no turns, another kernel computes dq.
 #include <algorithm>
 
 #include "optimized/attention/dropped.h"
@@ -84,13 +84,13 @@ bool make_maps(Maps& maps, const BackwardArguments& a) {
 
 Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
   const int heads = a.shape.num_kv_heads * a.head_parts;
-  const bool all = a.heads_together && a.turns == nullptr;
+  const int at_a_time = a.heads_at_a_time > 0 ? std::min(a.heads_at_a_time, heads) : heads;
   return {.maps = maps,
           .shape = a.shape,
           .lse = a.lse,
           .delta = a.delta,
           .work = a.keys,
-          .order = {heads, all ? heads : std::min(kHeadsOfSection, heads)},
+          .order = {heads, at_a_time},
           .head_parts = a.head_parts,
           .taken = static_cast<unsigned*>(a.workspace),
           .dropped = static_cast<int32_t*>(a.workspace) + 1,

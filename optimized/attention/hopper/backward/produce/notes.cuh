@@ -7,7 +7,7 @@
 
 #include "optimized/attention/hopper/backward/produce/query_walk.cuh"
 #include "optimized/attention/hopper/backward/shared/notes.cuh"
-#include "optimized/tables/item_turns.h"
+#include "optimized/tables/sums/item_turns.h"
 
 namespace ringside::hopper::backward_detail {
 

@@ -1,6 +1,6 @@
 // Turns at blocks of queries against a count of the items that meet them, over random documents and
 // masks.
-#include "optimized/tables/item_turns.h"
+#include "optimized/tables/sums/item_turns.h"
 
 #include <gtest/gtest.h>
 

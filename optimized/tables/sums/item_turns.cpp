@@ -1,4 +1,4 @@
-#include "optimized/tables/item_turns.h"
+#include "optimized/tables/sums/item_turns.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "optimized/tables/first_keys.h"
+#include "optimized/tables/sums/first_keys.h"
 
 #include <gtest/gtest.h>
 
