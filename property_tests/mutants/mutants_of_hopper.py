@@ -16,6 +16,7 @@ LAUNCH = "optimized/attention/hopper/forward/forward.cu"
 OPTIONS = "optimized/attention/hopper/forward/score_options.cuh"
 OPTIONS_BACKWARD = "optimized/attention/hopper/backward/consume/score_options.cuh"
 POLICY = "optimized/attention/hopper/score_policy.cuh"
+SOFTCAP = "optimized/attention/hopper/near_softcap.h"
 
 MUTANTS_OF_HOPPER = [
     Mutant(
@@ -277,22 +278,28 @@ MUTANTS_OF_HOPPER = [
         "slope * fabsf(",
     ),
     Mutant(
-        "hopper: two of four scores that share a quotient change places",
-        POLICY,
-        "a = of_ab * b, b = of_ab * old_a,",
-        "a = of_ab * old_a, b = of_ab * b,",
+        "hopper: scores are near a softcap of twice the bound",
+        SOFTCAP,
+        "kNearSquared / (ratio * ratio)",
+        "4 * kNearSquared / (ratio * ratio)",
     ),
     Mutant(
-        "hopper: softcap bends a score that is NaN to its end",
-        POLICY,
-        "min.NaN.f32 %0",
-        "min.f32 %0",
-    ),
-    Mutant(
-        "hopper: what a row does not see shares a quotient with what it sees",
+        "hopper: scores beyond a softcap stay as they are where others of their lane are near",
         OPTIONS,
-        "    if (seen != nullptr) hide_unseen<kKeys>(scores, seen, 0);\n",
-        "",
+        "near != (1u << kBatches) - 1",
+        "near == 0",
+    ),
+    Mutant(
+        "hopper: batches of scores are bent in the order of the last one",
+        OPTIONS,
+        "near << (32 - kBatches + first / kBatch)",
+        "near << (31 - first / kBatch)",
+    ),
+    Mutant(
+        "hopper: a score beside one far beyond the softcap is bent by exponents",
+        OPTIONS,
+        "if_negative(__float_as_int(beyond[i]), batch[i] * factors[i],",
+        "if_negative(0, batch[i] * factors[i],",
     ),
     Mutant(
         "hopper: softcap's derivative is left out",

@@ -1,7 +1,10 @@
-// The integers of the Hopper family, on the host: where boxes and slices lie.
+// Arithmetic of the Hopper family, on the host: where boxes and slices lie; softcap of small
+// scores.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 #include <set>
 #include <utility>
@@ -10,6 +13,7 @@
 #include "optimized/attention/hopper/block_note.h"
 #include "optimized/attention/hopper/machine/box.h"
 #include "optimized/attention/hopper/machine/descriptor.h"
+#include "optimized/attention/hopper/near_softcap.h"
 #include "optimized/attention/hopper/seen_line.h"
 
 namespace ringside::hopper {
@@ -180,6 +184,55 @@ TEST(BlockNote, KeepsTheGroupsApart) {
   EXPECT_TRUE(note.is_clear());
   note.flags = kSees << kBitsOfGroup;
   EXPECT_TRUE(!note.sees(0) && note.sees(1) && !note.is_clear());
+}
+
+struct NearScore {
+  bool is_near;
+  float bent;
+
+  NearScore(const NearSoftcap& near, float score) {
+    float beyond[1], factors[1];
+    near.find_factors(&score, beyond, factors);
+    is_near = beyond[0] < 0, bent = score * factors[0];
+  }
+};
+
+// Of the bound itself, of what lies on both sides of it, and of all in between.
+TEST(NearSoftcap, IsThatOfTheDefinitionUpToTheBound) {
+  constexpr double kError = 1 / 1048576.;
+  for (const double scale : {1 / std::sqrt(128.), 1., -0.3, 25.})
+    for (const double cap : {0.5, 3.5, 30., 50., 1000.}) {
+      const NearSoftcap near(scale, cap);
+      const auto check = [&](float score, bool is_near) {
+        const NearScore got(near, score), of_opposite(near, -score);
+        ASSERT_EQ(got.is_near, is_near) << score << " scale " << scale << " cap " << cap;
+        ASSERT_EQ(of_opposite.is_near, is_near);
+        ASSERT_EQ(of_opposite.bent, -got.bent);
+        if (!is_near) return;
+        const double want = cap * std::tanh(scale * score / cap) / std::log(2.);
+        ASSERT_NEAR(got.bent, want, kError * std::fabs(want)) << score << " of cap " << cap;
+      };
+      const double bound = std::sqrt(kNearSquared) * cap / std::fabs(scale);
+      for (int i = 0; i <= 4'000; ++i) check(static_cast<float>(bound * 0.99999 * i / 4'000), true);
+      for (double score = bound / 2; score > 1e-30; score /= 3)
+        check(static_cast<float>(score), true);
+      for (const double times : {1.00001, 1.1, 4., 1e6, 1e30})
+        check(static_cast<float>(bound * times), false);
+    }
+}
+
+TEST(NearSoftcap, LeavesInfinitiesAndKeepsNan) {
+  const NearSoftcap near(0.1, 30);
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(NearScore(near, infinity).is_near);
+  EXPECT_FALSE(NearScore(near, -infinity).is_near);
+  EXPECT_TRUE(std::isnan(NearScore(near, std::nanf("")).bent));
+}
+
+TEST(NearSoftcap, TakesNoneWhereFloatsCannotHoldItsTerms) {
+  for (const double scale : {0., 1e-12, 1e12, 1e-38})
+    for (const float score : {0.f, 1e-20f, 1.f, 1e20f})
+      EXPECT_FALSE(NearScore(NearSoftcap(scale, 30), score).is_near) << score << " times " << scale;
 }
 
 }  // namespace

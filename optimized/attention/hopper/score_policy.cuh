@@ -1,14 +1,15 @@
 // Score options in 16-bit kernels: what lies between q.k and the softmax, and between the softmax
 // and v. The formulas are those of reference/attention/score_model.h; dropout draws the same bits.
 //
-// Kernels are compiled twice, for none of this and for all of it; flags of the launch say which of
-// it is asked for. With softcap or ALiBi, scores are logits to base 2 when the softmax has them;
-// else they are q.k, and the softmax scale is folded into the exponent.
+// Kernels are compiled for none of this, for all of it, and forward ones for parts; numbers of the
+// launch say which of it is asked for. With softcap or ALiBi, scores are logits to base 2 when the
+// softmax has them; else they are q.k, and the softmax scale is folded into the exponent.
 #pragma once
 
 #include <cmath>
 
 #include "optimized/attention/hopper/machine/numbers.h"
+#include "optimized/attention/hopper/near_softcap.h"
 #include "optimized/attention/kernel.h"
 #include "reference/rows/seen_rows.h"
 
@@ -24,6 +25,7 @@ struct ScoreNumbers {
   int first_head;                          // global number of resident head 0
   float scale_log2;                        // from q.k to logits to base 2
   float softcap, softcap_log2, bend_log2;  // 0: none; e^(2 q.k scale / softcap) = 2^(q.k bend_log2)
+  NearSoftcap near;
   bool in_logits;         // scores become logits before the softmax; else the scale is folded
   float unit;             // from what the softmax has to natural logits
   bool drops;             // whether dropout drops anything
@@ -42,6 +44,7 @@ inline ScoreNumbers score_numbers(const AttentionShape& s, const ScoreOptions& o
   n.scale_log2 = s.softmax_scale * kLog2E;
   n.softcap = o.softcap, n.softcap_log2 = o.softcap * kLog2E;
   n.bend_log2 = o.softcap != 0 ? 2 * kLog2E * s.softmax_scale / o.softcap : 0;
+  if (o.softcap != 0) n.near = {s.softmax_scale, o.softcap};
   n.in_logits = o.softcap != 0 || o.alibi_slopes != nullptr || !(s.softmax_scale > 1e-30f);
   n.unit = n.in_logits ? kLn2 : s.softmax_scale;
   // keeps() of philox.h compares (word + 0.5) / 2^32 with p, without rounding.
@@ -80,29 +83,12 @@ struct alignas(16) ScorePlace {
   __device__ bool shares_counters() const { return k_stride == 1 && k % 4 == 0; }
 };
 
-// tanh(softcap's argument) of q.k. Exponent and quotient are good to some 2^-22 of 1, which the
-// hardware's own tanh is not.
-__device__ inline float bend(float score, float bend_log2) {
+// cap * tanh(softcap's argument) of q.k. Exponent and quotient are good to some 2^-22 of 1, which
+// the hardware's own tanh is not.
+__device__ inline float bend(float score, float bend_log2, float cap = 1) {
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1 + exp2_fast(score * bend_log2)));
-  return fmaf(-2, r, 1);
-}
-
-// The same of four scores of one query, all seen, by one quotient: (1 - tanh) / 2 of each.
-// Arguments end where tanh is 1 in float32; NaN is kept, and becomes that of all four.
-__device__ __forceinline__ void fall_short(float& a, float& b, float& c, float& d,
-                                           float bend_log2) {
-  const auto one_more = [&](float score) {
-    float x;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(score * bend_log2), "f"(31.0f));
-    return 1 + exp2_fast(x);
-  };
-  a = one_more(a), b = one_more(b), c = one_more(c), d = one_more(d);
-  const float ab = a * b, cd = c * d;
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(ab * cd));
-  const float of_ab = r * cd, of_cd = r * ab, old_a = a, old_c = c;
-  a = of_ab * b, b = of_ab * old_a, c = of_cd * d, d = of_cd * old_c;
+  return fmaf(-2 * cap, r, cap);
 }
 
 // Four random words of a query and four neighbouring keys: philox4x32_10 of philox.h.

@@ -128,25 +128,44 @@ TEST(CudaProgram, ManyDocumentsLeaveFinalGradientsOfWhatIsNotFinite) {
 }
 
 // Others of a warp whose scores outgrow the largest so far by much.
+void expect_rows_keep_their_bits(DeviceCase& device_case, const TypeInfo& type,
+                                 std::string_view family) {
+  constexpr int kFirstOther = 148;
+  std::vector<double> bits[2];
+  for (std::vector<double>& of_rows : bits) {
+    const DeviceRun run(device_case, type, family);
+    run.forward();
+    of_rows = run.output();
+    of_rows.resize(size_t{kFirstOther} * 2 * device_case.c.v.dim);
+    for (Tensor* x : {&device_case.c.q, &device_case.c.k})
+      for (int row = kFirstOther; row < x->rows; ++row)
+        std::for_each_n(x->at(row, 0), x->heads * x->dim, [](double& number) { number *= 16; });
+  }
+  expect_same_bits("out", bits[0], bits[1]);
+}
+
 TEST(CudaProgram, RowsKeepTheirBitsWhateverOthersSee) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(17);
-  constexpr int kFirstOther = 148;
   const PackedLayout layout(std::vector<int32_t>{0, 200});
   for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
     DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, dim);
-    std::vector<double> bits[2];
-    for (std::vector<double>& of_rows : bits) {
-      const DeviceRun run(device_case, type, family);
-      run.forward();
-      of_rows = run.output();
-      of_rows.resize(size_t{kFirstOther} * 2 * dim);
-      for (Tensor* x : {&device_case.c.q, &device_case.c.k})
-        for (int row = kFirstOther; row < x->rows; ++row)
-          std::for_each_n(x->at(row, 0), x->heads * dim, [](double& number) { number *= 16; });
-    }
-    expect_same_bits("out", bits[0], bits[1]);
+    expect_rows_keep_their_bits(device_case, type, family);
   });
+}
+
+// Scores far beyond the cap, which are bent otherwise than those near zero, lie beside them.
+TEST(CudaProgram, RowsKeepTheirBitsWhateverOthersAreCapped) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(18);
+  const PackedLayout layout(std::vector<int32_t>{0, 200});
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16}) {
+    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, 128);
+    device_case.c.options.softcap = 10;
+    SCOPED_TRACE(type.name);
+    expect_rows_keep_their_bits(device_case, type, "");
+    DeviceRun(device_case, type).expect_forward();
+  }
 }
 
 }  // namespace

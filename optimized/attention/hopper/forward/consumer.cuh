@@ -234,8 +234,7 @@ class Consumer {
     const int row = group_ * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
     if constexpr (kOptions != Options::none) {
       const ScorePlace& place = s_.places[k_.stage];
-      become_logits<kKeys>(scores, p_.scores, place, note.head, group_,
-                           note.is_masked(group_) ? s_.seen[k_.stage] + row : nullptr);
+      become_logits<kOptions, kKeys>(scores, p_.scores, place, note.head, group_);
       if constexpr (kOptions == Options::all)
         if (p_.scores.drops) draw_kept<kKeys>(kept, p_.scores, place, note.head, group_);
     }

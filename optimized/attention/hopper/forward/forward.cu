@@ -48,6 +48,11 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
           .has_final = a.final_out.data != nullptr};
 }
 
+Options wanted(const ScoreNumbers& n) {
+  if (n.drops || (n.softcap != 0 && n.alibi_slopes != nullptr)) return Options::all;
+  return n.softcap != 0 ? Options::softcap : Options::linear;
+}
+
 }  // namespace
 
 bool has_options(const ForwardArguments& a) {
@@ -89,10 +94,15 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
       const OptionParameters with_options{
           parameters,
           score_numbers(arguments.shape, arguments.options, arguments.sinks, arguments.max_logit)};
-      return with_options.scores.drops
-                 ? launch_forward<HeadDims<128, 128>, Options::all>(with_options, grid, stream)
-                 : launch_forward<HeadDims<128, 128>, Options::but_dropout>(with_options, grid,
-                                                                            stream);
+      using Dims = HeadDims<128, 128>;
+      switch (wanted(with_options.scores)) {
+        case Options::linear:
+          return launch_forward<Dims, Options::linear>(with_options, grid, stream);
+        case Options::softcap:
+          return launch_forward<Dims, Options::softcap>(with_options, grid, stream);
+        default:
+          return launch_forward<Dims, Options::all>(with_options, grid, stream);
+      }
     }
     return with_head_dims(arguments.shape, [&](auto dims) {
       return launch_forward<decltype(dims), Options::none>(parameters, grid, stream);

@@ -40,8 +40,11 @@ struct ForwardParameters {
 struct OptionParameters : ForwardParameters {  // of launches with score options
   ScoreNumbers scores;
 };
-// Which score options an instance of the kernel knows: the less of its code, the quicker.
-enum class Options { none, but_dropout, all };
+// Which score options an instance of the kernel knows: the less of its code, the quicker. All but
+// the first know sinks and the largest score; linear: ALiBi, and any softmax scale.
+enum class Options { none, linear, softcap, all };
+template <Options kInstance, Options kOption>
+inline constexpr bool kKnows = kInstance == kOption || kInstance == Options::all;
 template <Options kOptions>
 using Parameters =
     std::conditional_t<kOptions != Options::none, OptionParameters, ForwardParameters>;

@@ -1,5 +1,5 @@
-// The forward kernel itself; an instance for each pair of head dimensions, without score options,
-// with those but dropout, or with all, is a file of its own.
+// The forward kernel itself; an instance for each pair of head dimensions, and for the score
+// options that it knows, is a file of its own.
 //
 // A block of threads stays on its multiprocessor and takes items (128 query rows of a segment, one
 // head) from a queue. Two warps produce, by turns: they walk over the blocks of keys that an item

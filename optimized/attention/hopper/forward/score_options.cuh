@@ -1,6 +1,7 @@
 // Score options in the forward kernel: what a group does to the scores of a block, [rows][keys].
 #pragma once
 
+#include "optimized/attention/hopper/forward/forward.cuh"
 #include "optimized/attention/hopper/forward/softmax.cuh"
 #include "optimized/attention/hopper/score_policy.cuh"
 
@@ -38,27 +39,52 @@ struct LanePlace {
   }
 };
 
-// q.k become logits to base 2, where they are to. Where not all pairs are seen, `seen` says which,
-// of the lane's first row.
-template <int kKeys>
+// q.k become bent logits to base 2. What becomes of a score depends on nothing else; a warp asks
+// the unit of exponents where one of its scores is not near.
+template <int kScores>
+__device__ __forceinline__ void bend_scores(float (&scores)[kScores], const ScoreNumbers& n) {
+  constexpr int kBatch = 8, kBatches = kScores / kBatch;
+  uint32_t near = 0;  // batches all of whose scores are, the first one's bit in front
+  float beyond[kBatch], factors[kBatch];
+#pragma unroll
+  for (int first = 0; first < kScores; first += kBatch) {
+    float* batch = scores + first;
+    n.near.find_factors(batch, beyond, factors);
+    int signs = ~0;
+#pragma unroll
+    for (const float number : beyond) signs &= __float_as_int(number);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) multiply_if_negative(signs, batch[i], factors[i]);
+    near = __funnelshift_l(signs, near, 1);
+  }
+  if (!__any_sync(~0u, near != (1u << kBatches) - 1)) return;
+#pragma unroll
+  for (int first = 0; first < kScores; first += kBatch) {
+    float* batch = scores + first;
+    n.near.find_factors(batch, beyond, factors);
+    const int is_done = near << (32 - kBatches + first / kBatch);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const float bent = if_negative(__float_as_int(beyond[i]), batch[i] * factors[i],
+                                     bend(batch[i], n.bend_log2, n.softcap_log2));
+      batch[i] = if_negative(is_done, batch[i], bent);
+    }
+  }
+}
+
+// q.k become logits to base 2, where they are to.
+template <Options kOptions, int kKeys>
 __device__ __forceinline__ void become_logits(float (&scores)[kKeys / 2], const ScoreNumbers& n,
-                                              const ScorePlace& at, int head, int group,
-                                              const uchar2* seen) {
+                                              const ScorePlace& at, int head, int group) {
+  if constexpr (kOptions == Options::softcap) return bend_scores(scores, n);
   if (!n.in_logits) return;
   float scale = n.scale_log2;
-  if (n.softcap != 0) {
-    if (seen != nullptr) hide_unseen<kKeys>(scores, seen, 0);
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int m = 0; m < kKeys / 8; m += 2) {
-        float* first = scores + 4 * m + 2 * half;
-        fall_short(first[0], first[1], first[4], first[5], n.bend_log2);
-      }
-#pragma unroll
-    for (float& score : scores) score = fmaf(score, -2 * n.softcap_log2, n.softcap_log2);
-    scale = 1;
-    if (n.alibi_slopes == nullptr) return;
+  if constexpr (kKnows<kOptions, Options::softcap>) {
+    if (n.softcap != 0) {
+      bend_scores(scores, n);
+      scale = 1;
+      if (n.alibi_slopes == nullptr) return;
+    }
   }
   if (n.alibi_slopes == nullptr) {
 #pragma unroll

@@ -34,6 +34,20 @@ __device__ inline float log_fast(float x) {
   return x > 1e-37f && x < INFINITY ? found : kLog2 * log2_fast(x);
 }
 
+// Without a branch, where a number is below zero: x times a factor; a and not b.
+__device__ inline void multiply_if_negative(int number, float& x, float factor) {
+  asm("{\n.reg .pred p;\nsetp.lt.s32 p, %2, 0;\n@p mul.f32 %0, %0, %1;\n}"
+      : "+f"(x)
+      : "f"(factor), "r"(number));
+}
+__device__ inline float if_negative(int number, float a, float b) {
+  float x;
+  asm("{\n.reg .pred p;\nsetp.lt.s32 p, %3, 0;\nselp.f32 %0, %1, %2, p;\n}"
+      : "=f"(x)
+      : "f"(a), "f"(b), "r"(number));
+  return x;
+}
+
 // So many bits, up to 32, from one on.
 __device__ inline uint32_t ones(int first, int number) {
   uint32_t bits;

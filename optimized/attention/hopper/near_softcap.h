@@ -1,0 +1,46 @@
+// Softcap of scores that are small beside the cap, as most are: without exponents and quotients.
+#pragma once
+
+#include <cmath>
+
+#include "reference/support/host_device.h"
+
+namespace ringside::hopper {
+
+// tanh(x) / x = sum of kTanh[k] (x^2 - kNearSquared)^k, to 2^-20.7 of it where x^2 < kNearSquared.
+inline constexpr double kNearSquared = 0.5625;
+inline constexpr double kTanh[] = {0.84686574834727235, -0.22242854949816438, 0.072665913598857671,
+                                   -0.02096463696041443, 0.012929633963599932};
+
+// The same in units of q.k, to logits to base 2.
+struct NearSoftcap {
+  static constexpr int kTerms = sizeof(kTanh) / sizeof(kTanh[0]);
+  float squared;  // scores of smaller squares are near; negative: none are
+  float terms[kTerms];
+
+  NearSoftcap() = default;
+  // Scores are softmax_scale * q.k. None are near where float32 cannot hold a term.
+  NearSoftcap(double softmax_scale, double softcap) {
+    const double ratio = softmax_scale / softcap;
+    squared = static_cast<float>(kNearSquared / (ratio * ratio));
+    bool holds = std::isnormal(squared);
+    double unit = 1.4426950408889634 * softmax_scale;
+    for (int k = 0; k < kTerms; ++k, unit *= ratio * ratio) {
+      terms[k] = static_cast<float>(kTanh[k] * unit);
+      holds = holds && std::isnormal(terms[k]);
+    }
+    if (!holds) squared = -1;
+  }
+
+  // Of scores: numbers below zero where they are near, and what they then are to be multiplied by.
+  template <int kScores>
+  RINGSIDE_HD_INLINE void find_factors(const float* scores, float (&beyond)[kScores],
+                                       float (&factors)[kScores]) const {
+    for (int i = 0; i < kScores; ++i) beyond[i] = fmaf(scores[i], scores[i], -squared);
+    for (int i = 0; i < kScores; ++i) factors[i] = terms[kTerms - 1];
+    for (int k = kTerms - 2; k >= 0; --k)
+      for (int i = 0; i < kScores; ++i) factors[i] = fmaf(factors[i], beyond[i], terms[k]);
+  }
+};
+
+}  // namespace ringside::hopper
