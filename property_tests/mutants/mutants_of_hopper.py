@@ -308,6 +308,30 @@ MUTANTS_OF_HOPPER = [
         "change = 1;",
     ),
     Mutant(
+        "hopper: counters that are drawn together are those of the keys between",
+        OPTIONS,
+        "four_keys + 2 * m, 2, words",
+        "four_keys + 2 * m, 1, words",
+    ),
+    Mutant(
+        "hopper: of one row's bits, those drawn first are overwritten",
+        OPTIONS,
+        "left <<= 2 * kTogether, right <<= 2 * kTogether;",
+        "left <<= 2 * kTogether;",
+    ),
+    Mutant(
+        "hopper: dropout leaves out softcap and ALiBi",
+        LAUNCH,
+        "n.in_logits ? Options::all : Options::dropout",
+        "Options::dropout",
+    ),
+    Mutant(
+        "hopper: where dropout stands alone all weights are kept",
+        OPTIONS,
+        "kOptions == Options::dropout || n.drops",
+        "kOptions != Options::dropout && n.drops",
+    ),
+    Mutant(
         "hopper: dropout counts queries from the segment's first row",
         POLICY,
         "q(of_q.position(q_row)),",

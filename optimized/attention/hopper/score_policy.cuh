@@ -80,7 +80,7 @@ struct alignas(16) ScorePlace {
     distance = static_cast<float>(s.mask.aligned(q, s.len_q, s.len_k) - k);
     if (of_q.seq == 0) q += n.first_q;
   }
-  __device__ bool shares_counters() const { return k_stride == 1 && k % 4 == 0; }
+  __device__ bool shares_counters() const { return ((k_stride ^ 1) | (k & 3)) == 0; }
 };
 
 // cap * tanh(softcap's argument) of q.k. Exponent and quotient are good to some 2^-22 of 1, which
@@ -91,18 +91,32 @@ __device__ inline float bend(float score, float bend_log2, float cap = 1) {
   return fmaf(-2 * cap, r, cap);
 }
 
-// Four random words of a query and four neighbouring keys: philox4x32_10 of philox.h.
+// Four random words of a query and four neighbouring keys: philox4x32_10 of philox.h. Of several
+// counters, four_keys and every `step` behind it, a round is done before the next begins.
+template <int kCounters>
+__device__ __forceinline__ void draw(const ScoreNumbers& n, uint32_t seq, uint32_t head, uint32_t q,
+                                     uint32_t four_keys, uint32_t step,
+                                     uint32_t (&words)[kCounters][4]) {
+#pragma unroll
+  for (int i = 0; i < kCounters; ++i)
+    words[i][0] = seq, words[i][1] = head, words[i][2] = q, words[i][3] = four_keys + i * step;
+#pragma unroll
+  for (int round = 0; round < 10; ++round)
+#pragma unroll
+    for (uint32_t(&word)[4] : words) {
+      const uint64_t a = uint64_t{0xD2511F53} * word[0], b = uint64_t{0xCD9E8D57} * word[2];
+      word[0] = static_cast<uint32_t>(b >> 32) ^ word[1] ^ n.keys[2 * round];
+      word[1] = static_cast<uint32_t>(b);
+      word[2] = static_cast<uint32_t>(a >> 32) ^ word[3] ^ n.keys[2 * round + 1];
+      word[3] = static_cast<uint32_t>(a);
+    }
+}
 __device__ __forceinline__ void draw(const ScoreNumbers& n, uint32_t seq, uint32_t head, uint32_t q,
                                      uint32_t four_keys, uint32_t (&word)[4]) {
-  word[0] = seq, word[1] = head, word[2] = q, word[3] = four_keys;
+  uint32_t words[1][4];
+  draw(n, seq, head, q, four_keys, 0, words);
 #pragma unroll
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t a = uint64_t{0xD2511F53} * word[0], b = uint64_t{0xCD9E8D57} * word[2];
-    word[0] = static_cast<uint32_t>(b >> 32) ^ word[1] ^ n.keys[2 * round];
-    word[1] = static_cast<uint32_t>(b);
-    word[2] = static_cast<uint32_t>(a >> 32) ^ word[3] ^ n.keys[2 * round + 1];
-    word[3] = static_cast<uint32_t>(a);
-  }
+  for (int i = 0; i < 4; ++i) word[i] = words[0][i];
 }
 
 // One pair's, where neighbours share nothing.

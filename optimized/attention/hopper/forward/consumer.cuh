@@ -122,6 +122,7 @@ class Consumer {
                                             Weights& weights) {
     Scores scores;
     float factor[2];
+    const Kept kept = drawn(note);
     take_turn(note);
     begin_products();
     score(scores);
@@ -129,10 +130,9 @@ class Consumer {
     end_turn(note);
     wait_for_products<0>();
     pin(scores);
-    Kept kept;
-    const bool ends = hide_and_free(note, scores, kept);
+    const bool ends = hide_and_free(note, scores);
     if (softmax_.update(scores, factor) && !is_fresh_) rescale(output, factor);
-    if constexpr (kOptions == Options::all) drop<kKeys>(scores, kept);
+    if constexpr (kKnows<kOptions, Options::dropout>) drop<kKeys>(scores, kept);
     as_weights(weights, scores);
     return ends;
   }
@@ -144,6 +144,7 @@ class Consumer {
                                        Weights& weights) {
     Scores scores;
     float factor[2];
+    const Kept kept = drawn(note);
     take_turn(note);
     begin_products();
     score(scores);
@@ -152,11 +153,10 @@ class Consumer {
     end_turn(note);
     wait_for_products<1>();
     pin(scores);
-    Kept kept;
-    const bool ends = hide_and_free(note, scores, kept);
+    const bool ends = hide_and_free(note, scores);
     const bool raises = softmax_.update(scores, factor);
-    if constexpr (kOptions == Options::all)
-      if (p_.scores.drops) drop<kKeys>(scores, kept);
+    if constexpr (kKnows<kOptions, Options::dropout>)
+      if (drops<kOptions>(p_.scores)) drop<kKeys>(scores, kept);
     wait_for_products<0>();
     pin(output);
     free_v();
@@ -227,17 +227,22 @@ class Consumer {
     is_fresh_ = false;
   }
 
+  // Which weights of a block dropout keeps: drawn while registers of scores are free.
+  __device__ __forceinline__ Kept drawn(const BlockNote& note) const {
+    Kept kept;
+    if constexpr (kKnows<kOptions, Options::dropout>)
+      if (drops<kOptions>(p_.scores))
+        draw_kept<kKeys>(kept, p_.scores, s_.places[k_.stage], note.head, group_);
+    return kept;
+  }
+
   // Scores are there: the block's keys and its table are not needed any more. True: the item ends
   // with it.
-  __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores& scores, Kept& kept) {
+  __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores& scores) {
     const int thread = threadIdx.x % kThreadsOfGroup;
     const int row = group_ * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
-    if constexpr (kOptions != Options::none) {
-      const ScorePlace& place = s_.places[k_.stage];
-      become_logits<kOptions, kKeys>(scores, p_.scores, place, note.head, group_);
-      if constexpr (kOptions == Options::all)
-        if (p_.scores.drops) draw_kept<kKeys>(kept, p_.scores, place, note.head, group_);
-    }
+    if constexpr (kOptions != Options::none)
+      become_logits<kOptions, kKeys>(scores, p_.scores, s_.places[k_.stage], note.head, group_);
     if (note.is_masked(group_)) hide_unseen<kKeys>(scores, s_.seen[k_.stage] + row);
     return free_k(note);
   }

@@ -49,7 +49,8 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
 }
 
 Options wanted(const ScoreNumbers& n) {
-  if (n.drops || (n.softcap != 0 && n.alibi_slopes != nullptr)) return Options::all;
+  if (n.drops) return n.in_logits ? Options::all : Options::dropout;
+  if (n.softcap != 0 && n.alibi_slopes != nullptr) return Options::all;
   return n.softcap != 0 ? Options::softcap : Options::linear;
 }
 
@@ -100,6 +101,8 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
           return launch_forward<Dims, Options::linear>(with_options, grid, stream);
         case Options::softcap:
           return launch_forward<Dims, Options::softcap>(with_options, grid, stream);
+        case Options::dropout:
+          return launch_forward<Dims, Options::dropout>(with_options, grid, stream);
         default:
           return launch_forward<Dims, Options::all>(with_options, grid, stream);
       }

@@ -42,7 +42,7 @@ struct OptionParameters : ForwardParameters {  // of launches with score options
 };
 // Which score options an instance of the kernel knows: the less of its code, the quicker. All but
 // the first know sinks and the largest score; linear: ALiBi, and any softmax scale.
-enum class Options { none, linear, softcap, all };
+enum class Options { none, linear, softcap, dropout, all };
 template <Options kInstance, Options kOption>
 inline constexpr bool kKnows = kInstance == kOption || kInstance == Options::all;
 template <Options kOptions>

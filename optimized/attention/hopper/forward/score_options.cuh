@@ -76,6 +76,7 @@ __device__ __forceinline__ void bend_scores(float (&scores)[kScores], const Scor
 template <Options kOptions, int kKeys>
 __device__ __forceinline__ void become_logits(float (&scores)[kKeys / 2], const ScoreNumbers& n,
                                               const ScorePlace& at, int head, int group) {
+  if constexpr (kOptions == Options::dropout) return;
   if constexpr (kOptions == Options::softcap) return bend_scores(scores, n);
   if (!n.in_logits) return;
   float scale = n.scale_log2;
@@ -107,6 +108,12 @@ __device__ __forceinline__ void become_logits(float (&scores)[kKeys / 2], const 
   }
 }
 
+// Of an instance that knows dropout.
+template <Options kOptions>
+__device__ __forceinline__ bool drops(const ScoreNumbers& n) {
+  return kOptions == Options::dropout || n.drops;
+}
+
 // Which of a lane's weights dropout keeps: of each of its rows, bit 2n + i is key 8n + column + i.
 struct Kept {
   uint32_t of_row[2] = {~0u, ~0u};
@@ -122,16 +129,18 @@ __device__ __forceinline__ void draw_kept(Kept& kept, const ScoreNumbers& n, con
   if (at.shares_counters()) {
     const bool odd = lane.column & 2;
     const uint32_t q = at.q + at.q_stride * (lane.row + (odd ? 8 : 0));
-    const uint32_t four_keys = at.k / 4 + lane.column / 4;
+    const uint32_t four_keys = static_cast<uint32_t>(at.k) / 4 + lane.column / 4;
+    constexpr int kTogether = 4;  // counters
     uint32_t left = 0, right = 0;
+#pragma unroll 1
+    for (int m = kKeys / 8 - kTogether; m >= 0; m -= kTogether) {
+      uint32_t words[kTogether][4];
+      draw(n, at.seq, global_head, q, four_keys + 2 * m, 2, words);
+      left <<= 2 * kTogether, right <<= 2 * kTogether;
 #pragma unroll
-    for (int m = 0; m < kKeys / 8; ++m) {
-      uint32_t word[4];
-      draw(n, at.seq, global_head, q, four_keys + 2 * m, word);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (word[i] > n.last_dropped) left |= 1u << (2 * m + i);
-        if (word[2 + i] > n.last_dropped) right |= 1u << (2 * m + i);
+      for (int bit = 0; bit < 2 * kTogether; ++bit) {
+        set_if_above(left, 1u << bit, words[bit / 2][bit % 2], n.last_dropped);
+        set_if_above(right, 1u << bit, words[bit / 2][2 + bit % 2], n.last_dropped);
       }
     }
     const uint32_t swapped = __shfl_xor_sync(~0u, odd ? left : right, 1);
@@ -154,6 +163,7 @@ __device__ __forceinline__ void draw_kept(Kept& kept, const ScoreNumbers& n, con
   }
 }
 
+// Infinite weights that are dropped become NaN, as all of their row does in the end.
 template <int kKeys>
 __device__ __forceinline__ void drop(float (&weights)[kKeys / 2], const Kept& kept) {
 #pragma unroll
@@ -162,7 +172,7 @@ __device__ __forceinline__ void drop(float (&weights)[kKeys / 2], const Kept& ke
     for (int m = 0; m < kKeys / 8; ++m)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        if ((kept.of_row[half] >> (2 * m + i) & 1) == 0) weights[4 * m + 2 * half + i] = 0;
+        zero_unless(kept.of_row[half], 1u << (2 * m + i), weights[4 * m + 2 * half + i]);
 }
 
 }  // namespace ringside::hopper

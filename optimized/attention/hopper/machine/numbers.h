@@ -48,6 +48,20 @@ __device__ inline float if_negative(int number, float a, float b) {
   return x;
 }
 
+// Without a branch: sets a bit where a word is above a bound; multiplies by zero where a bit is not
+// set, as the unit of products has more time than that of choices.
+__device__ inline void set_if_above(uint32_t& bits, uint32_t bit, uint32_t word, uint32_t bound) {
+  asm("{\n.reg .pred p;\nsetp.gt.u32 p, %1, %2;\n@p or.b32 %0, %0, %3;\n}"
+      : "+r"(bits)
+      : "r"(word), "r"(bound), "r"(bit));
+}
+__device__ inline void zero_unless(uint32_t bits, uint32_t bit, float& x) {
+  asm("{\n.reg .pred p;\n.reg .b32 set;\nand.b32 set, %1, %2;\nsetp.eq.u32 p, set, 0;\n"
+      "@p mul.f32 %0, %0, 0f00000000;\n}"
+      : "+f"(x)
+      : "r"(bits), "r"(bit));
+}
+
 // So many bits, up to 32, from one on.
 __device__ inline uint32_t ones(int first, int number) {
   uint32_t bits;

@@ -1,0 +1,38 @@
+// Softcap, ALiBi and dropout on the device, each with and without the others, agree with the CPU:
+// some kernels are compiled for each set of them. Random cases are in conformance_test.cpp.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "optimized/program/conformance/test_device_run.h"
+
+namespace ringside {
+namespace {
+
+using testing::DeviceCase;
+using testing::DeviceRun;
+using testing::Random;
+using testing::TypeInfo;
+using testing::why_not;
+
+// Scores lie on both sides of softcap's bend, blocks of keys are whole and not.
+TEST(CudaProgram, AgreesWithTheCpuWhicheverScoreOptionsMeet) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(19);
+  const PackedLayout layout(std::vector<int32_t>{0, 3, 203, 360});
+  for (int set = 0; set < 8; ++set) {
+    const TypeInfo type = set % 2 == 0 ? testing::kFloat16 : testing::kBFloat16;
+    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, 128);
+    auto& options = device_case.c.options;
+    if (set & 1) options.softcap = 2;
+    if (set & 2) options.alibi_slopes = {0.5, -0.25};
+    if (set & 4) options.dropout = {0.3, 17};
+    const DeviceRun run(device_case, type);
+    SCOPED_TRACE(concat("set ", set, " by ", run.family()));
+    run.expect_forward(true), run.expect_backward();
+  }
+}
+
+}  // namespace
+}  // namespace ringside
