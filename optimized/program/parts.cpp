@@ -1,6 +1,7 @@
 #include "optimized/program/parts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "optimized/attention/heads.h"
 #include "optimized/device/processors.h"
@@ -56,17 +57,32 @@ int64_t ProgramParts::most_bytes_of_family(const PassParts& parts) const {
       shapes);
 }
 
-// Rows of queries that items of keys meet, from which on their query heads may go in parts.
-constexpr int64_t kLongWalk = 2560;
-
 ItemOrder ProgramParts::order_of_items() const {
   return family.by_document ? ItemOrder::by_document : ItemOrder::longest_first;
 }
 
+// What a few documents' items read of so many heads stays in the cache.
+int ProgramParts::heads_of_documents(int heads) { return std::min(16, heads); }
+
+// Items that meet few rows each, of a window, go side by side in all heads, where each has a query
+// head to itself.
 int ProgramParts::heads_at_a_time(const OperationTables& of, int heads) const {
+  constexpr int64_t kShortWalk = 2048;
+  if (of.keys_by_document) return heads_of_documents(heads);
+  const bool is_short = of.rows_met > 0 && of.rows_met <= kShortWalk && heads >= problem.num_heads;
   const bool together =
-      of.keys_by_document || ends_late_by_sections(of.longest_keys, heads, processors_of_device());
+      is_short || ends_late_by_sections(of.longest_keys, heads, processors_of_device());
   return together ? heads : std::min(family.heads_at_a_time, heads);
+}
+
+// Query heads that take turns at a block of queries add to dq of other heads than items beside
+// theirs, or to the same at one time, whose sums then wait for each other. Few heads do so less,
+// where items are short; then sums of dk and dv cost more.
+int ProgramParts::head_parts_of(int64_t rows_met) const {
+  constexpr int kManyHeads = 4;
+  constexpr int64_t kLongWalk = 2560;
+  const bool gains = problem.group_size() >= kManyHeads || rows_met >= kLongWalk;
+  return gains && family.backward_head_parts != nullptr ? family.backward_head_parts(shape) : 1;
 }
 
 // Items that begin together wait for each other by document and head: the more heads there are, the
@@ -90,12 +106,17 @@ Neighbours ProgramParts::neighbours() const {
   return options.score_options ? Neighbours::apart : Neighbours::joined;
 }
 
-HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles) const {
+HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles,
+                                    bool alone) const {
   if (pass == Pass::forward)
     return query_items(problem, tiles, family.forward_rows(shape), order_of_items(), neighbours());
   // Key heads that several query heads share are slower all at once than two at a time.
-  const ItemOrder order = problem.group_size() > 1 ? ItemOrder::longest_first : order_of_items();
-  return key_items(problem, tiles, family.backward_key_rows(shape), order, neighbours());
+  const auto items = [&](ItemOrder order) {
+    return key_items(problem, tiles, family.backward_key_rows(shape), order, neighbours());
+  };
+  if (problem.group_size() == 1) return items(order_of_items());
+  HostWorkList list = items(ItemOrder::longest_first);
+  return alone && head_parts_of(list.rows_met) > 1 ? items(order_of_items()) : std::move(list);
 }
 
 WorkTable ProgramParts::add(const HostWorkList& list) {
@@ -160,7 +181,7 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
     made.carries_dq = std::ranges::any_of(
         items.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });
     made.backward_keys = add(items), made.written = rows_written(items.items);
-    made.walks_are_long = items.rows_met >= kLongWalk;
+    made.rows_met = items.rows_met, made.head_parts = head_parts_of(items.rows_met);
     made.keys_in_one_item = one_item_a_sequence(items);
     made.longest_keys = items.longest_share;
     made.keys_by_document = items.order == ItemOrder::by_document && !made.keys_in_one_item;

@@ -41,7 +41,8 @@ struct OperationTables {                               // what the device reads 
   bool keys_by_document = false;  // of those of several, those of a document go together
   bool first_keys_ahead = false;  // but for those that begin it: put_first_keys_ahead()
   double longest_keys = 0;        // of all work of a head, what the longest item of keys has
-  bool walks_are_long = false;    // items of keys meet many queries each, as far as the host knows
+  int64_t rows_met = 0;           // by the item of keys in the middle of all work; 0: not known
+  int head_parts = 1;             // of items of keys, where these may be taken in parts
 };
 
 // Behind the areas of a pass, or, of all ranks in one, in them: home rows in the kernels' type,
@@ -157,7 +158,11 @@ struct ProgramParts {
   // Of so many heads of a launch, key heads or parts of their query heads, of how many items of
   // keys are taken at a time.
   int heads_at_a_time(const OperationTables& of, int heads) const;
-  int heads_in_turn() const;  // likewise, of key heads, where items add to dq in turn
+  static int heads_of_documents(int heads);  // likewise, of a list by document
+  int heads_in_turn() const;                 // of key heads, where items add to dq in turn
+  // In how many parts items of keys take the query heads of a key head, where dk and dv are summed
+  // up.
+  int head_parts_of(int64_t rows_met) const;
   AttentionShape shape_of(const Range& q_heads, const Range& kv_heads) const;
   AttentionShape shape_of(const Schedule& schedule, const Operation& compute) const {
     return shape_of(schedule.buffers[compute.queries].heads, schedule.buffers[compute.keys].heads);
@@ -171,7 +176,8 @@ struct ProgramParts {
   }
   int64_t most_bytes_of_family(const PassParts& parts) const;  // that a launch of a pass needs
   ItemOrder order_of_items() const;                            // that gains
-  HostWorkList items_of(Pass pass, const std::vector<RankTiles>& tiles) const;
+  // alone: no other launch adds to what items of keys leave.
+  HostWorkList items_of(Pass pass, const std::vector<RankTiles>& tiles, bool alone) const;
   // Backward, a sequence's keys in one item each, where the family takes these and they keep the
   // device busy; else none.
   HostWorkList whole_keys(const std::vector<RankTiles>& tiles) const;

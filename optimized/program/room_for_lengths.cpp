@@ -51,6 +51,7 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
         add_list(Operand::q, queries, keys, family.backward_query_rows(parts.shape));
     made.backward_keys =
         add_list(Operand::kv, keys, queries, family.backward_key_rows(parts.shape));
+    made.head_parts = parts.head_parts_of(made.rows_met);
   }
   return made;
 }

@@ -72,8 +72,7 @@ void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
         takes_turns = takes_turns || operations.back().keys_in_turn.items.size > 0,
         turns_are_quicker = turns_are_quicker || operations.back().turns_are_quicker,
         first_keys_store = first_keys_store || operations.back().first_keys_ahead;
-      if (operations.back().walks_are_long && family.backward_head_parts != nullptr)
-        head_parts = family.backward_head_parts(shape);
+      head_parts = std::max(head_parts, operations.back().head_parts);
     }
     tell_clears(made.schedule, operations);
     parts.pass = ProcessPass(std::move(made.schedule), sizes(pass));
@@ -119,6 +118,12 @@ int64_t StackParts::bytes_of_first_words() const {
   return int64_t{problem.layout_k.batch()} * problem.num_kv_heads * head_parts * sizeof(unsigned);
 }
 
+bool StackParts::put_first_keys_ahead(HostWorkList& keys) const {
+  const int heads = heads_of_documents(problem.num_kv_heads * head_parts_of(keys.rows_met));
+  return family.backward_first_stores != nullptr &&
+         ringside::put_first_keys_ahead(keys, problem.mask, heads, processors_of_device());
+}
+
 RowTables StackParts::add_rows(const HostRowMap& map) {
   return {tables.add(map.global_of_home), tables.add(map.home_of_global)};
 }
@@ -148,10 +153,8 @@ StackParts::StackParts(const Plan& plan, const ProgramOptions& o)
     if (in_place && schedule.pass == Pass::backward)
       if (const HostWorkList whole = whole_keys(tiles); !whole.items.empty())
         return add_items(schedule.pass, tiles, whole);
-    HostWorkList items = items_of(schedule.pass, tiles);
-    const bool ahead =
-        in_place && schedule.pass == Pass::backward && family.backward_first_stores != nullptr &&
-        put_first_keys_ahead(items, problem.mask, problem.num_kv_heads, processors_of_device());
+    HostWorkList items = items_of(schedule.pass, tiles, in_place);
+    const bool ahead = in_place && schedule.pass == Pass::backward && put_first_keys_ahead(items);
     OperationTables made = add_items(schedule.pass, tiles, items);
     made.first_keys_ahead = ahead;
     return made;

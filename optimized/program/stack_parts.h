@@ -52,6 +52,7 @@ struct StackParts : ProgramParts {
   void make_passes(const Stacks& stacks, TablesOf tables_of);
   void place(PassParts& parts);
   RowTables add_rows(const HostRowMap& map);
+  bool put_first_keys_ahead(HostWorkList& keys) const;
 };
 
 struct NamedArray {

@@ -143,7 +143,7 @@ int backward_whole_key_rows(const AttentionShape& shape) {
 int backward_head_parts(const AttentionShape& shape) {
   return with_head_dims(shape, [&](auto dims) {
     using Shape = backward_detail::BackwardShape<decltype(dims)>;
-    return Shape::kQk > 64 && !Shape::kSplit && shape.group_size >= 8 ? 4 : 1;
+    return Shape::kSplit ? 1 : shape.group_size;
   });
 }
 int64_t backward_workspace_bytes(const AttentionShape&) { return 2 * sizeof(unsigned); }
