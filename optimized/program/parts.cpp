@@ -61,8 +61,18 @@ ItemOrder ProgramParts::order_of_items() const {
   return family.by_document ? ItemOrder::by_document : ItemOrder::longest_first;
 }
 
-// What a few documents' items read of so many heads stays in the cache.
-int ProgramParts::heads_of_documents(int heads) { return std::min(16, heads); }
+int ProgramParts::longest_keys() const {
+  int longest = 0;
+  for (int seq = 0; seq < problem.layout_k.batch(); ++seq)
+    longest = std::max(longest, problem.layout_k.len(seq));
+  return longest;
+}
+
+// So many that what a few documents' items read of them stays in the cache, or much of it.
+int ProgramParts::heads_of_documents(int heads) const {
+  constexpr int kLong = 8192;
+  return std::min(longest_keys() < kLong ? 16 : 8, heads);
+}
 
 // Items that meet few rows each, of a window, go side by side in all heads, where each has a query
 // head to itself.
@@ -75,26 +85,24 @@ int ProgramParts::heads_at_a_time(const OperationTables& of, int heads) const {
   return together ? heads : std::min(family.heads_at_a_time, heads);
 }
 
-// Query heads that take turns at a block of queries add to dq of other heads than items beside
-// theirs, or to the same at one time, whose sums then wait for each other. Few heads do so less,
-// where items are short; then sums of dk and dv cost more.
+// Items whose query heads take turns at a block of queries wait for each other's sums of dq, all of
+// them there at one time; sums of dk and dv cost time, too. Measured: four heads or more gain,
+// fewer where walks are long; of heads of 64, where they are not.
 int ProgramParts::head_parts_of(int64_t rows_met) const {
   constexpr int kManyHeads = 4;
   constexpr int64_t kLongWalk = 2560;
-  const bool gains = problem.group_size() >= kManyHeads || rows_met >= kLongWalk;
+  const bool many = problem.group_size() >= kManyHeads, is_long = rows_met >= kLongWalk;
+  const bool gains = shape.head_dim_qk > 64 ? many || is_long : many && rows_met > 0 && !is_long;
   return gains && family.backward_head_parts != nullptr ? family.backward_head_parts(shape) : 1;
 }
 
 // Items that begin together wait for each other by document and head: the more heads there are, the
 // fewer. But what they read is in the cache the shorter. Measured of packs of 32k tokens.
 int ProgramParts::heads_in_turn() const {
-  constexpr int kLong = 32, kVeryLong = 96;  // items of the longest document
+  constexpr int kLong = 4096, kVeryLong = 12288;
   const Mask& mask = problem.mask;
   const bool is_causal = mask.left == kUnbounded && mask.right == 0 && mask.chunk == 0;
-  const int rows = family.backward_key_rows(shape);
-  int longest = 0;
-  for (int seq = 0; seq < problem.layout_k.batch(); ++seq)
-    longest = std::max(longest, problem.layout_k.len(seq) / rows);
+  const int longest = longest_keys();
   const int times = longest >= kVeryLong && is_causal && problem.group_size() == 1 ? 4
                     : longest >= kLong                                             ? 2
                                                                                    : 1;

@@ -158,8 +158,9 @@ struct ProgramParts {
   // Of so many heads of a launch, key heads or parts of their query heads, of how many items of
   // keys are taken at a time.
   int heads_at_a_time(const OperationTables& of, int heads) const;
-  static int heads_of_documents(int heads);  // likewise, of a list by document
-  int heads_in_turn() const;                 // of key heads, where items add to dq in turn
+  int heads_of_documents(int heads) const;  // likewise, of a list by document
+  int longest_keys() const;                 // of a document
+  int heads_in_turn() const;                // of key heads, where items add to dq in turn
   // In how many parts items of keys take the query heads of a key head, where dk and dv are summed
   // up.
   int head_parts_of(int64_t rows_met) const;

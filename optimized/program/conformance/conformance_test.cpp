@@ -10,7 +10,6 @@
 #include <tuple>
 #include <vector>
 
-#include "optimized/device/processors.h"
 #include "optimized/program/conformance/test_device_run.h"
 #include "optimized/program/program.h"
 
@@ -106,42 +105,6 @@ TEST(CudaProgram, AgreesWithTheCpuWhereHeadsGoInParts) {
     SCOPED_TRACE(std::to_string(dim) + " by " + run.family());
     run.expect_forward(), run.expect_backward();
   }
-}
-
-// Where first keys are seen by all queries of a document, and documents are as long as each other,
-// their items store dq, and others add to it behind them.
-TEST(CudaProgram, AgreesWithTheCpuWhereFirstKeysStore) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  Random random(14);
-  const int heads = std::max(2, processors_of_device() / 2);  // all documents ahead
-  const PackedLayout layout({0, 400, 739, 1130, 1530}, {0, 400, 742, 1133, 1540});
-  const PackedLayout shorter({0, 300, 561, 891, 1189});
-  const Mask causal = Mask::causal(), last = Mask::causal(Align::bottom_right);
-  const auto check = [&](const TypeInfo& type, const Problem& problem, int dim, int dim_v,
-                         bool finite = true) {
-    DeviceCase device_case(random, type, problem, dim, dim_v);
-    device_case.deterministic = false;
-    if (!finite) {
-      device_case.c.k.at(130, 0)[3] = NAN;
-      device_case.c.dout.at(405, 1)[2] = INFINITY;
-    }
-    const DeviceRun run(device_case, type);
-    SCOPED_TRACE(std::to_string(dim) + ", " + std::to_string(dim_v) + " by " + run.family());
-    run.expect_forward();
-    const int turns = problem.layout_q.num_rows() < 300 ? 12 : 1;  // who comes when differs
-    for (int turn = 0; turn < turns; ++turn) run.expect_backward();
-  };
-  // One block of queries each: whoever waits adds to what was stored last.
-  const PackedLayout blocks({0, 64, 128, 192, 256}), longer({0, 400, 800, 1200, 1600});
-  const int more = std::max(4, heads);
-  check(testing::kFloat16, {blocks, longer, Mask::full(), more, more}, 128, 128);
-  check(testing::kBFloat16, {layout, layout, causal, heads, heads}, 128, 128);
-  check(testing::kFloat16, {layout, layout, Mask::full(), heads, heads}, 72, 104);
-  check(testing::kFloat16, {layout, shorter, last, heads, heads}, 128, 128);
-  check(testing::kBFloat16, {layout, layout, causal, heads, heads}, 64, 64);
-  check(testing::kBFloat16, {layout, layout, causal, heads, heads}, 192, 128);
-  check(testing::kFloat16, {layout, layout, causal, heads, heads}, 256, 200);
-  check(testing::kBFloat16, {layout, layout, causal, heads, heads}, 128, 128, false);
 }
 
 TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {

@@ -1,0 +1,85 @@
+// Where dq need not begin as zeros (tables/sums/first_keys.h), on a device: first keys are seen by
+// all queries of a document, and documents are about as long as each other.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "optimized/device/processors.h"
+#include "optimized/program/conformance/test_device_run.h"
+
+namespace ringside {
+namespace {
+
+using testing::DeviceCase;
+using testing::DeviceRun;
+using testing::Numbers;
+using testing::Random;
+using testing::TypeInfo;
+using testing::why_not;
+
+// Results of the free order, as often as told.
+void check(Random& random, const TypeInfo& type, const Problem& problem, std::pair<int, int> dims,
+           int times = 1, Numbers numbers = Numbers::all_finite) {
+  DeviceCase device_case(random, type, problem, dims.first, dims.second);
+  device_case.deterministic = false;
+  if (numbers == Numbers::some_not) {
+    device_case.c.k.at(130, 0)[3] = NAN;
+    device_case.c.dout.at(155, 1)[2] = INFINITY;
+  }
+  const DeviceRun run(device_case, type);
+  SCOPED_TRACE(std::to_string(dims.first) + ", " + std::to_string(dims.second) + " by " +
+               run.family());
+  run.expect_forward();
+  for (int time = 0; time < times; ++time) run.expect_backward();
+}
+
+// So many that those to come keep all processors busy.
+struct Documents {
+  int number, heads;
+  std::vector<int32_t> begins{0}, padded{0}, shorter{0};
+
+  Documents() {
+    const int processors = processors_of_device();
+    number = processors > 64 ? 13 : 4;
+    heads = processors > 64 ? 16 : 2;
+    // Longer than one item may be, which has its sums to itself.
+    const int longest = processors > 64 ? 400 : 390;
+    for (int i = 0; i < number; ++i) {
+      const int len = i == 0 ? longest : 270 + 7 * (i % 5);
+      begins.push_back(begins.back() + len), padded.push_back(padded.back() + len + i % 4);
+      shorter.push_back(shorter.back() + len - (i == 0 ? 3 : 30 + i));
+    }
+  }
+};
+
+TEST(CudaProgram, AgreesWithTheCpuWhereFirstKeysStore) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(14);
+  const Documents documents;
+  const int heads = documents.heads;
+  const PackedLayout layout(documents.begins, documents.padded), shorter(documents.shorter);
+  const Mask causal = Mask::causal(), last = Mask::causal(Align::bottom_right);
+  // One block of queries each: whoever waits adds to what was stored last. Who comes when differs.
+  std::vector<int32_t> blocks, longer;
+  for (int i = 0; i <= documents.number; ++i) blocks.push_back(64 * i), longer.push_back(400 * i);
+  const int more = std::max(4, heads);
+  check(random, testing::kFloat16,
+        {PackedLayout(blocks), PackedLayout(longer), Mask::full(), more, more}, {128, 128}, 4);
+  check(random, testing::kBFloat16, {layout, layout, causal, heads, heads}, {128, 128});
+  check(random, testing::kFloat16, {layout, layout, Mask::full(), heads, heads}, {72, 104});
+  check(random, testing::kFloat16, {layout, shorter, last, heads, heads}, {128, 128});
+  check(random, testing::kBFloat16, {layout, layout, causal, heads, heads}, {64, 64});
+  // Each query head has items of its own.
+  check(random, testing::kBFloat16, {layout, layout, causal, more, more / 4}, {128, 128});
+  check(random, testing::kBFloat16, {layout, layout, causal, heads, heads}, {192, 128});
+  check(random, testing::kFloat16, {layout, layout, causal, heads, heads}, {256, 200});
+  check(random, testing::kBFloat16, {layout, layout, causal, heads, heads}, {128, 128}, 1,
+        Numbers::some_not);
+}
+
+}  // namespace
+}  // namespace ringside
