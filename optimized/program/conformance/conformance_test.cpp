@@ -107,6 +107,27 @@ TEST(CudaProgram, AgreesWithTheCpuWhereHeadsGoInParts) {
   }
 }
 
+// Of several ranks: sums of dk and dv begin as zeros, and nothing of them is final at once.
+TEST(CudaProgram, AgreesWithTheCpuWhereHeadsOfARingGoInParts) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(16);
+  const PackedLayout layout({0, 200, 530, 531, 900}, {0, 204, 540, 548, 930});
+  for (const auto& [transport, dim, kv_heads] :
+       {std::tuple{"p2p", 128, 2}, {"p2p", 64, 1}, {"all_gather", 128, 2}, {"a2a", 128, 4}}) {
+    const Mask mask = kv_heads == 1 ? Mask::sliding_window(150, 0) : Mask::causal();
+    const Problem problem{layout, layout, mask, 4 * kv_heads, kv_heads};
+    for (const bool deterministic : {false, true}) {
+      DeviceCase device_case(random, testing::kBFloat16, problem, dim);
+      device_case.plan = build_plan(problem, place(problem, "zigzag", 4), {transport});
+      device_case.deterministic = deterministic;
+      const DeviceRun run(device_case, testing::kBFloat16);
+      SCOPED_TRACE(std::string(transport) + " by " + run.family());
+      run.expect_forward(), run.expect_backward();
+      if (deterministic) run.expect_same_backward();
+    }
+  }
+}
+
 TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};
