@@ -16,6 +16,7 @@ LAUNCH = "optimized/attention/hopper/forward/forward.cu"
 OPTIONS = "optimized/attention/hopper/forward/score_options.cuh"
 OPTIONS_BACKWARD = "optimized/attention/hopper/backward/consume/score_options.cuh"
 POLICY = "optimized/attention/hopper/score_policy.cuh"
+CAPPED = "optimized/attention/hopper/forward/capped_softmax.cuh"
 SOFTCAP = "optimized/attention/hopper/near_softcap.h"
 
 MUTANTS_OF_HOPPER = [
@@ -300,6 +301,42 @@ MUTANTS_OF_HOPPER = [
         OPTIONS,
         "if_negative(__float_as_int(beyond[i]), batch[i] * factors[i],",
         "if_negative(0, batch[i] * factors[i],",
+    ),
+    Mutant(
+        "hopper: capped rows of a warp all of which are far keep q.k for weights",
+        CAPPED,
+        "near != kAll",
+        "near != kAll && near != 0",
+    ),
+    Mutant(
+        "hopper: batches of a capped row are weighed in the order of the last one",
+        CAPPED,
+        "near << (32 - kBatches + batch)",
+        "near << (31 - batch)",
+    ),
+    Mutant(
+        "hopper: what a capped row does not see weighs what -inf does",
+        CAPPED,
+        "if (score == kHidden) power = -INFINITY;",
+        "",
+    ),
+    Mutant(
+        "hopper: a capped row of -inf has seen nothing",
+        CAPPED,
+        "return !((score - outgrown[half]) * n.scale_log2 <= kSlack);",
+        "return (score - outgrown[half]) * n.scale_log2 > kSlack;",
+    ),
+    Mutant(
+        "hopper: the largest score of capped rows is not bent",
+        CAPPED,
+        "-INFINITY : bent(highest[half], n);",
+        "-INFINITY : highest[half] * n.scale_log2;",
+    ),
+    Mutant(
+        "hopper: the largest capped score is the largest q.k, whatever the scale",
+        LAUNCH,
+        "n.scale_log2 > 0 && n.near",
+        "n.near",
     ),
     Mutant(
         "hopper: softcap's derivative is left out",

@@ -3,7 +3,8 @@
 //
 // Kernels are compiled for none of this, for all of it, and forward ones for parts; numbers of the
 // launch say which of it is asked for. With softcap or ALiBi, scores are logits to base 2 when the
-// softmax has them; else they are q.k, and the softmax scale is folded into the exponent.
+// softmax has them; else they are q.k, and the softmax scale is folded into the exponent. Where
+// softcap stands alone the forward softmax itself bends them, and has logits in the end.
 #pragma once
 
 #include <cmath>

@@ -34,5 +34,18 @@ TEST(CudaProgram, AgreesWithTheCpuWhicheverScoreOptionsMeet) {
   }
 }
 
+// A scale below zero turns the order of scores, and so does not go with the largest q.k.
+TEST(CudaProgram, CapsScoresOfAnyScale) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(21);
+  const PackedLayout layout(std::vector<int32_t>{0, 3, 203});
+  for (const double scale : {-1., 0., 1e-30, 2.}) {
+    DeviceCase device_case(random, testing::kFloat16, {layout, layout, Mask::causal(), 2, 1}, 128);
+    device_case.c.options.softcap = 30, device_case.c.options.softmax_scale = scale;
+    SCOPED_TRACE(scale);
+    DeviceRun(device_case, testing::kFloat16).expect_forward(true);
+  }
+}
+
 }  // namespace
 }  // namespace ringside

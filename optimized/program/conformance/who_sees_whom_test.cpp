@@ -154,17 +154,48 @@ TEST(CudaProgram, RowsKeepTheirBitsWhateverOthersSee) {
   });
 }
 
-// Scores far beyond the cap, which are bent otherwise than those near zero, lie beside them.
+// Scores far beyond the cap, which are bent otherwise than those near zero, lie beside them: where
+// the largest one is found before it is bent, and, with ALiBi, behind.
 TEST(CudaProgram, RowsKeepTheirBitsWhateverOthersAreCapped) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(18);
   const PackedLayout layout(std::vector<int32_t>{0, 200});
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
+    for (const bool with_alibi : {false, true}) {
+      DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, 128);
+      device_case.c.options.softcap = 10;
+      if (with_alibi) device_case.c.options.alibi_slopes = {0.05, 0.02};
+      SCOPED_TRACE(concat(type.name, with_alibi ? " with ALiBi" : ""));
+      expect_rows_keep_their_bits(device_case, type, "");
+      DeviceRun(device_case, type).expect_forward();
+    }
+}
+
+// An infinite score becomes the cap, of its sign: of -inf alone a row is as of others. What is not
+// seen is NaN, infinite or neither, in whole blocks and in others; then a key that is seen is NaN.
+TEST(CudaProgram, InfiniteScoresBecomeTheCap) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(20);
+  const PackedLayout layout(std::vector<int32_t>{0, 300, 340, 360});
   for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16}) {
     DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, 128);
-    device_case.c.options.softcap = 10;
+    testing::RandomCase& c = device_case.c;
+    c.options.softcap = 3;
+    for (double& x : c.q.data) x = std::max(std::abs(x), 0.5);
+    for (const int key : {0, 1, 100, 300, 310, 340}) std::fill_n(c.k.at(key, 0), 128, -INFINITY);
+    for (const int key : {150, 320}) std::fill_n(c.k.at(key, 0), 128, INFINITY);
+    std::fill_n(c.k.at(359, 0), 128, NAN);
     SCOPED_TRACE(type.name);
-    expect_rows_keep_their_bits(device_case, type, "");
     DeviceRun(device_case, type).expect_forward();
+    *c.k.at(200, 0) = NAN;
+    DeviceRun(device_case, type).expect_forward(true);
+
+    const PackedLayout block(std::vector<int32_t>{0, 128});
+    DeviceCase of_nothing_else(random, type, {block, block, Mask::full(), 2, 1}, 128);
+    of_nothing_else.c.options.softcap = 3;
+    for (double& x : of_nothing_else.c.q.data) x = std::max(std::abs(x), 0.5);
+    std::ranges::fill(of_nothing_else.c.k.data, -INFINITY);
+    DeviceRun(of_nothing_else, type).expect_forward(true);
   }
 }
 

@@ -131,7 +131,7 @@ class Consumer {
     wait_for_products<0>();
     pin(scores);
     const bool ends = hide_and_free(note, scores);
-    if (softmax_.update(scores, factor) && !is_fresh_) rescale(output, factor);
+    if (update_softmax(note, scores, factor) && !is_fresh_) rescale(output, factor);
     if constexpr (kKnows<kOptions, Options::dropout>) drop<kKeys>(scores, kept);
     as_weights(weights, scores);
     return ends;
@@ -154,7 +154,7 @@ class Consumer {
     wait_for_products<1>();
     pin(scores);
     const bool ends = hide_and_free(note, scores);
-    const bool raises = softmax_.update(scores, factor);
+    const bool raises = update_softmax(note, scores, factor);
     if constexpr (kKnows<kOptions, Options::dropout>)
       if (drops<kOptions>(p_.scores)) drop<kKeys>(scores, kept);
     wait_for_products<0>();
@@ -243,8 +243,17 @@ class Consumer {
     const int row = group_ * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
     if constexpr (kOptions != Options::none)
       become_logits<kOptions, kKeys>(scores, p_.scores, s_.places[k_.stage], note.head, group_);
-    if (note.is_masked(group_)) hide_unseen<kKeys>(scores, s_.seen[k_.stage] + row);
+    if (note.is_masked(group_))
+      hide_unseen<kKeys>(scores, s_.seen[k_.stage] + row, Softmax<kOptions>::kHidden);
     return free_k(note);
+  }
+
+  __device__ __forceinline__ bool update_softmax(const BlockNote& note, Scores& scores,
+                                                 float (&factor)[2]) {
+    if constexpr (kOptions == Options::softcap)
+      return softmax_.update(scores, factor, p_.scores, note.is_masked(group_));
+    else
+      return softmax_.update(scores, factor);
   }
 
   __device__ __forceinline__ static void clear(Output& output) {

@@ -50,8 +50,9 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
 
 Options wanted(const ScoreNumbers& n) {
   if (n.drops) return n.in_logits ? Options::all : Options::dropout;
-  if (n.softcap != 0 && n.alibi_slopes != nullptr) return Options::all;
-  return n.softcap != 0 ? Options::softcap : Options::linear;
+  if (n.softcap == 0) return Options::linear;
+  const bool keeps_order = n.scale_log2 > 0 && n.near.squared > 0;
+  return n.alibi_slopes == nullptr && keeps_order ? Options::softcap : Options::all;
 }
 
 }  // namespace

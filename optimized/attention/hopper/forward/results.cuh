@@ -133,15 +133,16 @@ __device__ __forceinline__ void finish_row(const ScoreNumbers& n, int head, floa
 }
 
 // With the largest score of a warp's rows, or NaN, as then a sum is.
+template <typename AnySoftmax>
 __device__ __forceinline__ void raise_max_logit(const ScoreNumbers& n, int head,
-                                                const SoftmaxWithHighest& softmax,
+                                                const AnySoftmax& softmax,
                                                 const bool (&is_row)[2]) {
   if (n.max_logit == nullptr) return;
   float highest = -INFINITY;
 #pragma unroll
   for (int i = 0; i < 2; ++i)
     if (is_row[i]) {
-      const float of_row = softmax.highest[i] * n.unit;
+      const float of_row = softmax.highest_logit(i, n) * n.unit;
       highest = larger(highest, isnan(softmax.sum[i]) ? softmax.sum[i] : of_row);
     }
   for (int lanes = 16; lanes > 0; lanes /= 2)

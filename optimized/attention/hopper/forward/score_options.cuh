@@ -1,6 +1,7 @@
 // Score options in the forward kernel: what a group does to the scores of a block, [rows][keys].
 #pragma once
 
+#include "optimized/attention/hopper/forward/capped_softmax.cuh"
 #include "optimized/attention/hopper/forward/forward.cuh"
 #include "optimized/attention/hopper/forward/softmax.cuh"
 #include "optimized/attention/hopper/score_policy.cuh"
@@ -17,6 +18,9 @@ struct SoftmaxWithHighest : OnlineSoftmax {
     start_highest();
   }
   __device__ __forceinline__ void start_highest() { highest[0] = highest[1] = -INFINITY; }
+  __device__ __forceinline__ float highest_logit(int half, const ScoreNumbers&) const {
+    return highest[half];
+  }
   template <int kScores>
   __device__ __forceinline__ bool update(float (&scores)[kScores], float (&factor)[2]) {
 #pragma unroll
@@ -26,7 +30,9 @@ struct SoftmaxWithHighest : OnlineSoftmax {
   }
 };
 template <Options kOptions>
-using Softmax = std::conditional_t<kOptions != Options::none, SoftmaxWithHighest, OnlineSoftmax>;
+using Softmax = std::conditional_t<
+    kOptions == Options::none, OnlineSoftmax,
+    std::conditional_t<kOptions == Options::softcap, CappedSoftmax, SoftmaxWithHighest>>;
 
 // Of a lane: its first row in the item, and which keys, 8n + column and the next.
 struct LanePlace {
@@ -72,12 +78,11 @@ __device__ __forceinline__ void bend_scores(float (&scores)[kScores], const Scor
   }
 }
 
-// q.k become logits to base 2, where they are to.
+// q.k become logits to base 2, where they are to before the softmax.
 template <Options kOptions, int kKeys>
 __device__ __forceinline__ void become_logits(float (&scores)[kKeys / 2], const ScoreNumbers& n,
                                               const ScorePlace& at, int head, int group) {
-  if constexpr (kOptions == Options::dropout) return;
-  if constexpr (kOptions == Options::softcap) return bend_scores(scores, n);
+  if constexpr (kOptions == Options::dropout || kOptions == Options::softcap) return;
   if (!n.in_logits) return;
   float scale = n.scale_log2;
   if constexpr (kKnows<kOptions, Options::softcap>) {

@@ -26,7 +26,7 @@ __device__ __forceinline__ int keys_of_lane(int key) {
 // costs less than compares.
 template <int kKeys>
 __device__ __forceinline__ void hide_unseen(float (&scores)[kKeys / 2], const uchar2* of_first_row,
-                                            float hidden = -INFINITY) {
+                                            float hidden) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uchar2 seen = of_first_row[8 * half];
@@ -51,6 +51,7 @@ struct OnlineSoftmax {
   // common factor cancels in the end, and most blocks need no pass over the output. Each row has
   // its own: what others of the warp see does not change its bits.
   static constexpr int kSlack = 8;
+  static constexpr float kHidden = -INFINITY;  // scores that a row does not see
 
   __device__ explicit OnlineSoftmax(float scale) : scale_log2(scale * kLog2E) {}
 

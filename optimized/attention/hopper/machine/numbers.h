@@ -34,11 +34,19 @@ __device__ inline float log_fast(float x) {
   return x > 1e-37f && x < INFINITY ? found : kLog2 * log2_fast(x);
 }
 
-// Without a branch, where a number is below zero: x times a factor; a and not b.
+// Without a branch, where a number is below zero: x times a factor; x becomes a power of two, of x
+// times a factor and what is `more`, and is added to a sum; a and not b.
 __device__ inline void multiply_if_negative(int number, float& x, float factor) {
   asm("{\n.reg .pred p;\nsetp.lt.s32 p, %2, 0;\n@p mul.f32 %0, %0, %1;\n}"
       : "+f"(x)
       : "f"(factor), "r"(number));
+}
+__device__ inline void weigh_if_negative(int number, float& x, float factor, float more,
+                                         float& sum) {
+  asm("{\n.reg .pred p;\nsetp.lt.s32 p, %4, 0;\n@p fma.rn.f32 %0, %0, %2, %3;\n"
+      "@p ex2.approx.ftz.f32 %0, %0;\n@p add.f32 %1, %1, %0;\n}"
+      : "+f"(x), "+f"(sum)
+      : "f"(factor), "f"(more), "r"(number));
 }
 __device__ inline float if_negative(int number, float a, float b) {
   float x;
