@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <tuple>
 
 #include "optimized/ranks/test_ranks_run.h"
 #include "optimized/tables/schedules/final_items.h"
@@ -206,6 +207,27 @@ TEST(RankProgram, KeepsWhatIsNotANumberToThoseWhoSeeIt) {
         run.expect_forward(Found::results);
         run.expect_backward(Found::results);
       }
+  }
+}
+
+// Each query head adds to dk and dv of the key head that it shares, final rows or not.
+TEST(RankProgram, SumsUpWhatQueryHeadsOfAKeyHeadAdd) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  Random random(34);
+  const PackedLayout layout{{0, 300, 620}, {0, 300, 640}};
+  for (const auto& [partition, comm, dim] : {std::tuple{"zigzag", "p2p", 64},
+                                             {"zigzag", "all_gather", 128},
+                                             {"whole_pack", "fetch", 128},
+                                             {"whole_pack_zigzag", "fetch", 128}}) {
+    const Problem problem{layout, layout, Mask::causal(), 8, 2};
+    const Plan plan = build_plan(problem, place(problem, partition, 2), {comm});
+    for (int processes = 1; processes <= kMostProcesses; ++processes) {
+      const RanksCase ranks_case(random, testing::kBFloat16, problem, plan, dim);
+      RanksRun run(ranks_case, testing::kBFloat16, processes);
+      SCOPED_TRACE(std::string(partition) + " over " + comm + " by " + run.family());
+      run.expect_forward(Found::results);
+      run.expect_backward(Found::results);
+    }
   }
 }
 
