@@ -17,9 +17,8 @@ class Backward : public Walk {
       for (move::GlobalArray* x : {&call.v, &call.dv, &call.dout})
         x->home_dim = parts.shape.head_dim_v;
     }
-    // Else a kernel of its own computes dq, over all items of keys at once; or dk and dv of an item
-    // have several parts.
-    finals_ = !options.deterministic && !takes_parts();
+    // Else a kernel of its own computes dq, over all items of keys at once.
+    finals_ = !options.deterministic;
     for (size_t member = 0; member < calls_.size(); ++member)
       if (has_final(static_cast<int>(member)))
         require_dense(calls_[member].dk, "dk"), require_dense(calls_[member].dv, "dv");
@@ -64,7 +63,6 @@ class Backward : public Walk {
     const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
     const AttentionShape shape = shape_of(member, op);
     const RankBackwardCall& call = calls_[member];
-    const int head_parts = options_.deterministic ? 1 : tables.head_parts;
     RINGSIDE_CUDA(parts_.family.backward(
         {.shape = shape,
          .q = matrix(member, op.queries, 0, dim_qk),
@@ -84,18 +82,11 @@ class Backward : public Walk {
          .options = options_.options,
          .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
          .workspace = at(pass_.of_family),
-         .head_parts = head_parts,
-         .heads_at_a_time = parts_.heads_at_a_time(tables, shape.num_kv_heads * head_parts)},
+         .heads_at_a_time = parts_.heads_at_a_time(tables, shape.num_kv_heads)},
         stream_));
   }
 
  private:
-  bool takes_parts() const {
-    for (const auto& of_member : pass_.operations)
-      for (const OperationTables& tables : of_member)
-        if (tables.head_parts > 1) return true;
-    return false;
-  }
   static void require_all_dense(const RankBackwardCall& call) {
     require_dense(call.q, "q"), require_dense(call.k, "k"), require_dense(call.v, "v");
     require_dense(call.dout, "dout");

@@ -114,7 +114,8 @@ Neighbours ProgramParts::neighbours() const {
   return options.score_options ? Neighbours::apart : Neighbours::joined;
 }
 
-HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles) const {
+HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& tiles,
+                                    bool alone) const {
   if (pass == Pass::forward)
     return query_items(problem, tiles, family.forward_rows(shape), order_of_items(), neighbours());
   // Key heads that several query heads share are slower all at once than two at a time.
@@ -123,7 +124,7 @@ HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& til
   };
   if (problem.group_size() == 1) return items(order_of_items());
   HostWorkList list = items(ItemOrder::longest_first);
-  return head_parts_of(list.rows_met) > 1 ? items(order_of_items()) : std::move(list);
+  return alone && head_parts_of(list.rows_met) > 1 ? items(order_of_items()) : std::move(list);
 }
 
 WorkTable ProgramParts::add(const HostWorkList& list) {

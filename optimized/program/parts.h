@@ -42,10 +42,7 @@ struct OperationTables {                               // what the device reads 
   bool first_keys_ahead = false;  // but for those that begin it: put_first_keys_ahead()
   double longest_keys = 0;        // of all work of a head, what the longest item of keys has
   int64_t rows_met = 0;           // by the item of keys in the middle of all work; 0: not known
-  int head_parts = 1;             // of items of keys, where dk and dv are summed up in any order
-
-  // Whether its sums are to be stored where they hold nothing: not by several who add.
-  void set_starts(bool finds_nothing) { starts = finds_nothing && head_parts == 1; }
+  int head_parts = 1;             // of items of keys, where these may be taken in parts
 };
 
 // Behind the areas of a pass, or, of all ranks in one, in them: home rows in the kernels' type,
@@ -180,7 +177,8 @@ struct ProgramParts {
   }
   int64_t most_bytes_of_family(const PassParts& parts) const;  // that a launch of a pass needs
   ItemOrder order_of_items() const;                            // that gains
-  HostWorkList items_of(Pass pass, const std::vector<RankTiles>& tiles) const;
+  // alone: no other launch adds to what items of keys leave.
+  HostWorkList items_of(Pass pass, const std::vector<RankTiles>& tiles, bool alone) const;
   // Backward, a sequence's keys in one item each, where the family takes these and they keep the
   // device busy; else none.
   HostWorkList whole_keys(const std::vector<RankTiles>& tiles) const;

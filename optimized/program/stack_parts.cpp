@@ -65,7 +65,7 @@ void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
     for (size_t i = 0; i < made.operations.size(); ++i) {
       const Operation& op = made.schedule.operations[i];
       operations.push_back(tables_of(made.schedule, op, made.operations[i]));
-      operations.back().set_starts(made.operations[i].starts);
+      operations.back().starts = made.operations[i].starts;
       if (pass == Pass::backward && op.kind == OperationKind::compute)
         keys_in_one_item = keys_in_one_item && operations.back().keys_in_one_item,
         carries_dq = carries_dq || operations.back().carries_dq,
@@ -153,7 +153,7 @@ StackParts::StackParts(const Plan& plan, const ProgramOptions& o)
     if (in_place && schedule.pass == Pass::backward)
       if (const HostWorkList whole = whole_keys(tiles); !whole.items.empty())
         return add_items(schedule.pass, tiles, whole);
-    HostWorkList items = items_of(schedule.pass, tiles);
+    HostWorkList items = items_of(schedule.pass, tiles, in_place);
     const bool ahead = in_place && schedule.pass == Pass::backward && put_first_keys_ahead(items);
     OperationTables made = add_items(schedule.pass, tiles, items);
     made.first_keys_ahead = ahead;

@@ -114,7 +114,7 @@ void RankParts::add_tables(const Plan& plan, PassParts& parts) {
     std::vector<HostWorkList> items;
     for (const Operation& op : schedule.operations)
       items.push_back(op.kind == OperationKind::compute
-                          ? items_of(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}})
+                          ? items_of(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}}, false)
                           : HostWorkList{});
     parts.final_rows.push_back(tell_final(plan, schedule, items));
     auto& of_member = parts.operations.emplace_back();
@@ -170,7 +170,7 @@ OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule,
     made.blocks = tables.add(operation_blocks(schedule, op));
   if (op.kind != OperationKind::compute) return made;
   made = add_items(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}}, items);
-  made.set_starts(finds_nothing(schedule, operation));
+  made.starts = finds_nothing(schedule, operation);
   return made;
 }
 

@@ -81,7 +81,7 @@ class PartsOfCapacity {
     const std::vector<int> q{room_.add_buffer(Operand::q, step.q, 0)};
     const std::vector<int> k{room_.add_buffer(Operand::kv, step.kv, 0)};
     made = room_.add_items(schedule.pass, p_, q, k);
-    made.set_starts(finds_nothing(schedule, operation));
+    made.starts = finds_nothing(schedule, operation);
     return made;
   }
 
