@@ -82,7 +82,7 @@ class Backward : public Walk {
          .options = options_.options,
          .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
          .workspace = at(pass_.of_family),
-         .heads_at_a_time = parts_.heads_at_a_time(tables, shape.num_kv_heads)},
+         .heads_at_a_time = parts_.heads_at_a_time(tables, shape.num_kv_heads, false)},
         stream_));
   }
 

@@ -76,10 +76,11 @@ int ProgramParts::heads_of_documents(int heads) const {
 
 // Items that meet few rows each, of a window, go side by side in all heads, where each has a query
 // head to itself.
-int ProgramParts::heads_at_a_time(const OperationTables& of, int heads) const {
+int ProgramParts::heads_at_a_time(const OperationTables& of, int heads, bool alone) const {
   constexpr int64_t kShortWalk = 2048;
-  if (of.keys_by_document) return heads_of_documents(heads);
-  const bool is_short = of.rows_met > 0 && of.rows_met <= kShortWalk && heads >= problem.num_heads;
+  if (of.keys_by_document) return alone ? heads_of_documents(heads) : heads;
+  const bool is_short =
+      alone && of.rows_met > 0 && of.rows_met <= kShortWalk && heads >= problem.num_heads;
   const bool together =
       is_short || ends_late_by_sections(of.longest_keys, heads, processors_of_device());
   return together ? heads : std::min(family.heads_at_a_time, heads);

@@ -156,8 +156,8 @@ struct ProgramParts {
   UnseenRows unseen_rows() const;  // of all ranks
   Neighbours neighbours() const;   // what lists take of queries
   // Of so many heads of a launch, key heads or parts of their query heads, of how many items of
-  // keys are taken at a time.
-  int heads_at_a_time(const OperationTables& of, int heads) const;
+  // keys are taken at a time. alone: the launch is all that there is.
+  int heads_at_a_time(const OperationTables& of, int heads, bool alone) const;
   int heads_of_documents(int heads) const;  // likewise, of a list by document
   int longest_keys() const;                 // of a document
   int heads_in_turn() const;                // of key heads, where items add to dq in turn

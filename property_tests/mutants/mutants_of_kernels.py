@@ -68,18 +68,6 @@ MUTANTS_OF_KERNELS = [
         "ds[i][j] = weight *",
     ),
     Mutant(
-        "rings: sums of dk and dv to which parts of the heads add begin as what was there",
-        "optimized/program/parts.h",
-        "starts = finds_nothing && head_parts == 1;",
-        "starts = finds_nothing;",
-    ),
-    Mutant(
-        "rings: parts of the heads leave final dk and dv",
-        "optimized/program/backward.cpp",
-        "finals_ = !options.deterministic && !takes_parts();",
-        "finals_ = !options.deterministic;",
-    ),
-    Mutant(
         "float32: the first resident head counts as head 0",
         "reference/attention/heads.h",
         "return (first_head + head) / group_size - first_kv_head;",

@@ -107,8 +107,7 @@ TEST(CudaProgram, AgreesWithTheCpuWhereHeadsGoInParts) {
   }
 }
 
-// Of several ranks: sums of dk and dv begin as zeros, and nothing of them is final at once.
-TEST(CudaProgram, AgreesWithTheCpuWhereHeadsOfARingGoInParts) {
+TEST(CudaProgram, AgreesWithTheCpuWhereHeadsOfARingShareKeyHeads) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(16);
   const PackedLayout layout({0, 200, 530, 531, 900}, {0, 204, 540, 548, 930});
