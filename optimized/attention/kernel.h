@@ -144,7 +144,8 @@ struct KernelFamily {
   // Key rows of a backward item of BackwardArguments::one_item_of_keys, where a family knows
   // `carried`; null: no more than of others.
   int (*backward_whole_key_rows)(const AttentionShape& shape) = nullptr;
-  // BackwardArguments::head_parts that make launches of long walks quicker, sums included; null: 1.
+  // BackwardArguments::head_parts that make launches quicker, sums included: as many as there are
+  // query heads to a key head, where it knows parts; null: 1.
   int (*backward_head_parts)(const AttentionShape& shape) = nullptr;
   // Whether it takes such a launch with `turns`; null: none.
   bool (*backward_in_turn)(const BackwardArguments& arguments) = nullptr;
