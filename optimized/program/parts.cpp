@@ -70,7 +70,7 @@ int ProgramParts::longest_keys() const {
 
 // So many that what a few documents' items read of them stays in the cache, or much of it.
 int ProgramParts::heads_of_documents(int heads) const {
-  constexpr int kLong = 6144;
+  constexpr int kLong = 8192;
   return std::min(longest_keys() < kLong ? 16 : 8, heads);
 }
 

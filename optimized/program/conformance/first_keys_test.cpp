@@ -14,23 +14,17 @@
 namespace ringside {
 namespace {
 
-using testing::DeviceCase;
-using testing::DeviceRun;
-using testing::Numbers;
-using testing::Random;
-using testing::TypeInfo;
-using testing::why_not;
-
 // Results of the free order, as often as told.
-void check(Random& random, const TypeInfo& type, const Problem& problem, std::pair<int, int> dims,
-           int times = 1, Numbers numbers = Numbers::all_finite) {
-  DeviceCase device_case(random, type, problem, dims.first, dims.second);
+void check(testing::Random& random, const testing::TypeInfo& type, const Problem& problem,
+           std::pair<int, int> dims, int times = 1,
+           testing::Numbers numbers = testing::Numbers::all_finite) {
+  testing::DeviceCase device_case(random, type, problem, dims.first, dims.second);
   device_case.deterministic = false;
-  if (numbers == Numbers::some_not) {
+  if (numbers == testing::Numbers::some_not) {
     device_case.c.k.at(130, 0)[3] = NAN;
     device_case.c.dout.at(155, 1)[2] = INFINITY;
   }
-  const DeviceRun run(device_case, type);
+  const testing::DeviceRun run(device_case, type);
   SCOPED_TRACE(std::to_string(dims.first) + ", " + std::to_string(dims.second) + " by " +
                run.family());
   run.expect_forward();
@@ -57,8 +51,8 @@ struct Documents {
 };
 
 TEST(CudaProgram, AgreesWithTheCpuWhereFirstKeysStore) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  Random random(14);
+  if (const std::string reason = testing::why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  testing::Random random(14);
   const Documents documents;
   const int heads = documents.heads;
   const PackedLayout layout(documents.begins, documents.padded), shorter(documents.shorter);
@@ -78,7 +72,7 @@ TEST(CudaProgram, AgreesWithTheCpuWhereFirstKeysStore) {
   check(random, testing::kBFloat16, {layout, layout, causal, heads, heads}, {192, 128});
   check(random, testing::kFloat16, {layout, layout, causal, heads, heads}, {256, 200});
   check(random, testing::kBFloat16, {layout, layout, causal, heads, heads}, {128, 128}, 1,
-        Numbers::some_not);
+        testing::Numbers::some_not);
 }
 
 }  // namespace
