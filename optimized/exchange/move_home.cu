@@ -7,13 +7,15 @@
 namespace ringside::move {
 namespace {
 
-// visit(row, head, d) for the packs of N that this block has of rows [0, rows).
+// visit(row, head, d) for the packs of N that this block has of rows [0, rows). Blocks begin with
+// the last rows, of which more is in the cache behind launches that go from the first to the last.
 constexpr int kPacksOfThread = 4;
 template <int N, typename Visit>
 __device__ void for_each_pack(int rows, int heads, int dim, Visit visit) {
   const unsigned of_cell = static_cast<unsigned>(dim) / N, of_row = of_cell * heads;
   const int rows_of_block = max(1, kThreads * kPacksOfThread / static_cast<int>(of_row));
-  const int first = blockIdx.x * rows_of_block, here = min(rows_of_block, rows - first);
+  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * rows_of_block;
+  const int here = min(rows_of_block, rows - first);
 #pragma unroll 4
   for (unsigned e = threadIdx.x; e < here * of_row; e += kThreads)
     visit(first + static_cast<int>(e / of_row), static_cast<int>(e % of_row / of_cell),

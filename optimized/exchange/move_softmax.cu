@@ -2,7 +2,6 @@
 // caller.
 #include <type_traits>
 
-#include "optimized/device/processors.h"
 #include "optimized/exchange/move.cuh"
 #include "optimized/tables/row_owner.h"
 
@@ -21,16 +20,50 @@ __device__ float sum_of_team(float x) {
   return x;
 }
 
+// Of a matrix of rows and heads, what a block of threads has: few heads of many rows, since an
+// array of rows and heads is read along heads, and numbers lie along rows.
+constexpr int kCellsOfBlock = 256, kMostHeadsOfBlock = 16;
+struct BlockShape {
+  int rows, heads;
+
+  explicit BlockShape(int all_heads) {
+    constexpr int kRun = 8;  // rows whose numbers are 32 bytes
+    const int blocks = (all_heads + kMostHeadsOfBlock - 1) / kMostHeadsOfBlock;
+    heads = (all_heads + blocks - 1) / blocks;
+    rows = kCellsOfBlock / heads / kRun * kRun;
+  }
+};
+
 struct Cell {
   int row = 0, global = -1, head = 0;
 };
 
-// Cells that are not there, and padding, have no global row.
-__device__ Cell cell_of(const RowMap& map, int heads, int first, unsigned index, unsigned count) {
-  if (index >= count) return {};
-  const int row = first + static_cast<int>(index / heads);
-  return {row, map.global_of_home.rows[row], static_cast<int>(index % heads)};
-}
+// The cells of a block, from the first row and head on.
+struct Cells {
+  int first_row, first_head, rows, heads;
+
+  __device__ Cells(const RowMap& map, int all_heads, BlockShape shape)
+      : first_row(blockIdx.x * shape.rows),
+        first_head(blockIdx.y * shape.heads),
+        rows(min(shape.rows, map.global_of_home.size - first_row)),
+        heads(min(shape.heads, all_heads - first_head)) {}
+  __device__ unsigned size() const { return rows * heads; }
+  // Those that are not there, and padding, have no global row.
+  __device__ Cell at(const RowMap& map, unsigned row, unsigned head) const {
+    const int home = first_row + static_cast<int>(row);
+    return {home, map.global_of_home.rows[home], first_head + static_cast<int>(head)};
+  }
+  __device__ Cell along_heads(const RowMap& map, unsigned index) const {
+    return index < size() ? at(map, index / heads, index % heads) : Cell{};
+  }
+  __device__ Cell along_rows(const RowMap& map, unsigned index) const {
+    return index < size() ? at(map, index % rows, index / rows) : Cell{};
+  }
+  // Of its sum, in shared memory; one further a head, as memory has as many banks as warps lanes.
+  __device__ int place(const Cell& cell) const {
+    return (cell.head - first_head) * (rows + 1) + cell.row - first_row;
+  }
+};
 
 // Elements [d, d + N) of a row, which nobody reads again soon; zeros behind the last.
 template <int N, bool kAligned, typename T>
@@ -75,42 +108,37 @@ __device__ void multiply_cells(const GlobalArray& dout, const GlobalArray& out,
   }
 }
 
-// Which rows are whose is asked for the cells to come while those before are on their way.
-constexpr int kBlocksOfProcessor = 4;
+constexpr int kThreadsOfSums = 512, kBlocksOfProcessor = 2;
+static_assert(kCellsOfBlock <= kThreadsOfSums);
 template <int Team, int N, bool kAligned, typename Dout, typename Out>
-__global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
+__global__ void __launch_bounds__(kThreadsOfSums, kBlocksOfProcessor)
     shard_softmax_kernel(RowMap map, GlobalArray dout, GlobalArray out, GlobalArray lse,
-                         OfSoftmax to, int rows) {
-  constexpr int kTeams = kThreads / Team, kCells = kTeams * kCellsOfTeam;
-  const int first = blockIdx.x * rows, heads = out.heads, member = threadIdx.x % Team;
-  const unsigned count = min(rows, map.global_of_home.size - first) * heads;
-  const float* of_lse = static_cast<const float*>(lse.matrix.data);
-  Cell coming[kCellsOfTeam];
-  const auto look_up = [&](unsigned begin) {
+                         OfSoftmax to, BlockShape shape) {
+  constexpr int kTeams = kThreadsOfSums / Team, kCellsOfStep = kTeams * kCellsOfTeam;
+  __shared__ float deltas[kCellsOfBlock + kMostHeadsOfBlock];
+  const Cells all(map, out.heads, shape);
+  const unsigned team = threadIdx.x / Team;
+  const Cell own = all.along_rows(map, threadIdx.x);
+  float of_own = 0;
+  if (is_token(own.global))
+    of_own =
+        static_cast<const float*>(lse.matrix.data)[offset_of(lse.matrix, own.global, own.head)];
+  for (unsigned begin = 0; begin < all.size(); begin += kCellsOfStep) {
+    Cell cells[kCellsOfTeam];
+    float sums[kCellsOfTeam] = {};
 #pragma unroll
     for (int i = 0; i < kCellsOfTeam; ++i)
-      coming[i] = cell_of(map, heads, first, begin + i * kTeams + threadIdx.x / Team, count);
-  };
-  look_up(0);
-  for (unsigned begin = 0; begin < count; begin += kCells) {
-    Cell cells[kCellsOfTeam];
-    float sums[kCellsOfTeam] = {}, lses[kCellsOfTeam];
-#pragma unroll
-    for (int i = 0; i < kCellsOfTeam; ++i) {
-      cells[i] = coming[i];
-      if (member == 0)
-        lses[i] = of_lse[offset_of(lse.matrix, max(cells[i].global, 0), cells[i].head)];
-    }
-    look_up(begin + kCells);
+      cells[i] = all.along_heads(map, begin + i * kTeams + team);
     multiply_cells<Team, N, kAligned, Dout, Out>(dout, out, cells, sums);
 #pragma unroll
     for (int i = 0; i < kCellsOfTeam; ++i) {
-      const Cell& cell = cells[i];
       const float sum = sum_of_team<Team>(sums[i]);
-      if (!is_token(cell.global) || member != 0) continue;
-      to.delta.of(cell.row, cell.head) = sum, to.lse.of(cell.row, cell.head) = lses[i];
+      if (threadIdx.x % Team == 0 && is_token(cells[i].global)) deltas[all.place(cells[i])] = sum;
     }
   }
+  __syncthreads();
+  if (!is_token(own.global)) return;
+  to.delta.of(own.row, own.head) = deltas[all.place(own)], to.lse.of(own.row, own.head) = of_own;
 }
 
 template <int Team, typename Dout, typename Out>
@@ -118,14 +146,15 @@ void launch_shard_softmax(const RowMap& map, const GlobalArray& dout, const Glob
                           const GlobalArray& lse, const OfSoftmax& to, cudaStream_t stream) {
   constexpr int kPack = sizeof(Dout) == 2 ? 8 : 4;
   const bool aligned = takes_packs(dout, kPack) && takes_packs(out, kPack);
-  // As many blocks as run at one time, where there is work for them.
-  const int all = map.global_of_home.size, turn = kBlocksOfProcessor * processors_of_device();
-  const int few = std::max(1, kThreads / Team * kCellsOfTeam / out.heads);
-  const int rows = std::max(few, (all + turn - 1) / turn);  // of a block
-  const unsigned blocks = static_cast<unsigned>((all + rows - 1) / rows);
-  (aligned ? shard_softmax_kernel<Team, kPack, true, Dout, Out>
-           : shard_softmax_kernel<Team, kPack, false, Dout, Out>)<<<blocks, kThreads, 0, stream>>>(
-      map, dout, out, lse, to, rows);
+  const BlockShape shape(out.heads);
+  const auto blocks = [](int all, int of_block) {
+    return static_cast<unsigned>((all + of_block - 1) / of_block);
+  };
+  const dim3 grid(blocks(map.global_of_home.size, shape.rows), blocks(out.heads, shape.heads));
+  (aligned
+       ? shard_softmax_kernel<Team, kPack, true, Dout, Out>
+       : shard_softmax_kernel<Team, kPack, false, Dout, Out>)<<<grid, kThreadsOfSums, 0, stream>>>(
+      map, dout, out, lse, to, shape);
 }
 
 // As many rows as a warp has lanes; its warps take turns at the heads, so that neighbours write
