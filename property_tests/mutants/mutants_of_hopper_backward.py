@@ -70,8 +70,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: a key too many is seen",
         TILE,
-        ">= unsigned(seen.y)) score",
-        "> unsigned(seen.y)) score",
+        ">= unsigned(seen.y)) visit",
+        "> unsigned(seen.y)) visit",
     ),
     Mutant(
         "hopper: d(scores) are stored without their swizzle",
@@ -730,7 +730,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, told: scores tell nothing of queries",
         KEY_GROUP,
-        "      told = told_by(scores);\n",
+        "if ((flags & kClear) == 0) told = told_by(scores);",
         "",
     ),
     Mutant(

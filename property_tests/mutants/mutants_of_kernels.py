@@ -289,8 +289,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "delta is that of the first row of a block",
         SOFTMAX_MOVES,
-        "to.delta.of(cell.row, cell.head) = sum,",
-        "to.delta.of(first, cell.head) = sum,",
+        "to.delta.of(own.row, own.head) =",
+        "to.delta.of(all.first_row, own.head) =",
     ),
     Mutant(
         "delta leaves out what a thread reads after its first pack",

@@ -12,6 +12,7 @@ MMA_QUERIES = "optimized/attention/mma/backward_queries.cuh"
 SOFTMAX = "optimized/attention/mma/online_softmax.cuh"
 PRODUCER = "optimized/attention/hopper/forward/producer.cuh"
 HOPPER_BACKWARD = "optimized/attention/hopper/backward/consume/consumer.cuh"
+HOPPER_TILE = "optimized/attention/hopper/backward/consume/tile.cuh"
 HOPPER_KEY_GROUP = "optimized/attention/hopper/backward/consume/key_group.cuh"
 HOPPER_KEYS = "optimized/attention/hopper/backward/consume/item_keys.cuh"
 HOME = "optimized/exchange/move_home.cu"
@@ -127,9 +128,9 @@ MUTANTS_OF_NOT_FINITE = [
     ),
     Mutant(
         "hopper: dout of rows that see nothing reaches their block by delta",
-        HOPPER_KEY_GROUP,
-        "    hide_gradients(grads, weights);\n",
-        "",
+        HOPPER_TILE,
+        "weights[i] = grads[i] = 0;",
+        "weights[i] = 0;",
     ),
     Mutant(
         "hopper: rows that are not there see keys, whose infinities times 0 reach all of dv",
@@ -146,8 +147,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: keys that are not finite reach queries that do not see them",
         HOPPER_KEYS,
-        "      chunks[i] = finite_part<T>(chunks[i]);\n",
-        "      chunks[i] = chunks[i];\n",
+        " chunks[i] = finite_part<T>(chunks[i]);",
+        " chunks[i] = chunks[i];",
     ),
     Mutant(
         "hopper: keys that are not finite reach the last queries of an item",
@@ -158,8 +159,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: keys that were dropped are missed by the scores of later queries",
         HOPPER_KEYS,
-        "    if (all_finite()) return;\n    Barrier& again",
-        "    if (true) return;\n    Barrier& again",
+        "    if (all_finite()) return;\n    const CUtensorMap* map",
+        "    if (true) return;\n    const CUtensorMap* map",
     ),
     Mutant(
         "hopper: keys are dropped from blocks that all see, too",
@@ -170,8 +171,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: keys come again while the other group multiplies those without",
         HOPPER_KEYS,
-        "    synchronize_both();\n    if (group == 0 && thread == 0) {\n",
-        "    if (group == 0 && thread == 0) {\n",
+        "  synchronize_both();\n  if (thread == 0) {\n",
+        "  if (thread == 0) {\n",
     ),
     Mutant(
         "hopper: nobody is told that keys were dropped",

@@ -79,7 +79,7 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
       begin_grads();
     else
       wait(barriers().v_full, item & 1);
-    start_grads(grads, dout);
+    if constexpr (kOptions) start_grads(grads, dout);
     const int before = kLate && kHasDq ? flags : kClear;
     if constexpr (kLate) flags = read_note();
     uint32_t p[4][4], ds[4][4];
@@ -95,8 +95,11 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
     } else {
       float2 shifts[8];
       load_of_queries(shifts, shared.rows[stage()].shift, thread);
-      wait_for_products<1>();
+      // Both at once would take turns with the other group's at the tensor cores, and groups wait
+      // for products at one time, and compute at one time.
+      wait_for_products<0>();
       hopper::pin(scores);
+      start_grads(grads, dout);
       if constexpr (!kLate) told_of_keys = Base::told_of_keys(told_by(scores), scores);
       this->weigh_scores(flags, scores, shifts, by, told);
       wait_for_products<0>();

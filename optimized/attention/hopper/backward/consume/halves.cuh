@@ -149,8 +149,8 @@ struct HalvesConsumer : KeyGroup<T, Shape, kDq, false> {
     if ((flags & kClear) == 0 && !says_finite(told)) {
       const QueryTiles<T, Shape, kHalf> tiles{shared.q[stage()], shared.dout[stage()],
                                               half * kHalf};
-      if (!tiles.found_finite())
-        tiles.drop(group, thread, this->is_alone(flags), parameters.dropped);
+      drop_from<T, Shape, kHalf, false>(tiles, group, thread, this->is_alone(flags),
+                                        parameters.dropped);
     }
     put_ds(of.ds, half);
   }

@@ -16,6 +16,42 @@ inline constexpr int kBoth = kGroups * kGroupThreads;  // threads
 
 __device__ __forceinline__ void synchronize_both() { synchronize(kBothBarrier, kBoth); }
 
+// thread: of both groups'.
+template <typename T, typename Shape>
+__device__ __forceinline__ void drop_from_keys(uint8_t* tile, uint32_t thread) {
+  synchronize_both();
+  auto* const chunks = reinterpret_cast<uint4*>(tile);
+#pragma unroll 1
+  for (int i = thread; i < Shape::kKeyTile / 16; i += kBoth) chunks[i] = finite_part<T>(chunks[i]);
+  show_to_async();
+  synchronize_both();
+}
+// note: of one of the item's blocks. The barrier is at its first phase before and behind.
+template <typename Shape>
+__device__ __forceinline__ void bring_keys_again(const CUtensorMap* map, uint8_t* tile,
+                                                 Barrier* again, const BlockNote* note,
+                                                 uint32_t thread) {
+  synchronize_both();
+  if (thread == 0) {
+    arrive(*again);
+    load_keys<Shape, Shape::kQkPanels>(*map, tile, *again, *note);
+  }
+  synchronize_both();
+  wait(*again, 1);
+}
+
+// The same as calls: see call_drop_from().
+template <typename T, typename Shape>
+__device__ __noinline__ void call_drop_from_keys(uint8_t* tile, uint32_t thread) {
+  drop_from_keys<T, Shape>(tile, thread);
+}
+template <typename Shape>
+__device__ __noinline__ void call_bring_keys_again(const CUtensorMap* map, uint8_t* tile,
+                                                   Barrier* again, const BlockNote* note,
+                                                   uint32_t thread) {
+  bring_keys_again<Shape>(map, tile, again, note, thread);
+}
+
 // Of an item's keys, by both groups, when neither has a product under way and each has looked at
 // its part of them.
 template <typename T, typename Shape>
@@ -63,29 +99,27 @@ struct ItemKeys {
     return __reduce_or_sync(~0u, found) == 0;
   }
 
+  __device__ __forceinline__ uint32_t thread_of_both() const {
+    return group * kGroupThreads + thread;
+  }
+  static constexpr bool kCalls = Shape::kTakesTurns;
   __device__ __forceinline__ void drop_not_finite() const {
     if (all_finite()) return;
-    synchronize_both();
-    auto* const chunks = reinterpret_cast<uint4*>(tile());
-#pragma unroll 1
-    for (int i = group * kGroupThreads + thread; i < Shape::kKeyTile / 16; i += kBoth)
-      chunks[i] = finite_part<T>(chunks[i]);
-    show_to_async();
-    synchronize_both();
+    if constexpr (kCalls)
+      call_drop_from_keys<T, Shape>(tile(), thread_of_both());
+    else
+      drop_from_keys<T, Shape>(tile(), thread_of_both());
   }
 
-  // What was dropped, behind the products, where more scores come. note: of one of the item's
-  // blocks. The barrier is at its first phase before and behind.
+  // What was dropped, behind the products, where more scores come.
   __device__ __forceinline__ void bring_again(const BlockNote& note) const {
     if (all_finite()) return;
-    Barrier& again = shared.barriers.k_again;
-    synchronize_both();
-    if (group == 0 && thread == 0) {
-      arrive(again);
-      load_keys<Shape, Shape::kQkPanels>(parameters.maps.k, tile(), again, note);
-    }
-    synchronize_both();
-    wait(again, 1);
+    const CUtensorMap* map = &parameters.maps.k;
+    Barrier* again = &shared.barriers.k_again;
+    if constexpr (kCalls)
+      call_bring_keys_again<Shape>(map, tile(), again, &note, thread_of_both());
+    else
+      bring_keys_again<Shape>(map, tile(), again, &note, thread_of_both());
   }
 };
 

@@ -163,9 +163,8 @@ struct KeyGroup {
   // Of queries that do not see all keys; told: of their scores and d(weights).
   __device__ __forceinline__ void drop_queries(int flags, float told) const {
     if (says_finite(told)) return;
-    const QueryTiles<T, Shape> tiles{shared.q[stage()], shared.dout[stage()]};
-    const bool finite = kOptions ? tiles.found_finite(group, thread) : tiles.found_finite();
-    if (!finite) tiles.drop(group, thread, is_alone(flags), parameters.dropped);
+    call_drop_from<T, Shape, kOptions>(shared.q[stage()], shared.dout[stage()], group, thread,
+                                       is_alone(flags), parameters.dropped);
   }
   // Before dq of a block that its note says this of.
   __device__ __forceinline__ void drop_keys(int flags, uint32_t of_block) const {
@@ -180,28 +179,23 @@ struct KeyGroup {
     asm volatile("" : "+f"(by));
     return by;
   }
-  // A block's scores become weights. by: scale_log2(). told: of the scores, of a block that is not
-  // clear.
+  // A block's scores become weights, also of pairs that are not seen. by: scale_log2(). told: of
+  // the scores, of a block that is not clear.
   __device__ __forceinline__ void weigh_scores(int flags, float (&scores)[32],
                                                const float2 (&shifts)[8], float by,
                                                float& told) const {
-    const SeenKeysOfRows& seen = shared.seen[block % kSeenStages];
-    const Place place(thread);
-    const int key = group * kGroupKeys + place.row;
-    if ((flags & kClear) != 0) {
-      weigh<true>(scores, shifts, seen, key, place.column, by);
-    } else {
-      told = told_by(scores);
-      weigh<false>(scores, shifts, seen, key, place.column, by);
-    }
+    if ((flags & kClear) == 0) told = told_by(scores);
+    weigh(scores, shifts, by);
   }
-  // Their gradients become those of pairs that are seen; told: of d(weights), likewise. 0 times
-  // what is not finite is NaN.
-  static __device__ __forceinline__ void hide_unseen(int flags, float (&grads)[32],
-                                                     const float (&weights)[32], float& told) {
+  // Weights and gradients of such pairs become 0; told: of d(weights), likewise. 0 times what is
+  // not finite is NaN.
+  __device__ __forceinline__ void hide_unseen(int flags, float (&grads)[32], float (&weights)[32],
+                                              float& told) const {
     if ((flags & kClear) != 0) return;
     told += told_by(grads);
-    hide_gradients(grads, weights);
+    const Place place(thread);
+    hide<8>(weights, grads, shared.seen[block % kSeenStages], group * kGroupKeys + place.row,
+            place.column);
   }
 
   // Where its rows were, more may come, or final dv.

@@ -96,4 +96,22 @@ struct QueryTiles {
   }
 };
 
+// What is found in such tiles is dropped, by all threads of a group. kEachPart: each warp looks at
+// a part of the tiles, not at all.
+template <typename T, typename Shape, int kRows, bool kEachPart>
+__device__ __forceinline__ void drop_from(const QueryTiles<T, Shape, kRows>& tiles, int group,
+                                          uint32_t thread, bool alone, int32_t* dropped) {
+  const bool finite = kEachPart ? tiles.found_finite(group, thread) : tiles.found_finite();
+  if (!finite) tiles.drop(group, thread, alone, dropped);
+}
+
+// The same as a call, as others of what is rare, so that little code lies between the instructions
+// that every block executes. Arguments are numbers, which fit registers. Where consumers have no
+// registers to spare for a call, there is none.
+template <typename T, typename Shape, bool kEachPart>
+__device__ __noinline__ void call_drop_from(uint8_t* q, uint8_t* dout, int group, uint32_t thread,
+                                            bool alone, int32_t* dropped) {
+  drop_from<T, Shape, kQueries, kEachPart>({q, dout}, group, thread, alone, dropped);
+}
+
 }  // namespace ringside::hopper::backward_detail

@@ -82,30 +82,47 @@ __device__ __forceinline__ void spread(float (&to)[32], const float2 (&from)[8])
     to[4 * n] = to[4 * n + 2] = from[n].x, to[4 * n + 1] = to[4 * n + 3] = from[n].y;
 }
 
-// scores become weights, exp(score - lse); those of pairs that are not seen, -0, which no other is.
-// column: the first one's query.
-template <bool kClear, int N>
-__device__ __forceinline__ void weigh(float (&scores)[4 * N], const float2 (&shifts)[N],
-                                      const SeenKeysOfRows& rows, int key, int column,
-                                      float scale_log2) {
+// visit(which) of a thread's pairs that are not seen. column: the first one's query.
+template <int N, typename Visit>
+__device__ __forceinline__ void for_each_unseen(const SeenKeysOfRows& rows, int key, int column,
+                                                Visit visit) {
 #pragma unroll
   for (int n = 0; n < N; ++n) {
-    const float2 shift = shifts[n];
-    uchar4 of_two = {};
-    if constexpr (!kClear) of_two = *reinterpret_cast<const uchar4*>(&rows.of[8 * n + column]);
+    const uchar4 of_two = *reinterpret_cast<const uchar4*>(&rows.of[8 * n + column]);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const uchar2 seen = i == 0 ? uchar2{of_two.x, of_two.y} : uchar2{of_two.z, of_two.w};
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float& score = scores[4 * n + 2 * half + i];
-        score = fmaf(score, scale_log2, i == 0 ? -shift.x : -shift.y);
-        score = exp2_fast(score);
-        if constexpr (!kClear)
-          if (unsigned(key + 8 * half - seen.x) >= unsigned(seen.y)) score = -0.0f;
-      }
+      for (int half = 0; half < 2; ++half)
+        if (unsigned(key + 8 * half - seen.x) >= unsigned(seen.y)) visit(4 * n + 2 * half + i);
     }
   }
+}
+
+// scores become weights, exp(score - lse), also those of pairs that are not seen.
+template <int N>
+__device__ __forceinline__ void weigh(float (&scores)[4 * N], const float2 (&shifts)[N],
+                                      float scale_log2) {
+#pragma unroll
+  for (int i = 0; i < 4 * N; ++i) {
+    const float2& shift = shifts[i / 4];
+    scores[i] = exp2_fast(fmaf(scores[i], scale_log2, i % 2 == 0 ? -shift.x : -shift.y));
+  }
+}
+// The same; unless all see all, those of such pairs become -0, which no other is.
+template <bool kClear, int N>
+__device__ __forceinline__ void weigh(float (&scores)[4 * N], const float2 (&shifts)[N],
+                                      const SeenKeysOfRows& rows, int key, int column,
+                                      float scale_log2) {
+  weigh(scores, shifts, scale_log2);
+  if constexpr (!kClear) for_each_unseen<N>(rows, key, column, [&](int i) { scores[i] = -0.0f; });
+}
+
+// Weights and gradients of such pairs become 0, whatever they, delta and dout are.
+template <int N>
+__device__ __forceinline__ void hide(float (&weights)[4 * N], float (&grads)[4 * N],
+                                     const SeenKeysOfRows& rows, int key, int column) {
+  for_each_unseen<N>(rows, key, column, [&](int i) { weights[i] = grads[i] = 0; });
 }
 
 // grads, d(weights) less delta, become d(scores) up to the softmax scale.

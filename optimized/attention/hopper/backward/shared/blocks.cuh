@@ -36,10 +36,9 @@ RINGSIDE_HD constexpr bool adds(Dq dq) { return dq == Dq::add || dq == Dq::add_f
 template <typename Shape, Dq kDq>
 inline constexpr bool kMayCarry = kDq == Dq::store&& Shape::kCarries;
 
-// Whether a group passes by blocks no row of which sees its keys. Where dq is added the branch
-// costs more than it spares: it makes the compiler place the loop's other code differently.
+// Whether a group passes by blocks no row of which sees its keys.
 template <typename Shape, Dq kDq>
-inline constexpr bool kMayPass = Shape::kInHalves || kMayCarry<Shape, kDq>;
+inline constexpr bool kMayPass = Shape::kInHalves || (Shape::kCarries && kDq != Dq::none);
 
 // Whether final dv leave from where the last block's queries and their dout were.
 template <typename Shape, Dq kDq>
