@@ -321,6 +321,12 @@ MUTANTS_OF_HOPPER = [
         "",
     ),
     Mutant(
+        "hopper: the lowest capped score counts as hidden",
+        CAPPED,
+        "      if (score == kHidden) score = kNext;\n",
+        "      if (score == INFINITY) score = kNext;\n",
+    ),
+    Mutant(
         "hopper: a capped row of -inf has seen nothing",
         CAPPED,
         "return !((score - outgrown[half]) * n.scale_log2 <= kSlack);",

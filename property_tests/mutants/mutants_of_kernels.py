@@ -293,6 +293,18 @@ MUTANTS_OF_KERNELS = [
         "to.delta.of(all.first_row, own.head) =",
     ),
     Mutant(
+        "delta and lse of heads behind the first sixteen are the first ones'",
+        SOFTMAX_MOVES,
+        "first_head(blockIdx.y * shape.heads)",
+        "first_head(0)",
+    ),
+    Mutant(
+        "delta of a row's heads lie one upon the other",
+        SOFTMAX_MOVES,
+        "return (cell.head - first_head) * (rows + 1) + cell.row - first_row;",
+        "return cell.row - first_row;",
+    ),
+    Mutant(
         "delta leaves out what a thread reads after its first pack",
         SOFTMAX_MOVES,
         "d < out.dim; d += Team * N) {",

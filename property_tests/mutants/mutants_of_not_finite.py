@@ -157,6 +157,12 @@ MUTANTS_OF_NOT_FINITE = [
         "",
     ),
     Mutant(
+        "hopper: keys that are not finite reach others by half of the tile",
+        HOPPER_KEYS,
+        "return group * kGroupThreads + thread;",
+        "return thread;",
+    ),
+    Mutant(
         "hopper: keys that were dropped are missed by the scores of later queries",
         HOPPER_KEYS,
         "    if (all_finite()) return;\n    const CUtensorMap* map",

@@ -127,6 +127,23 @@ TEST(CudaProgram, AgreesWithTheCpuWhereHeadsOfARingShareKeyHeads) {
   }
 }
 
+TEST(CudaProgram, AgreesWithTheCpuWhateverTheNumberOfHeads) {  // blocks of delta have up to sixteen
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(17);
+  const PackedLayout layout({0, 3, 43, 44, 97}, {0, 5, 45, 48, 101});
+  for (const int heads : {1, 3, 16, 17, 34, 64})
+    for (const int ranks : {1, 2}) {
+      const Problem problem{layout, layout, Mask::causal(), heads,
+                            heads % 2 == 0 ? heads / 2 : heads};
+      const testing::TypeInfo& type = heads % 2 == 0 ? testing::kBFloat16 : testing::kFloat32;
+      DeviceCase device_case(random, type, problem, heads == 16 ? 128 : 64);
+      device_case.plan = build_plan(problem, place(problem, "zigzag", ranks), {"p2p"});
+      const DeviceRun run(device_case, type);
+      SCOPED_TRACE(std::to_string(heads) + " heads over " + std::to_string(ranks));
+      run.expect_forward(), run.expect_backward();
+    }
+}
+
 TEST(CudaProgram, PadsHeadDimensionsForTheTensorCores) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   const Problem problem{{{0, 3}, {0, 3}}, {{0, 3}, {0, 3}}, Mask::causal()};

@@ -199,5 +199,22 @@ TEST(CudaProgram, InfiniteScoresBecomeTheCap) {
   }
 }
 
+// Nothing that is seen counts as hidden: not the lowest number either, by which kernels tell what
+// is hidden, and which three products of numbers of eight bits have as their sum.
+TEST(CudaProgram, TheLowestScoreBecomesTheCap) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(21);
+  const PackedLayout layout(std::vector<int32_t>{0, 100});
+  DeviceCase device_case(random, testing::kBFloat16, {layout, layout, Mask::causal(), 1, 1}, 128);
+  testing::RandomCase& c = device_case.c;
+  c.options.softcap = 3;
+  for (double& x : c.k.data) x = std::abs(x);  // other scores become the cap, of that sign, as well
+  std::fill_n(c.q.at(80, 0), 128, 0);
+  for (int d = 0; d < 3; ++d)
+    c.q.at(80, 0)[d] = -std::ldexp(1, 64), c.k.at(70, 0)[d] = std::ldexp(255, 56 - 8 * d);
+  std::fill_n(c.v.at(70, 0), 128, 64);  // one of 81 weights, which are the same
+  DeviceRun(device_case, testing::kBFloat16).expect_forward();
+}
+
 }  // namespace
 }  // namespace ringside

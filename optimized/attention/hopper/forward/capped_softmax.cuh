@@ -17,6 +17,14 @@ struct CappedSoftmax : OnlineSoftmax {
 
   // A score of -inf weighs something: what is hidden is finite. The polynomial makes -inf of it.
   static constexpr float kHidden = -FLT_MAX;
+  // A score that is seen and that very number becomes the next one, which is bent to the same.
+  template <int kScores>
+  __device__ __forceinline__ static void tell_from_hidden(float (&scores)[kScores]) {
+    constexpr float kNext = -0x1.fffffcp127f;
+#pragma unroll
+    for (float& score : scores)
+      if (score == kHidden) score = kNext;
+  }
 
   using OnlineSoftmax::OnlineSoftmax;
   __device__ __forceinline__ void start() {

@@ -243,8 +243,10 @@ class Consumer {
     const int row = group_ * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
     if constexpr (kOptions != Options::none)
       become_logits<kOptions, kKeys>(scores, p_.scores, s_.places[k_.stage], note.head, group_);
-    if (note.is_masked(group_))
+    if (note.is_masked(group_)) {
+      Softmax<kOptions>::tell_from_hidden(scores);
       hide_unseen<kKeys>(scores, s_.seen[k_.stage] + row, Softmax<kOptions>::kHidden);
+    }
     return free_k(note);
   }
 

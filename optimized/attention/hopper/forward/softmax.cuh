@@ -52,6 +52,9 @@ struct OnlineSoftmax {
   // its own: what others of the warp see does not change its bits.
   static constexpr int kSlack = 8;
   static constexpr float kHidden = -INFINITY;  // scores that a row does not see
+  // Of those that it sees, -INFINITY weighs as little.
+  template <int kScores>
+  __device__ __forceinline__ static void tell_from_hidden(float (&)[kScores]) {}
 
   __device__ explicit OnlineSoftmax(float scale) : scale_log2(scale * kLog2E) {}
 
