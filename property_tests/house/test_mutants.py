@@ -21,11 +21,6 @@ from mutants import Verdict, check_list, main
 from mutants_list import MUTANTS, Mutant
 from mutants_of_counts import MUTANTS_OF_COUNTS, MUTANTS_OF_PACKS
 from mutants_of_groups import MUTANTS_OF_GROUPS
-from mutants_of_hopper import MUTANTS_OF_HOPPER
-from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
-from mutants_of_kernels import MUTANTS_OF_KERNELS
-from mutants_of_links import MUTANTS_OF_LENGTHS, MUTANTS_OF_LINKS
-from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
 from mutants_of_notebooks import MUTANTS_OF_LEARNING, MUTANTS_OF_NOTEBOOKS
 from mutants_of_outsiders import MUTANTS_OF_OUTSIDERS
 from mutants_of_pictures import MUTANTS_OF_PICTURES
@@ -43,9 +38,8 @@ def test_every_fault_has_exactly_one_place_and_its_own_name():
     check_list(MUTANTS + MUTANTS_OF_PRIMITIVES + MUTANTS_OF_SHARED_PATHS)
     check_list(MUTANTS_OF_COUNTS + MUTANTS_OF_TIMES + MUTANTS_OF_PICTURES)
     check_list(MUTANTS_OF_SCHEDULES + MUTANTS_OF_OUTSIDERS + MUTANTS_OF_PACKS)
-    check_list(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD)
-    check_list(MUTANTS_OF_NOT_FINITE + MUTANTS_OF_LENGTHS)
-    check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS + MUTANTS_OF_LINKS + MUTANTS_OF_LEARNING)
+    check_list(gpu_mutants.everything())
+    check_list(MUTANTS_OF_GROUPS + MUTANTS_OF_USERS + MUTANTS_OF_LEARNING)
     check_list(MUTANTS_OF_NOTEBOOKS)
 
 

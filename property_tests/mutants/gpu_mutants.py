@@ -1,6 +1,6 @@
 """Plants one-line faults in the kernels; the GPU tests must notice each: ./dev gpu-mutants.
 
-The faults are data (mutants_of_kernels.py). Each gets a copy of the sources; only the objects that
+The faults are data (in_kernels). Each gets a copy of the sources; only the objects that
 its file goes into are compiled again, by the commands of the healthy build, and linked in front of
 the others. All are compiled at once, and tested one by one on each GPU until the first red: the
 test that noticed it last time (noticed.json), then the suites that may (gpu_suites.py). Tests are

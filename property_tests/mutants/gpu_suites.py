@@ -17,15 +17,18 @@ from typing import NamedTuple
 
 from copies.scratch import ROOT, Failure, Patience, run
 from copies.suites import NO_SUCH_TEST, ending, red_gtest
+from in_kernels.hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
+from in_kernels.hopper_dq import MUTANTS_OF_HOPPER_DQ
+from in_kernels.hopper_forward import MUTANTS_OF_HOPPER
+from in_kernels.hopper_shapes import MUTANTS_OF_HOPPER_SHAPES
+from in_kernels.kernels import MUTANTS_OF_KERNELS
+from in_kernels.links import MUTANTS_OF_LENGTHS, MUTANTS_OF_LINKS
+from in_kernels.not_finite import MUTANTS_OF_NOT_FINITE
 from mutants_list import Mutant
-from mutants_of_hopper import MUTANTS_OF_HOPPER
-from mutants_of_hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
-from mutants_of_kernels import MUTANTS_OF_KERNELS
-from mutants_of_links import MUTANTS_OF_LENGTHS, MUTANTS_OF_LINKS
-from mutants_of_not_finite import MUTANTS_OF_NOT_FINITE
 
 KERNELS = [
-    *(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_BACKWARD),
+    *(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER),
+    *(MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_HOPPER_SHAPES + MUTANTS_OF_HOPPER_DQ),
     *(MUTANTS_OF_NOT_FINITE + MUTANTS_OF_LENGTHS),
 ]
 ROOM = "kernels"  # of tests in noticed.json

@@ -5,7 +5,6 @@ from mutants_list import Mutant
 LAUNCH = "optimized/attention/hopper/backward/backward.cu"
 NOTES = "optimized/attention/hopper/backward/produce/notes.cuh"
 ROWS = "optimized/attention/hopper/backward/produce/rows.cuh"
-TILES = "optimized/attention/hopper/backward/produce/tiles.cuh"
 LOADS = "optimized/attention/hopper/backward/shared/loads.cuh"
 SEND = "optimized/attention/hopper/backward/send/results.cuh"
 LINE = "optimized/attention/hopper/seen_line.h"
@@ -15,14 +14,7 @@ TILE = "optimized/attention/hopper/backward/consume/tile.cuh"
 RESULTS = "optimized/attention/hopper/backward/consume/results.cuh"
 NOT_FINITE = "optimized/attention/hopper/backward/consume/not_finite.cuh"
 WALK = "optimized/attention/hopper/backward/produce/query_walk.cuh"
-TURN = "optimized/attention/hopper/machine/turn.h"
-IN_PLACE = "optimized/program/in_place.cpp"
-SPLIT = "optimized/attention/hopper/backward/consume/split.cuh"
-SPLIT_PRODUCE = "optimized/attention/hopper/backward/produce/split_tiles.cuh"
-DIMS = "optimized/attention/hopper/backward/shared/dims.h"
-AHEAD = "optimized/attention/hopper/backward/consume/ahead.cuh"
 HALVES = "optimized/attention/hopper/backward/consume/halves.cuh"
-ROUNDS = "optimized/attention/hopper/backward/send/rounds.cuh"
 
 MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
@@ -206,126 +198,6 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "wait(barriers.dq_full[0], turn & 1);",
     ),
     Mutant(
-        "hopper, ahead: scores of the next block are this one's",
-        AHEAD,
-        "start<false>(block + 1, scores, grads);",
-        "start<false>(block, scores, grads);",
-    ),
-    Mutant(
-        "hopper, ahead: scores of the next block are computed before its queries are there",
-        AHEAD,
-        "wait(barriers().q_full[(block + 1) % kStages], (block + 1) / kStages % 2);",
-        "",
-    ),
-    Mutant(
-        "hopper, ahead: gradients of pairs that are not seen stay",
-        AHEAD,
-        "    this->hide_unseen(flags, grads, scores, told);\n",
-        "",
-    ),
-    Mutant(
-        "hopper, ahead: delta is forgotten",
-        AHEAD,
-        "differentiate(grads, scores, minus_deltas);",
-        "differentiate(grads, scores);",
-    ),
-    Mutant(
-        "hopper, ahead: keys that are not finite are not there for the next block",
-        AHEAD,
-        "if ((before & kClear) == 0) this->item_keys().bring_again(shared.notes[block % kNotes]);",
-        "",
-    ),
-    Mutant(
-        "hopper, halves: scores of the second half are the first half's",
-        HALVES,
-        "tile_descriptor(shared_address(queries) + half * kHalf * 128),",
-        "tile_descriptor(shared_address(queries)),",
-    ),
-    Mutant(
-        "hopper, halves: weights of the second half are shifted as the first half's",
-        HALVES,
-        "load_of_queries(shifts, shared.rows[stage()].shift, thread, half * kHalf);",
-        "load_of_queries(shifts, shared.rows[stage()].shift, thread);",
-    ),
-    Mutant(
-        "hopper, halves: delta of the second half is the first half's",
-        HALVES,
-        "load_of_queries(minus_deltas, shared.rows[stage()].minus_delta, thread, half * kHalf);",
-        "load_of_queries(minus_deltas, shared.rows[stage()].minus_delta, thread);",
-    ),
-    Mutant(
-        "hopper, halves: the second half sees what the first half does",
-        HALVES,
-        "query = half * kHalf + place.column;",
-        "query = place.column;",
-    ),
-    Mutant(
-        "hopper, halves: d(scores) of the second half lie over the first half's",
-        HALVES,
-        "ds_place, ds, half * 2);",
-        "ds_place, ds, 0);",
-    ),
-    Mutant(
-        "hopper, halves: dk is summed over the first half's queries twice",
-        HALVES,
-        "tile_descriptor(shared_address(shared.q[stage()]) + rows, kQueryPanel));",
-        "tile_descriptor(shared_address(shared.q[stage()]), kQueryPanel));",
-    ),
-    Mutant(
-        "hopper, halves: gradients of pairs that are not seen stay",
-        HALVES,
-        "if (!clear) hide_gradients(grads, weights);",
-        "(void)clear;",
-    ),
-    Mutant(
-        "hopper, halves: queries that are not finite stay in the second half",
-        HALVES,
-        "                                              half * kHalf};",
-        "                                              0};",
-    ),
-    Mutant(
-        "hopper, halves: queries that are not finite stay in the second panel",
-        NOT_FINITE,
-        "(panel < Shape::kQkPanels ? q + panel * kQueryPanel",
-        "(panel < Shape::kQkPanels ? q",
-    ),
-    Mutant(
-        "hopper, halves: d(scores) overwrite those of two blocks before",
-        HALVES,
-        "if (half == 0) wait(barriers().ds_empty[block % 2], block / 2 % 2 ^ 1);",
-        "",
-    ),
-    Mutant(
-        "hopper, halves: both groups compute the same half of dq's middle panel",
-        DIMS,
-        "return {kPanelColumns + group * kHalfPanel, kHalfPanel};",
-        "return {kPanelColumns, kHalfPanel};",
-    ),
-    Mutant(
-        "hopper, halves: final dq of the middle panel are one group's twice",
-        HALVES,
-        "dq_place, group * kHalfPanel, dq, scale(),",
-        "dq_place, 0, dq, scale(),",
-    ),
-    Mutant(
-        "hopper, halves: final dq leave before the other group has left its half",
-        ROUNDS,
-        "for (int group = 0; group < kGroups; ++group) wait_for(group);",
-        "wait_for(0);",
-    ),
-    Mutant(
-        "hopper, halves: final keys of the second group go to the first's",
-        ROUNDS,
-        "Shape::kInHalves ? group * kGroupKeys : 0, panel,",
-        "0, panel,",
-    ),
-    Mutant(
-        "hopper, halves: keys of the next item are loaded over this one's",
-        TILES,
-        "wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);",
-        "if (kKeyStages > 1) wait(barriers.k_empty[key_stage], item / kKeyStages % 2 ^ 1);",
-    ),
-    Mutant(
         "hopper, passing: a block of which only the last rows see a group's keys is passed by",
         WALK,
         "of_lane_.begin >= end || begin_ >= of_lane_.end);",
@@ -404,66 +276,6 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "      hand_over_dq(dq, block - 1, turn());\n      if (false) item_keys()",
     ),
     Mutant(
-        "hopper, split: a group's second panel of dq is its first",
-        SPLIT,
-        "start_dq(dq, of_block, panel);",
-        "start_dq(dq, of_block, kFirstPanel);",
-    ),
-    Mutant(
-        "hopper, split: panels of dq go to the columns of the first",
-        DIMS,
-        "return {panel * kPanelColumns, panel < end_panel(group) ? kPanelColumns : 0};",
-        "return {round * kPanelColumns, panel < end_panel(group) ? kPanelColumns : 0};",
-    ),
-    Mutant(
-        "hopper, split: weights are written over those that the other group has not read",
-        SPLIT,
-        "wait(barriers().weights_empty, (block & 1) ^ 1);",
-        "",
-    ),
-    Mutant(
-        "hopper, split: weights are read before they are there",
-        SPLIT,
-        "wait(barriers().weights_full, block & 1);",
-        "",
-    ),
-    Mutant(
-        "hopper, split: gradients of pairs that are not seen stay",
-        SPLIT,
-        "if (!clear && __float_as_int(weights[i]) < 0) grad = 0;",
-        "",
-    ),
-    Mutant(
-        "hopper, split: dO is loaded over one that is in use",
-        SPLIT_PRODUCE,
-        "wait(barriers.dout_empty[dout_stage], block / kDoutStages % 2 ^ 1);",
-        "",
-    ),
-    Mutant(
-        "hopper, split: the second half of final dk or dv is the first",
-        SPLIT,
-        "stage_keys<T, 2, kQueryPanel>(tile, sum, panel,",
-        "stage_keys<T, 2, kQueryPanel>(tile, sum, 0,",
-    ),
-    Mutant(
-        "hopper, split: final dk goes without the scale",
-        SPLIT,
-        "stage_keys<T, 2, kQueryPanel>(tile, sum, panel, kOwnsDk ? scale() : 1, thread);",
-        "stage_keys<T, 2, kQueryPanel>(tile, sum, panel, 1, thread);",
-    ),
-    Mutant(
-        "hopper, split: keys that are not finite reach queries that do not see them",
-        SPLIT,
-        "      if ((before & kClear) == 0) item_keys().drop_not_finite();\n",
-        "",
-    ),
-    Mutant(
-        "hopper, split: queries that are not finite reach keys that do not see them",
-        SPLIT,
-        "    if ((flags & kClear) == 0) {\n      const QueryTiles",
-        "    if (false) {\n      const QueryTiles",
-    ),
-    Mutant(
         "hopper: dq of a block of keys do not go on to the next one",
         NOTES,
         "parts_met >> part > 1 ? kCarried : 0",
@@ -518,102 +330,6 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "return item.begin;",
     ),
     Mutant(
-        "hopper, in turn: items add to dq while the one before still does",
-        TURN,
-        "  return value == turn;\n",
-        "  return value + 1 >= turn;\n",
-    ),
-    Mutant(
-        "hopper, in turn: nobody waits for his turn",
-        SEND,
-        "    wait_for_turn(word, note.turn);\n",
-        "",
-    ),
-    Mutant(
-        "hopper, in turn: nobody lets the next one pass",
-        SEND,
-        "    let_next_pass(word, held_);\n",
-        "",
-    ),
-    Mutant(
-        "hopper, in turn: of two blocks, one lets nobody pass",
-        SEND,
-        "    let_next_pass(word, held_);\n",
-        "    let_next_pass(word, nullptr);\n",
-    ),
-    Mutant(
-        "hopper, in turn: an item of one block lets nobody pass before the next item",
-        SEND,
-        "if (word != nullptr && held_ == nullptr && !is_last)",
-        "if (word != nullptr && held_ == nullptr)",
-    ),
-    Mutant(
-        "hopper, in turn: heads pass each other's turns",
-        SEND,
-        "int64_t{note.row} * p_.shape.num_heads + note.head;",
-        "int64_t{note.row} * p_.shape.num_heads;",
-    ),
-    Mutant(
-        "hopper, in turn: turns are counted at the row that all blocks of 128 rows share",
-        SEND,
-        "return p_.turns + int64_t{note.row} *",
-        "return p_.turns + int64_t{note.row / 128 * 128} *",
-    ),
-    Mutant(
-        "hopper, in turn: items that a window hides are waited for",
-        "optimized/tables/sums/item_turns.h",
-        "return begin / rows - (first > 0 ? first / rows : 0);",
-        "return begin / rows;",
-    ),
-    Mutant(
-        "hopper, in turn: items cut queries where each begins to be seen",
-        WALK,
-        "if (blocks_ != Blocks::of_item && threadIdx.x % 32 == 0) {",
-        "if (blocks_ == Blocks::of_segment && threadIdx.x % 32 == 0) {",
-    ),
-    Mutant(
-        "hopper, in turn: words hold anything at first",
-        IN_PLACE,
-        "turns_in_place, 0, bytes, on_.stream)",
-        "turns_in_place, 0, 0, on_.stream)",
-    ),
-    Mutant(
-        "hopper, in turn: the next one is let pass before sums are in memory",
-        SEND,
-        "    wait_until_stored<0>();\n    let_next_pass(word, held_);\n",
-        "    let_next_pass(word, held_);\n    wait_until_stored<0>();\n",
-    ),
-    Mutant(
-        "hopper, in turn: the last one does not wait for the sums that it is brought",
-        SEND,
-        "    turns.wait(*then);\n",
-        "",
-    ),
-    Mutant(
-        "hopper, in turn: the last one leaves its own dq alone",
-        NOTES,
-        "return others >> 1 ? kCarriedOn : others ? kCarried : 0;",
-        "return others >> 1 ? kCarriedOn : 0;",
-    ),
-    Mutant(
-        "hopper, in turn: those between are brought sums, too, and add these again",
-        NOTES,
-        "return others >> 1 ? kCarriedOn : others ? kCarried : 0;",
-        "return (others >> 1 ? kCarriedOn : 0) | (others & 1 ? kCarried : 0);",
-    ),
-    Mutant(
-        "hopper, in turn: the first block of all is not brought what others have added",
-        SEND,
-        "    if (is_brought(first))\n",
-        "    if (false)\n",
-    ),
-    Mutant(
-        "hopper, in turn: the first one adds to what the place of its sums holds",
-        SEND,
-        "in_turn ? note.turn > 0 : adds(kDq)",
-        "in_turn || adds(kDq)",
-    ),
-    Mutant(
         "hopper backward: items that leave no final results do not count as others do",
         KEY_GROUP,
         "    else\n      pass_final_results();\n",
@@ -638,42 +354,6 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "false ? kFinal : 0",
     ),
     Mutant(
-        "hopper, first keys: others add to dq before these have stored",
-        SEND,
-        "if ((note.flags & kStores) == 0) wait_for_turn(word_of_first(p, note), 1);",
-        "",
-    ),
-    Mutant(
-        "hopper, first keys: others are told before dq is in memory",
-        SEND,
-        "  wait_until_stored<0>();\n  let_next_pass(word_of_first(p, note), nullptr);\n",
-        "  let_next_pass(word_of_first(p, note), nullptr);\n  wait_until_stored<0>();\n",
-    ),
-    Mutant(
-        "hopper, first keys: these add to what is there",
-        SEND,
-        "        send_queries(false);",
-        "        send_queries(true);",
-    ),
-    Mutant(
-        "hopper, first keys: these add to what is there, where dq leave in rounds",
-        ROUNDS,
-        "kDq == Dq::add && !(kFirstStores && (note.flags & kStores) != 0);",
-        "kDq == Dq::add;",
-    ),
-    Mutant(
-        "hopper, first keys: others store, too",
-        NOTES,
-        "p.first_stored != nullptr && item.begin == 0 ? kStores",
-        "p.first_stored != nullptr ? kStores",
-    ),
-    Mutant(
-        "hopper, first keys: rows that meet no keys keep what was there",
-        IN_PLACE,
-        "!summed_ || in_turn_ || first_stores_, on_.stream);",
-        "!summed_ || in_turn_, on_.stream);",
-    ),
-    Mutant(
         "hopper: final dv are written over rows that the other group still multiplies",
         KEY_GROUP,
         "    wait(barriers().rows_read, item & 1);\n",
@@ -696,36 +376,6 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         SEND,
         "barriers.dv_full[item % kStages]) wait(full, item / kStages & 1);",
         "barriers.dv_full[item % kStages]) wait(full, item & 1);",
-    ),
-    Mutant(
-        "hopper, fragments: columns are rounded in the order of places",
-        "optimized/exchange/move_home.cu",
-        "*pack_at<2>(row + fragment_place(d + i));",
-        "*pack_at<2>(row + d + i);",
-    ),
-    Mutant(
-        "hopper, fragments: nobody scales the sums",
-        IN_PLACE,
-        "AccumulatorLayout::fragments, parts_.shape.softmax_scale};",
-        "AccumulatorLayout::fragments, 1};",
-    ),
-    Mutant(
-        "hopper, fragments: a lane's second place is its first",
-        RESULTS,
-        "(first ^ n % 4 * 8) + n / 4 * kQueryPanel + half * 1024;",
-        "first + n / 4 * kQueryPanel + half * 1024;",
-    ),
-    Mutant(
-        "hopper, fragments: taken of columns that fill none",
-        LAUNCH,
-        "a.options.empty() &&\n         s.head_dim_qk % kFragment == 0;",
-        "a.options.empty();",
-    ),
-    Mutant(
-        "hopper, fragments: what was dropped is added in the order of columns",
-        "optimized/attention/seen_pairs.cuh",
-        "in_fragments ? fragment_place(d) : d;",
-        "d;",
     ),
     Mutant(
         "hopper, told: scores tell nothing of queries",
@@ -756,11 +406,5 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         NOT_FINITE,
         "i < decltype(bytes)::value / 16; i += 32)",
         "i < decltype(bytes)::value / 32; i += 32)",
-    ),
-    Mutant(
-        "hopper, halves, told: gradients tell nothing of dout",
-        HALVES,
-        "    if ((flags & kClear) == 0) told += told_by(grads);\n",
-        "",
     ),
 ]
