@@ -174,7 +174,7 @@ class Gradients {
             .first_stored = first_stores_ ? reinterpret_cast<unsigned*>(first) : nullptr,
             .dq_layout = in_fragments_ ? AccumulatorLayout::fragments : AccumulatorLayout::rows,
             .head_parts = head_parts,
-            .heads_at_a_time = in_turn_ ? parts_.heads_in_turn()
+            .heads_at_a_time = in_turn_ ? parts_.heads_in_turn(rounds_in_turn())
                                         : parts_.heads_at_a_time(
                                               tables_of, shape.num_kv_heads * head_parts, true)};
   }

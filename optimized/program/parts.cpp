@@ -101,15 +101,15 @@ int ProgramParts::head_parts_of(int64_t rows_met) const {
 
 // Items that begin together wait for each other by document and head: the more heads there are, the
 // fewer. But what they read is in the cache the shorter. Measured of packs of 32k tokens.
-int ProgramParts::heads_in_turn() const {
-  constexpr int kLong = 4096, kVeryLong = 12288;
-  const Mask& mask = problem.mask;
-  const bool is_causal = mask.left == kUnbounded && mask.right == 0 && mask.chunk == 0;
-  const int longest = longest_keys();
-  const int times = longest >= kVeryLong && is_causal && problem.group_size() == 1 ? 4
-                    : longest >= kLong                                             ? 2
-                                                                                   : 1;
-  return std::min(times * family.heads_at_a_time, problem.num_kv_heads);
+int ProgramParts::heads_in_turn(bool rounds) const {
+  constexpr int kShort = 1024, kLong = 4096;
+  int heads = family.heads_at_a_time;
+  if (problem.group_size() == 1 && !rounds) {
+    const int longest = longest_keys();
+    if (longest <= kShort) return 1;
+    if (longest > kLong) heads *= 2;
+  }
+  return std::min(heads, problem.num_kv_heads);
 }
 
 // Of score options, kernels know where a block's first row stands, and no gaps.
@@ -159,7 +159,7 @@ bool ProgramParts::turns_are_quicker() const {
     if (len > kMostKeys || len != problem.layout_q.len(seq)) return false;
     work += double(len) * len, most = std::max(most, double(len) * len);
   }
-  const int heads = heads_in_turn();
+  const int heads = heads_in_turn(true);
   return 3 * work * heads >= most * processors_of_device();
 }
 

@@ -160,7 +160,8 @@ struct ProgramParts {
   int heads_at_a_time(const OperationTables& of, int heads, bool alone) const;
   int heads_of_documents(int heads) const;  // likewise, of a list by document
   int longest_keys() const;                 // of a document
-  int heads_in_turn() const;                // of key heads, where items add to dq in turn
+  // Of key heads, where items add to dq in turn, and the last of them may round.
+  int heads_in_turn(bool rounds) const;
   // In how many parts items of keys take the query heads of a key head, where dk and dv are summed
   // up.
   int head_parts_of(int64_t rows_met) const;

@@ -6,6 +6,8 @@ LAUNCH = "optimized/attention/hopper/backward/backward.cu"
 NOTES = "optimized/attention/hopper/backward/produce/notes.cuh"
 SEND = "optimized/attention/hopper/backward/send/results.cuh"
 RESULTS = "optimized/attention/hopper/backward/consume/results.cuh"
+PASSING = "optimized/attention/hopper/backward/produce/passing.cuh"
+NOTES_SHOWN = "optimized/attention/hopper/backward/shared/notes.cuh"
 WALK = "optimized/attention/hopper/backward/produce/query_walk.cuh"
 TURN = "optimized/attention/hopper/machine/turn.h"
 IN_PLACE = "optimized/program/in_place.cpp"
@@ -21,38 +23,44 @@ MUTANTS_OF_HOPPER_DQ = [
     Mutant(
         "hopper, in turn: nobody waits for his turn",
         SEND,
-        "    wait_for_turn(word, note.turn);\n",
-        "",
+        "        wait_for_turn(word_of_turns(parameters, note), note.turn);\n",
+        "        (void)0;\n",
     ),
     Mutant(
         "hopper, in turn: nobody lets the next one pass",
-        SEND,
-        "    let_next_pass(word, held_);\n",
+        PASSING,
+        "      let_next_pass(word_of_turns(p_, note_of(passed_)));\n",
         "",
     ),
     Mutant(
-        "hopper, in turn: of two blocks, one lets nobody pass",
-        SEND,
-        "    let_next_pass(word, held_);\n",
-        "    let_next_pass(word, nullptr);\n",
+        "hopper, in turn: at the last block of all nobody is let pass",
+        PASSING,
+        "at_the_end(uint32_t blocks) { let_pass(blocks); }",
+        "at_the_end(uint32_t blocks) { let_pass(blocks > 0 ? blocks - 1 : 0); }",
     ),
     Mutant(
-        "hopper, in turn: an item of one block lets nobody pass before the next item",
-        SEND,
-        "if (word != nullptr && held_ == nullptr && !is_last)",
-        "if (word != nullptr && held_ == nullptr)",
+        "hopper, in turn: keys are waited for while another item waits for blocks that were sent",
+        PASSING,
+        "if (block > 2 && block - first_ <= kStages) let_pass(block - 2);",
+        "",
+    ),
+    Mutant(
+        "hopper, in turn: rows are waited for while sums are that their own items have sent",
+        PASSING,
+        "      let_pass(block - kStages);\n  }\n  // The block's",
+        "      (void)0;\n  }\n  // The block's",
     ),
     Mutant(
         "hopper, in turn: heads pass each other's turns",
-        SEND,
-        "int64_t{note.row} * p_.shape.num_heads + note.head;",
-        "int64_t{note.row} * p_.shape.num_heads;",
+        NOTES_SHOWN,
+        "int64_t{note.row} * p.shape.num_heads + note.head;",
+        "int64_t{note.row} * p.shape.num_heads;",
     ),
     Mutant(
         "hopper, in turn: turns are counted at the row that all blocks of 128 rows share",
-        SEND,
-        "return p_.turns + int64_t{note.row} *",
-        "return p_.turns + int64_t{note.row / 128 * 128} *",
+        NOTES_SHOWN,
+        "return p.turns + int64_t{note.row} *",
+        "return p.turns + int64_t{note.row / 128 * 128} *",
     ),
     Mutant(
         "hopper, in turn: items that a window hides are waited for",
@@ -75,13 +83,13 @@ MUTANTS_OF_HOPPER_DQ = [
     Mutant(
         "hopper, in turn: the next one is let pass before sums are in memory",
         SEND,
-        "    wait_until_stored<0>();\n    let_next_pass(word, held_);\n",
-        "    let_next_pass(word, held_);\n    wait_until_stored<0>();\n",
+        "        wait_until_stored<0>();\n        arrive(barriers.dq_sent[",
+        "        arrive(barriers.dq_sent[",
     ),
     Mutant(
         "hopper, in turn: the last one does not wait for the sums that it is brought",
         SEND,
-        "    turns.wait(*then);\n",
+        "    wait_for_turn(word_of_turns(parameters, *then), then->turn);\n",
         "",
     ),
     Mutant(
@@ -117,8 +125,8 @@ MUTANTS_OF_HOPPER_DQ = [
     Mutant(
         "hopper, first keys: others are told before dq is in memory",
         SEND,
-        "  wait_until_stored<0>();\n  let_next_pass(word_of_first(p, note), nullptr);\n",
-        "  let_next_pass(word_of_first(p, note), nullptr);\n  wait_until_stored<0>();\n",
+        "  wait_until_stored<0>();\n  let_next_pass(word_of_first(p, note));\n",
+        "  let_next_pass(word_of_first(p, note));\n  wait_until_stored<0>();\n",
     ),
     Mutant(
         "hopper, first keys: these add to what is there",

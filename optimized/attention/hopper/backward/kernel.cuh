@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int warp = threadIdx.x / 32;
     if (warp == 0) write_notes<Shape, kDq>(parameters, shared);
     if (warp == 1) load_rows<Shape, kOptions>(parameters, shared);
-    if (warp == 2 && threadIdx.x % 32 == 0) load_tiles(parameters, shared);
+    if (warp == 2 && threadIdx.x % 32 == 0) load_tiles<kDq>(parameters, shared);
     if constexpr (kDq != Dq::none)
       if (warp == 3 && threadIdx.x % 32 == 0) {
         if constexpr (Shape::kTakesTurns)

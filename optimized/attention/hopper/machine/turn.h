@@ -3,7 +3,7 @@
 //
 // Words are raised behind a release: behind wait_until_stored() alone, sums of bulk copies may
 // still come after those of whoever has seen the word. It waits for all that a block of threads has
-// written, so two words have one.
+// written, a thousand cycles and more behind copies.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,10 @@ __device__ inline void wait_for_turn(const unsigned* passed, unsigned turn) {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-// At one word, or at two; a null one lets nobody pass. Behind wait_until_stored<0>().
-__device__ inline void let_next_pass(unsigned* passed, unsigned* other) {
+// Behind wait_until_stored<0>(), or told by who has waited.
+__device__ inline void let_next_pass(unsigned* passed) {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
-  for (unsigned* word : {passed, other})
-    if (word != nullptr)
-      asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(word) : "memory");
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(passed) : "memory");
 }
 
 }  // namespace ringside::hopper

@@ -8,7 +8,7 @@ namespace ringside::hopper::backward_detail {
 
 // The tiles of block after block; by one thread. What is free first comes first: K and V may have
 // but one place, and dO of the block before is in use for longest.
-template <typename Shape>
+template <Dq kDq, typename Shape>
 __device__ inline void load_tiles(const Parameters& p, SplitShared<Shape>& shared) {
   constexpr int kStages = Shape::kStages, kDoutStages = Shape::kDoutStages;
   constexpr int kKeyStages = Shape::kKeyStages;

@@ -1,17 +1,19 @@
 // The warp of the producer group that has the copy engine bring tiles.
 #pragma once
 
+#include "optimized/attention/hopper/backward/produce/passing.cuh"
 #include "optimized/attention/hopper/backward/shared/loads.cuh"
 #include "optimized/attention/hopper/backward/shared/notes.cuh"
 
 namespace ringside::hopper::backward_detail {
 
 // The tiles of block after block; by one thread.
-template <typename Shape>
-__device__ inline void load_tiles(const Parameters& p, PlainShared<Shape>& shared) {
+template <bool kInTurn, bool kBrings, typename Shape>
+__device__ __forceinline__ void load_all_tiles(const Parameters& p, PlainShared<Shape>& shared) {
   constexpr int kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
   Barriers<Shape>& barriers = shared.barriers;
   uint32_t item = 0;  // how many were loaded
+  Passing<kBrings, Shape> passing(p, shared);
   for (uint32_t block = 0;; ++block) {
     const BlockNote note = wait_for_note(shared, block);
     const uint32_t stage = block % kStages, key_stage = item % kKeyStages;
@@ -20,14 +22,20 @@ __device__ inline void load_tiles(const Parameters& p, PlainShared<Shape>& share
       load_keys<Shape, Shape::kQkPanels>(p.maps.k, shared.k[key_stage], barriers.k_full[key_stage],
                                          note);
     };
+    if constexpr (kInTurn) passing.before(note, block);
     if (kKeyStages > 1 && (note.flags & kFirst)) load_k();
     wait(barriers.empty[stage], block / kStages % 2 ^ 1);
     // Of the block before the one that was here all is done, the sending of dq included, and of the
     // note before that nobody asks any more: others, kNotesAhead further on, may be written.
     arrive(barriers.note_empty[block % kNotesAhead]);
-    if (note.flags & kStop) return arrive(barriers.q_full[stage]);
+    if (note.flags & kStop) {
+      arrive(barriers.q_full[stage]);
+      if constexpr (kInTurn) passing.at_the_end(block);
+      return;
+    }
     load_queries<Shape::kQkPanels>(p.maps.q, shared.q[stage], barriers.q_full[stage], note);
     load_queries<Shape::kVPanels>(p.maps.dout, shared.dout[stage], barriers.dout_full[stage], note);
+    if constexpr (kInTurn) passing.behind_rows(block);
     if (note.flags & kFirst) {
       if (kKeyStages == 1) load_k();  // whose place becomes free last
       wait(barriers.v_empty, item % 2 ^ 1);
@@ -35,6 +43,12 @@ __device__ inline void load_tiles(const Parameters& p, PlainShared<Shape>& share
       ++item;
     }
   }
+}
+template <Dq kDq, typename Shape>
+__device__ inline void load_tiles(const Parameters& p, PlainShared<Shape>& shared) {
+  if constexpr (kTakesTurns<Shape, kDq>)  // code of their own, as in send_results()
+    if (p.turns != nullptr) return load_all_tiles<true, kMayCarry<Shape, kDq>>(p, shared);
+  load_all_tiles<false, false>(p, shared);
 }
 
 }  // namespace ringside::hopper::backward_detail

@@ -62,41 +62,6 @@ __device__ inline void free_place(const Maps& maps, PlainShared<Shape>& shared, 
       [&](const BoxCoordinates& box, uint32_t to) { load_box(to, maps.carried, box, empty); });
 }
 
-// The words at which items take turns, one for each block of queries and head, and the one that is
-// held: of a block that was sent, at which nobody was let pass yet, as two go together. Nothing is
-// held by who waits.
-class Turns {
- public:
-  __device__ explicit Turns(const Parameters& parameters) : p_(parameters) {}
-  __device__ void wait(const BlockNote& note) {
-    const unsigned* word = word_of(note);
-    if (held_ != nullptr && !has_turn(word, note.turn)) let_pass(nullptr);
-    wait_for_turn(word, note.turn);
-  }
-  // A block's dq were sent, to which others add behind this item, or may.
-  __device__ void sent(const BlockNote& note, bool goes_on) {
-    const bool is_last = (note.flags & kLast) != 0;
-    unsigned* word = goes_on ? word_of(note) : nullptr;
-    if (word != nullptr && held_ == nullptr && !is_last)
-      held_ = word;
-    else if (word != nullptr || (held_ != nullptr && is_last))
-      let_pass(word);
-  }
-
- private:
-  __device__ unsigned* word_of(const BlockNote& note) const {
-    return p_.turns + int64_t{note.row} * p_.shape.num_heads + note.head;
-  }
-  __device__ void let_pass(unsigned* word) {
-    wait_until_stored<0>();
-    let_next_pass(word, held_);
-    held_ = nullptr;
-  }
-
-  const Parameters& p_;
-  unsigned* held_ = nullptr;
-};
-
 // Whose dq are there before an item's: nobody's as far as is known, so that all add to zeros;
 // others', in the order of their turns; or those of the item that begins the document's keys, which
 // has stored them.
@@ -114,7 +79,7 @@ __device__ inline void wait_for_first(const Parameters& p, const BlockNote& note
 __device__ inline void tell_others(const Parameters& p, const BlockNote& note) {
   if ((note.flags & kStores) == 0) return;
   wait_until_stored<0>();
-  let_next_pass(word_of_first(p, note), nullptr);
+  let_next_pass(word_of_first(p, note));
 }
 
 // Final dv of an item, behind so many, which the groups leave where its last block's rows were, of
@@ -154,9 +119,9 @@ __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>&
 }
 
 // Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
-// nothing more; by one thread. Where items take turns, those
-// behind this one are let pass, two blocks at a time, when all of its dq is in memory, for which no
-// group waits; the last of all is brought what the others have added.
+// nothing more; by one thread. Where items take turns, it tells who lets the next one pass
+// (produce/passing.cuh) when a block's dq are sent; the last of all is brought what the others have
+// added.
 template <Dq kDq, Before kBefore, typename Shape>
 __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShared<Shape>& shared) {
   constexpr bool in_turn = kBefore == Before::turns, kFirstStores = kBefore == Before::first_keys;
@@ -165,12 +130,11 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
   const bool sends = sends_keys(parameters);
   uint32_t items = 0;  // that have begun
   uint32_t turn = 0;   // what was sent before, of each group
-  Turns turns(parameters);
   const auto is_brought = [&](const BlockNote* note) {
     return kMayCarry<Shape, kDq> && in_turn && note != nullptr && (note->flags & kCarried) != 0;
   };
   const auto bring = [&](const BlockNote* then) {
-    turns.wait(*then);
+    wait_for_turn(word_of_turns(parameters, *then), then->turn);
 #pragma unroll 1
     for (int group = 0; group < kGroups; ++group) free_place<Shape>(maps, shared, group, then);
   };
@@ -199,6 +163,21 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
                with_keys = is_last && (note.flags & kFinal) != 0;
     const BlockNote* next = nullptr;
     if constexpr (kMayCarry<Shape, kDq>) next = next_of(wait_for_note(shared, block + 1));
+    // Both groups' together: each has a block's time until it needs its place again.
+    const auto send_in_turn = [&](auto start) {
+#pragma unroll 1
+      for (int group = 0; group < kGroups; ++group) {
+        wait(barriers.dq_full[group], turn & 1);
+        show_to_async();
+        start(group, shared_address(shared.dq[group]));
+        commit_stores();
+      }
+      wait_until_read<1>();
+      arrive(barriers.dq_empty[0]);
+      wait_until_read<0>();
+      arrive(barriers.dq_empty[1]);
+      ++turn;
+    };
     const auto send = [&](const BlockNote* then, auto start) {
 #pragma unroll 1
       for (int group = 0; group < kGroups; ++group) {
@@ -225,17 +204,25 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       arrive(barriers.dq_empty[0]), arrive(barriers.dq_empty[1]);
       ++turn;
     } else {
-      if (in_turn && !is_brought(&note)) turns.wait(note);  // before there is dq
+      if (in_turn && !is_brought(&note))  // before there is dq
+        wait_for_turn(word_of_turns(parameters, note), note.turn);
       const auto send_queries = [&](bool adds_to) {
-        send(next, [&](int group, uint32_t tile) {
+        const auto start = [&](int group, uint32_t tile) {
           store_queries<Shape, kDq>(maps, note, Shape::dq_columns(group, 0), tile, adds_to);
-        });
+        };
+        if constexpr (in_turn && !kMayCarry<Shape, kDq>)
+          send_in_turn(start);
+        else
+          send(next, start);
       };
       if (kFirstStores && (note.flags & kStores) != 0)
         send_queries(false);
       else
         send_queries(in_turn ? note.turn > 0 : adds(kDq));
-      if (in_turn) turns.sent(note, !kMayCarry<Shape, kDq> || (note.flags & kCarriedOn) != 0);
+      if constexpr (in_turn) {
+        wait_until_stored<0>();
+        arrive(barriers.dq_sent[block % Barriers<Shape>::kSent]);
+      }
     }
     if (is_last && sends) {  // for which nobody waits for turns: behind dq nobody reads K
       if (with_keys) send_dk(parameters, shared, note, items - 1);

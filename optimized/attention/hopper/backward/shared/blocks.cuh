@@ -126,6 +126,7 @@ inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;
 template <typename Shape>
 struct Barriers {
   static constexpr int kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
+  static constexpr int kSent = 2 * kStages;  // of dq_sent: more than can be sent and not passed
   // Arrivals of a warp, of a group and of both.
   static constexpr int kWarp = kArrivalsOfWarp, kGroup = 4 * kWarp, kAll = kGroups * kGroup;
   Barrier note_full[kNotes], note_empty[kNotesAhead];
@@ -137,7 +138,8 @@ struct Barriers {
   // Of an item's final dk and dv, where these leave from where K was and the last block's rows.
   // Groups may leave an item's before the sender has come to those of the item before.
   Barrier k_read, rows_read, dk_full[kKeyStages][kGroups], dv_full[kKeyStages][kGroups];
-  Barrier k_again;  // see ItemKeys
+  Barrier k_again;         // see ItemKeys
+  Barrier dq_sent[kSent];  // of a block, where items take turns
 
   // By one thread. sent: dk may leave from where K was, and who sends off says that it is empty.
   __device__ void init_all(bool sent) {
@@ -153,6 +155,7 @@ struct Barriers {
     for (Barrier& barrier : k_empty) init(barrier, sent ? 1 : kAll);
     init(v_full, 1), init(v_empty, kGroupsOfValues);
     init(k_read, kAll), init(rows_read, kAll), init(k_again, 1);
+    for (Barrier& barrier : dq_sent) init(barrier, 1);
     for (int stage = 0; stage < kKeyStages; ++stage)
       for (int group = 0; group < kGroups; ++group)
         init(dk_full[stage][group], kGroup), init(dv_full[stage][group], kGroup);

@@ -23,4 +23,9 @@ __device__ inline const BlockNote& wait_for_note(PlainShared<Shape>& shared, uin
   return shared.notes[block % kNotes];
 }
 
+// The word of a block that counts the items whose turn at it is over.
+__device__ inline unsigned* word_of_turns(const Parameters& p, const BlockNote& note) {
+  return p.turns + int64_t{note.row} * p.shape.num_heads + note.head;
+}
+
 }  // namespace ringside::hopper::backward_detail
