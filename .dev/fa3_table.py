@@ -66,19 +66,6 @@ def table_alone(file: Path, of: dict[tuple[str, str], dict[str, str]]) -> list[s
     return lines
 
 
-def told_of_deterministic(of: dict[tuple[str, str], dict[str, str]]) -> str:
-    """The least and the largest part of the other backward's rate; nothing if none was measured."""
-    rates = [
-        float(row["gpu_tflops"]) / float(of[case, "backward"]["gpu_tflops"])
-        for (case, work), row in of.items()
-        if work == "backward, deterministic"
-    ]
-    if not rates:
-        return ""
-    least, most = (f"{of_all:.2f}" for of_all in (min(rates), max(rates)))
-    return f" Deterministic backward passes run at {least} to {most} of these rates."
-
-
 def beside_peer(of: dict[tuple[str, str], dict[str, str]], case: str) -> bool:
     return bool(of[case, "forward"]["fa3_gpu_tflops"])
 
@@ -107,7 +94,7 @@ def section_of(file: Path) -> str:
         "the GPU time of all kernels of a call, by turns with\nflash-attn3-jax in one process "
         f"({measured['date']}, commit {measured['commit'][:7]}, `ringside bench gpu --peer fa3`); "
         "ratio: theirs over ours in time, of a plan that knows the lengths; DevicePlan: the same "
-        "of one that reads them on the GPU, as theirs does." + told_of_deterministic(of)
+        "of one that reads them on the GPU, as theirs does."
     )
     return "\n".join([*lines, *table_alone(file, of), "", told])
 

@@ -78,7 +78,7 @@ MAY_INCLUDE = {
     },
     "optimized/attention/hopper/backward/produce": {
         *("optimized/tables", "optimized/tables/sums", "optimized/attention/hopper"),
-        "optimized/attention/hopper/backward/shared",
+        *("optimized/attention/hopper/machine", "optimized/attention/hopper/backward/shared"),
     },
     "optimized/attention/hopper/backward/consume": {
         *("optimized/attention/hopper/machine", "optimized/attention/hopper/backward/shared"),
