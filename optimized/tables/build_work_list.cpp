@@ -168,6 +168,12 @@ HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, 
 
 }  // namespace
 
+Interval queries_met(const HostWorkList& list, const Mask& mask, const WorkItem& item) {
+  const SequenceMask of_sequence{mask, item.len_q, item.len_k};
+  return queries_seeing(of_sequence, list.partners[item.partner_begin], item.own, item.begin,
+                        item.end);
+}
+
 bool one_item_a_sequence(const HostWorkList& list) {
   std::set<int> sequences;
   for (const WorkItem& item : list.items)

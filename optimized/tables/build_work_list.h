@@ -48,6 +48,9 @@ HostWorkList key_items(const Problem& problem, const std::vector<RankTiles>& ran
                        int rows_of_item, ItemOrder order = ItemOrder::longest_first,
                        Neighbours queries = Neighbours::apart);
 
+// From the first to the last row of its only partner that sees keys of an item of keys.
+Interval queries_met(const HostWorkList& list, const Mask& mask, const WorkItem& item);
+
 // Whether no two items are of one sequence: of key items, each query then meets one at most.
 bool one_item_a_sequence(const HostWorkList& list);
 

@@ -4,8 +4,6 @@
 #include <span>
 #include <utility>
 
-#include "reference/rows/seen_rows.h"
-
 namespace ringside {
 namespace {
 
@@ -22,21 +20,14 @@ std::vector<Items> runs_of_documents(const HostWorkList& keys) {
   return found;
 }
 
-// Rows of the only partner that an item meets.
-Interval rows_met(const HostWorkList& keys, const Mask& mask, const WorkItem& item) {
-  const SequenceMask of_sequence{mask, item.len_q, item.len_k};
-  return queries_seeing(of_sequence, keys.partners[item.partner_begin], item.own, item.begin,
-                        item.end);
-}
-
 // The item of a document that begins its keys, if no other meets rows that it does not, or rows
 // elsewhere; else null.
 const WorkItem* first_of(const HostWorkList& keys, const Mask& mask, Items document) {
   const auto first = std::ranges::find(document, 0, &WorkItem::begin);
   if (first == document.end()) return nullptr;
-  const Interval all = rows_met(keys, mask, *first);
+  const Interval all = queries_met(keys, mask, *first);
   const bool has_all = std::ranges::all_of(document, [&](const WorkItem& item) {
-    const Interval rows = rows_met(keys, mask, item);
+    const Interval rows = queries_met(keys, mask, item);
     return item.own == first->own && item.partner_begin == first->partner_begin &&
            item.partner_end == item.partner_begin + 1 && all.begin <= rows.begin &&
            rows.end <= all.end;
@@ -58,7 +49,7 @@ bool put_first_keys_ahead(HostWorkList& keys, const Mask& mask, int heads, int p
   for (const Items& document : documents) {
     firsts.push_back(first_of(keys, mask, document));
     if (firsts.back() == nullptr) return false;
-    const int64_t met = rows_met(keys, mask, *firsts.back()).size();
+    const int64_t met = queries_met(keys, mask, *firsts.back()).size();
     longest = std::max(longest, met);
     if (firsts.size() <= ahead) rows += met;
   }

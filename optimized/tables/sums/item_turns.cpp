@@ -60,10 +60,8 @@ std::vector<WorkItem> items_in_turn(const HostWorkList& list, const Mask& mask, 
   for (const auto& [row, items] : documents) {
     const size_t first = places.size();
     for (const WorkItem& item : items) {
-      const SequenceMask of_sequence{mask, item.len_q, item.len_k};
-      const Interval met = queries_seeing(of_sequence, list.partners[item.partner_begin], item.own,
-                                          item.begin, item.end);
-      places.push_back({int64_t{met.size()} * (item.end - item.begin), &item});
+      const int64_t met = queries_met(list, mask, item).size();
+      places.push_back({met * (item.end - item.begin), &item});
     }
     for (size_t i = places.size() - 1; i > first; --i)
       places[i - 1].weight = std::max(places[i - 1].weight, places[i].weight);

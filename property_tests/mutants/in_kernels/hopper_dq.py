@@ -66,7 +66,7 @@ MUTANTS_OF_HOPPER_DQ = [
         "hopper, in turn: items that a window hides are waited for",
         "optimized/tables/sums/item_turns.h",
         "return begin / rows - (first > 0 ? first / rows : 0);",
-        "return begin / rows;",
+        "return begin / rows - (first < 0 ? first / rows : 0);",
     ),
     Mutant(
         "hopper, in turn: items cut queries where each begins to be seen",
@@ -78,7 +78,7 @@ MUTANTS_OF_HOPPER_DQ = [
         "hopper, in turn: words hold anything at first",
         IN_PLACE,
         "turns_in_place, 0, bytes, on_.stream)",
-        "turns_in_place, 0, 0, on_.stream)",
+        "turns_in_place, 0, bytes - bytes, on_.stream)",
     ),
     Mutant(
         "hopper, in turn: the next one is let pass before sums are in memory",
