@@ -47,7 +47,7 @@ def test_cases_without_a_peer_are_of_other_head_dimensions_and_one_pack_of_each_
     assert fa3.line_alone(made[0], "forward", "f", 1e-3).goals[0].at_least == 424
 
 
-@pytest.mark.parametrize(("spent", "missed"), [(2.0, False), (3.0, True)])
+@pytest.mark.parametrize(("spent", "missed"), [(1.75, False), (2.0, True)])
 def test_a_deterministic_backward_is_measured_against_the_other(spent, missed):
     line = fa3.line_deterministic(SHORT, "f", {"other": 1.5, "deterministic": spent})
     assert line.work == "backward, deterministic" and bool(line.missed) == missed
