@@ -58,12 +58,6 @@ def cases_alone() -> list[Workload]:
     return [Workload(x, "causal", n, n, dims) for dims, n in heads.items() for x in packs]
 
 
-def cases_deterministic() -> list[Workload]:
-    """What runs with a deterministic backward, beside the other."""
-    packs = ("long tail 32k", "1k x32", "16k x2")
-    return [Workload(pack, "causal", 16, 16, (128, 128)) for pack in packs]
-
-
 def require() -> None:
     """Raises Unsupported where FlashAttention 3 is not installed, and says how to get it."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]

@@ -108,7 +108,7 @@ def tasks(sections: Sequence[str] = (), *, quick: bool = False, peer: str = "") 
         made.append(Task(f"{case}, beside FlashAttention 3", functools.partial(fa3.run, case)))
     for case in fa3.cases_alone() if peer and not quick else ():
         made.append(Task(str(case), functools.partial(fa3.run_alone, case)))
-    for case in fa3.cases_deterministic() if peer and not quick else ():
+    for case in fa3.the_cases() if peer and not quick else ():
         made.append(Task(f"{case}, deterministic", functools.partial(fa3.run_deterministic, case)))
     for case in cases.attention_cases(quick) if "attention" in chosen else ():
         for family in runners.families(case.dtype):

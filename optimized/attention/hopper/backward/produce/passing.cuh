@@ -8,9 +8,11 @@
 
 namespace ringside::hopper::backward_detail {
 
-// Blocks are let pass in their order, when they are known to be sent: a block later than they are,
-// but for those without which nothing would move, as an item may wait for one that the same block
-// of threads has had. kBrings: sums may be brought to blocks when these have their turn.
+// Blocks are let pass in their order. dq of a block are sent while the next one is computed: when
+// its rows are free, those of the block before are about to leave, and are let pass. For its own,
+// rows would come late. But for those without which nothing would move, as an item may wait for one
+// that the same block of threads has had. kBrings: sums may be brought to blocks when these have
+// their turn.
 template <bool kBrings, typename Shape>
 class Passing {
  public:
