@@ -51,6 +51,18 @@ MUTANTS_OF_HOPPER_DQ = [
         "      (void)0;\n  }\n  // The block's",
     ),
     Mutant(
+        "hopper, in turn: what was sent of a block is told where another's may be",
+        "optimized/attention/hopper/backward/shared/blocks.cuh",
+        "kSent = 2 * kStages;",
+        "kSent = 1;",
+    ),
+    Mutant(
+        "hopper, in turn: the first group has its place back while copies read it",
+        SEND,
+        "      wait_until_read<1>();\n",
+        "",
+    ),
+    Mutant(
         "hopper, in turn: heads pass each other's turns",
         NOTES_SHOWN,
         "int64_t{note.row} * p.shape.num_heads + note.head;",
