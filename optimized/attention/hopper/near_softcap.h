@@ -18,6 +18,7 @@ struct NearSoftcap {
   static constexpr int kTerms = sizeof(kTanh) / sizeof(kTanh[0]);
   float squared;  // scores of smaller squares are near; negative: none are
   float terms[kTerms];
+  float per_logit;  // from such logits to units of the cap, tanh's
 
   NearSoftcap() = default;
   // Scores are softmax_scale * q.k. None are near where float32 cannot hold a term.
@@ -30,9 +31,11 @@ struct NearSoftcap {
       terms[k] = static_cast<float>(kTanh[k] * unit);
       holds = holds && std::isnormal(terms[k]);
     }
-    if (!holds) squared = -1;
+    per_logit = static_cast<float>(1 / (1.4426950408889634 * softcap));
+    if (!holds || !std::isnormal(per_logit)) squared = -1;
   }
 
+  RINGSIDE_HD_INLINE bool has(float score) const { return fmaf(score, score, -squared) < 0; }
   // Of scores: numbers below zero where they are near, and what they then are to be multiplied by.
   template <int kScores>
   RINGSIDE_HD_INLINE void find_factors(const float* scores, float (&beyond)[kScores],

@@ -1,8 +1,8 @@
 // Score options in 16-bit kernels: what lies between q.k and the softmax, and between the softmax
 // and v. The formulas are those of reference/attention/score_model.h; dropout draws the same bits.
 //
-// Kernels are compiled for none of this, for all of it, and forward ones for parts; numbers of the
-// launch say which of it is asked for. With softcap or ALiBi, scores are logits to base 2 when the
+// Kernels are compiled for none of this, for all of it, and for parts; numbers of the launch say
+// which of it is asked for. With softcap or ALiBi, scores are logits to base 2 when the
 // softmax has them; else they are q.k, and the softmax scale is folded into the exponent. Where
 // softcap stands alone the forward softmax itself bends them, and has logits in the end.
 #pragma once
@@ -15,6 +15,13 @@
 #include "reference/rows/seen_rows.h"
 
 namespace ringside::hopper {
+
+// Which score options an instance of a kernel knows: the less of its code, the quicker. Forward,
+// all but the first know sinks and the largest score; linear: ALiBi, and any softmax scale;
+// softcap: nothing else, where most scores are small beside the cap.
+enum class Options { none, linear, softcap, dropout, all };
+template <Options kInstance, Options kOption>
+inline constexpr bool kKnows = kInstance == kOption || kInstance == Options::all;
 
 inline constexpr float kLn2 = 0.69314718055994531f;
 
@@ -35,6 +42,11 @@ struct ScoreNumbers {
   uint32_t first_seq;
   int first_q;        // added to the queries of sequence 0
   uint32_t keys[20];  // of Philox's rounds
+
+  // Whether scores are capped, of which some may be near, and nothing else happens to them.
+  bool only_cap() const {
+    return softcap != 0 && near.squared > 0 && alibi_slopes == nullptr && !drops;
+  }
 };
 
 inline ScoreNumbers score_numbers(const AttentionShape& s, const ScoreOptions& o,

@@ -43,7 +43,8 @@ TEST(CudaProgram, CapsScoresOfAnyScale) {
     DeviceCase device_case(random, testing::kFloat16, {layout, layout, Mask::causal(), 2, 1}, 128);
     device_case.c.options.softcap = 30, device_case.c.options.softmax_scale = scale;
     SCOPED_TRACE(scale);
-    DeviceRun(device_case, testing::kFloat16).expect_forward(true);
+    const DeviceRun run(device_case, testing::kFloat16);
+    run.expect_forward(true), run.expect_backward();
   }
 }
 

@@ -115,11 +115,15 @@ cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) 
   const Parameters parameters = parameters_of(a, maps);
   static_assert(kQueries == kDroppedQueries);
   const auto launch = [&] {
-    if (!a.options.empty())
-      return launch_backward<HeadDims<128, 128>, true>(
-          {parameters, score_numbers(a.shape, a.options)}, dq_of(a), grid, stream);
+    if (!a.options.empty()) {
+      using Dims = HeadDims<128, 128>;
+      const OptionParameters with_options{parameters, score_numbers(a.shape, a.options)};
+      return with_options.scores.only_cap()
+                 ? launch_backward<Dims, Options::softcap>(with_options, dq_of(a), grid, stream)
+                 : launch_backward<Dims, Options::all>(with_options, dq_of(a), grid, stream);
+    }
     return with_head_dims(a.shape, [&](auto dims) {
-      return launch_backward<decltype(dims), false>(parameters, dq_of(a), grid, stream);
+      return launch_backward<decltype(dims), Options::none>(parameters, dq_of(a), grid, stream);
     });
   };
   const cudaError_t launched = launch();
@@ -177,7 +181,7 @@ bool first_may_store(const BackwardArguments& a) {
 }
 bool in_fragments(const BackwardArguments& a) {
   const AttentionShape& s = a.shape;
-  return takes(a) && adds(backward_detail::dq_of(a)) && takes_turns(s) && a.options.empty() &&
+  return takes(a) && adds(backward_detail::dq_of(a)) && takes_turns(s) &&
          s.head_dim_qk % kFragment == 0;
 }
 

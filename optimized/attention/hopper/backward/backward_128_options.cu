@@ -2,7 +2,7 @@
 
 namespace ringside::hopper::backward_detail {
 
-template cudaError_t launch_backward<HeadDims<128, 128>, true>(const OptionParameters&, Dq, dim3,
-                                                               cudaStream_t);
+template cudaError_t launch_backward<HeadDims<128, 128>, Options::all>(const OptionParameters&, Dq,
+                                                                       dim3, cudaStream_t);
 
 }  // namespace ringside::hopper::backward_detail

@@ -2,7 +2,7 @@
 
 namespace ringside::hopper::backward_detail {
 
-template cudaError_t launch_backward<HeadDims<256, 256>, false>(const Parameters&, Dq, dim3,
-                                                                cudaStream_t);
+template cudaError_t launch_backward<HeadDims<256, 256>, Options::none>(const Parameters&, Dq, dim3,
+                                                                        cudaStream_t);
 
 }  // namespace ringside::hopper::backward_detail

@@ -1,5 +1,5 @@
-// The backward kernel itself; an instance for each pair of head dimensions, and one with all score
-// options, is a file of its own.
+// The backward kernel itself; an instance for each pair of head dimensions, and those with score
+// options, are a file each.
 #pragma once
 
 #include <type_traits>
@@ -19,7 +19,7 @@
 
 namespace ringside::hopper::backward_detail {
 
-template <typename T, typename Shape, Dq kDq, bool kOptions>
+template <typename T, typename Shape, Dq kDq, Options kOptions>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_backward(const __grid_constant__ ParametersOf<kOptions> parameters) {
   extern __shared__ __align__(1024) uint8_t any_shared[];
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int group = static_cast<int>(__reduce_or_sync(~0u, role - 1));
     if constexpr (Shape::kInHalves)
       HalvesConsumer<T, Shape, kDq>{{parameters, shared, group}}.run();
-    else if constexpr (Shape::kAhead && !kOptions)
+    else if constexpr (Shape::kAhead && kOptions == Options::none)
       AheadConsumer<T, Shape, kDq>{{parameters, shared, group}}.run();
     else if constexpr (!Shape::kSplit)
       Consumer<T, Shape, kDq, kOptions>{{parameters, shared, group}}.run();
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-template <typename T, typename Shape, bool kOptions>
+template <typename T, typename Shape, Options kOptions>
 cudaError_t launch_of_type(const ParametersOf<kOptions>& parameters, Dq dq, dim3 grid,
                            cudaStream_t stream) {
   const auto run = [&](auto kernel) {
@@ -76,17 +76,17 @@ cudaError_t launch_of_type(const ParametersOf<kOptions>& parameters, Dq dq, dim3
   };
   if (dq == Dq::none) return run(attention_backward<T, Shape, Dq::none, kOptions>);
   if (dq == Dq::add) return run(attention_backward<T, Shape, Dq::add, kOptions>);
-  if constexpr (Shape::kTakesTurns && !kOptions)
+  if constexpr (Shape::kTakesTurns)
     if (dq == Dq::add_fragments)
       return run(attention_backward<T, Shape, Dq::add_fragments, kOptions>);
   return run(attention_backward<T, Shape, Dq::store, kOptions>);
 }
 
-template <typename Dims, bool kOptions>
+template <typename Dims, Options kOptions>
 cudaError_t launch_backward(const ParametersOf<kOptions>& parameters, Dq dq, dim3 grid,
                             cudaStream_t stream) {
   using Shape = BackwardShape<Dims>;
-  static_assert(!kOptions || Shape::kTakesTurns);
+  static_assert(kOptions == Options::none || Shape::kTakesTurns);
   return parameters.shape.type == ElementType::float16
              ? launch_of_type<__half, Shape, kOptions>(parameters, dq, grid, stream)
              : launch_of_type<__nv_bfloat16, Shape, kOptions>(parameters, dq, grid, stream);

@@ -5,7 +5,7 @@
 
 namespace ringside::hopper::backward_detail {
 
-template <typename Dims, bool kOptions>
+template <typename Dims, Options kOptions>
 cudaError_t launch_backward(const ParametersOf<kOptions>& parameters, Dq dq, dim3 grid,
                             cudaStream_t stream);
 

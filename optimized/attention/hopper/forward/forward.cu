@@ -51,8 +51,8 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
 Options wanted(const ScoreNumbers& n) {
   if (n.drops) return n.in_logits ? Options::all : Options::dropout;
   if (n.softcap == 0) return Options::linear;
-  const bool keeps_order = n.scale_log2 > 0 && n.near.squared > 0;
-  return n.alibi_slopes == nullptr && keeps_order ? Options::softcap : Options::all;
+  const bool keeps_order = n.scale_log2 > 0;
+  return n.only_cap() && keeps_order ? Options::softcap : Options::all;
 }
 
 }  // namespace

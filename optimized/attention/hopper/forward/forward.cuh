@@ -40,12 +40,6 @@ struct ForwardParameters {
 struct OptionParameters : ForwardParameters {  // of launches with score options
   ScoreNumbers scores;
 };
-// Which score options an instance of the kernel knows: the less of its code, the quicker. All but
-// the first know sinks and the largest score; linear: ALiBi, and any softmax scale; softcap: scales
-// and caps that keep the order of scores, most of which are small beside the cap.
-enum class Options { none, linear, softcap, dropout, all };
-template <Options kInstance, Options kOption>
-inline constexpr bool kKnows = kInstance == kOption || kInstance == Options::all;
 template <Options kOptions>
 using Parameters =
     std::conditional_t<kOptions != Options::none, OptionParameters, ForwardParameters>;

@@ -9,8 +9,8 @@ namespace ringside::hopper::backward_detail {
 
 // One group's walk over the blocks of item after item.
 template <typename T, typename Shape, Dq kDq>
-struct AheadConsumer : KeyGroup<T, Shape, kDq, false> {
-  using Base = KeyGroup<T, Shape, kDq, false>;
+struct AheadConsumer : KeyGroup<T, Shape, kDq, Options::none> {
+  using Base = KeyGroup<T, Shape, kDq, Options::none>;
   using Base::barriers, Base::stage, Base::keys_of, Base::read_note, Base::wait_for_queries;
   using Base::block, Base::item, Base::group, Base::thread, Base::shared, Base::parameters;
   using Base::kDkSums, Base::kDvSums, Base::kDqSums, Base::kHasDq, Base::kStages, Base::kKeyPanel;

@@ -7,19 +7,20 @@
 // need not keep step.
 #pragma once
 
+#include "optimized/attention/hopper/backward/consume/capped.cuh"
 #include "optimized/attention/hopper/backward/consume/key_group.cuh"
 #include "optimized/attention/hopper/backward/consume/score_options.cuh"
 
 namespace ringside::hopper::backward_detail {
 
 // One group's walk over the blocks of item after item.
-template <typename T, typename Shape, Dq kDq, bool kOptions>
+template <typename T, typename Shape, Dq kDq, Options kOptions>
 struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
   using Base = KeyGroup<T, Shape, kDq, kOptions>;
   using Base::barriers, Base::stage, Base::parity, Base::keys_of, Base::read_note;
   using Base::block, Base::item, Base::group, Base::thread, Base::shared, Base::parameters;
   using Base::hand_over_ds, Base::hand_over_dq, Base::turn, Base::end_block, Base::release_values;
-  using Base::is_unseen, Base::is_alone, Base::clear_sums;
+  using Base::is_unseen, Base::is_alone, Base::clear_sums, Base::kAllOptions;
   using Base::kDkSums, Base::kDvSums, Base::kDqSums, Base::kHasDq, Base::kKeyPanel;
   using Base::kKeyStages, Base::kSeenStages, Base::item_keys, Base::drop_keys, Base::start_dq;
 
@@ -30,10 +31,10 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
     commit_products();
   }
 
-  // To minus delta, where there are no options, which multiply them first.
+  // To minus delta, but for options that multiply them first.
   __device__ __forceinline__ void start_grads(float (&grads)[32], uint64_t dout) const {
     begin_products();
-    if constexpr (kOptions)
+    if constexpr (kAllOptions)
       multiply_rows<T, Shape::kV>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
     else
       add_rows<T, Shape::kV>(grads, keys_of(shared.v), kKeyPanel, dout, kQueryPanel);
@@ -66,27 +67,27 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
     // Before the scores, whose products keep shared memory busy: d(weights) wait for these.
     float2 minus_deltas[8];
     wait(barriers().dout_full[stage()], parity());
-    if constexpr (!kOptions)
+    if constexpr (!kAllOptions)
       load_of_queries(minus_deltas, shared.rows[stage()].minus_delta, thread);
     const auto begin_grads = [&] {
-      if constexpr (!kOptions) spread(grads, minus_deltas);
-      if constexpr (!kOptions) hopper::pin(grads);
+      if constexpr (!kAllOptions) spread(grads, minus_deltas);
+      if constexpr (!kAllOptions) hopper::pin(grads);
     };
-    const float by = this->scale_log2();
+    const float by = kOptions == Options::none ? this->scale_log2() : 0;
     if constexpr (!kLate) begin_grads();
     start_scores(scores);
     if constexpr (kLate)
       begin_grads();
     else
       wait(barriers().v_full, item & 1);
-    if constexpr (kOptions) start_grads(grads, dout);
+    if constexpr (kAllOptions) start_grads(grads, dout);
     const int before = kLate && kHasDq ? flags : kClear;
     if constexpr (kLate) flags = read_note();
     uint32_t p[4][4], ds[4][4];
     typename Base::Ready ready;
     // Where somebody asks. Options leave no registers for it: they say that it may not be finite.
-    float told = kOptions ? NAN : 0, told_of_keys = told;
-    if constexpr (kOptions) {
+    float told = kAllOptions ? NAN : 0, told_of_keys = told;
+    if constexpr (kAllOptions) {
       wait_for_products<0>();
       hopper::pin(scores), hopper::pin(grads);
       if constexpr (kLate && kHasDq) ready = this->ask_ahead();
@@ -101,12 +102,19 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
       hopper::pin(scores);
       start_grads(grads, dout);
       if constexpr (!kLate) told_of_keys = Base::told_of_keys(told_by(scores), scores);
-      this->weigh_scores(flags, scores, shifts, by, told);
+      if constexpr (kOptions == Options::none)
+        this->weigh_scores(flags, scores, shifts, by, told);
+      else if ((flags & kClear) == 0)
+        told = told_by(scores);
       wait_for_products<0>();
       hopper::pin(grads);
       if constexpr (kLate && kHasDq) ready = this->ask_ahead();
       release_values(flags);
-      differentiate(grads, scores);
+      if constexpr (kOptions == Options::none)
+        differentiate(grads, scores);
+      else
+        differentiate_capped(scores, grads, shifts, shared.rows[stage()], parameters.scores,
+                             thread);
       this->hide_unseen(flags, grads, scores, told);
     }
     as_left_operand<T>(p, scores);

@@ -11,8 +11,8 @@ namespace ringside::hopper::backward_detail {
 
 // One group's walk over the blocks of item after item.
 template <typename T, typename Shape, Dq kDq>
-struct HalvesConsumer : KeyGroup<T, Shape, kDq, false> {
-  using Base = KeyGroup<T, Shape, kDq, false>;
+struct HalvesConsumer : KeyGroup<T, Shape, kDq, Options::none> {
+  using Base = KeyGroup<T, Shape, kDq, Options::none>;
   using Base::barriers, Base::stage, Base::parity, Base::scale, Base::keys_of, Base::ds_tile;
   using Base::block, Base::item, Base::group, Base::thread, Base::shared, Base::parameters;
   using Base::ds_place;

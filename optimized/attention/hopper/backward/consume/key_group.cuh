@@ -8,13 +8,15 @@
 
 namespace ringside::hopper::backward_detail {
 
-template <typename T, typename Shape, Dq kDq, bool kOptions>
+template <typename T, typename Shape, Dq kDq, Options kOptions>
 struct KeyGroup {
   static constexpr int kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
   static constexpr int kKeyPanel = Shape::kKeyPanel, kSeenStages = Shape::kSeenStages;
   static constexpr int kDqSums = Shape::kDqColumns / 2;  // of a thread
   static constexpr int kDkSums = Shape::kQk / 2, kDvSums = Shape::kV / 2;
   static constexpr bool kHasDq = kDq != Dq::none;
+  // Of all of them at a time, positions and more are asked for, for which there must be registers.
+  static constexpr bool kAllOptions = kOptions == Options::all;
 
   const ParametersOf<kOptions>& parameters;
   SharedOf<Shape, kOptions>& shared;
@@ -163,8 +165,8 @@ struct KeyGroup {
   // Of queries that do not see all keys; told: of their scores and d(weights).
   __device__ __forceinline__ void drop_queries(int flags, float told) const {
     if (says_finite(told)) return;
-    call_drop_from<T, Shape, kOptions>(shared.q[stage()], shared.dout[stage()], group, thread,
-                                       is_alone(flags), parameters.dropped);
+    call_drop_from<T, Shape, kAllOptions>(shared.q[stage()], shared.dout[stage()], group, thread,
+                                          is_alone(flags), parameters.dropped);
   }
   // Before dq of a block that its note says this of.
   __device__ __forceinline__ void drop_keys(int flags, uint32_t of_block) const {

@@ -119,7 +119,7 @@ __device__ inline ScorePlace place_of(const Parameters& parameters, const ScoreN
 
 // All that is known of the rows of block after block. By all lanes of a warp, of two rows each;
 // what memory has of them comes while the mask is asked and their place becomes free.
-template <typename Shape, bool kOptions>
+template <typename Shape, Options kOptions>
 __device__ void load_rows(const ParametersOf<kOptions>& parameters,
                           SharedOf<Shape, kOptions>& shared) {
   constexpr int kStages = Shape::kStages, kSeenStages = Shape::kSeenStages;
@@ -128,7 +128,7 @@ __device__ void load_rows(const ParametersOf<kOptions>& parameters,
     if (note.flags & kStop) return;
     const LaneRows rows(parameters, note);
     write_seen<Shape::kKeyGroups>(parameters, note, shared.seen[block % kSeenStages]);
-    if constexpr (kOptions)
+    if constexpr (kOptions == Options::all)
       if (threadIdx.x % 32 == 0)
         shared.places[block % kSeenStages] = place_of(parameters, parameters.scores, note);
     const uint32_t stage = block % kStages;

@@ -76,8 +76,8 @@ struct OptionParameters : Parameters {  // of launches with score options
 __device__ __forceinline__ bool sends_keys(const Parameters& p) {
   return p.flags != 0 || p.has_final;
 }
-template <bool kOptions>
-using ParametersOf = std::conditional_t<kOptions, OptionParameters, Parameters>;
+template <Options kOptions>
+using ParametersOf = std::conditional_t<kOptions != Options::none, OptionParameters, Parameters>;
 
 // What the scores of a query block need of its rows.
 struct QueryRows {
@@ -214,9 +214,9 @@ template <typename Shape>
 struct OptionShared : PlainShared<Shape> {
   ScorePlace places[Shape::kSeenStages];
 };
-template <typename Shape, bool kOptions>
+template <typename Shape, Options kOptions>
 using SharedOf =
-    std::conditional_t<kOptions, OptionShared<Shape>,
+    std::conditional_t<kOptions == Options::all, OptionShared<Shape>,
                        std::conditional_t<Shape::kSplit, SplitShared<Shape>, PlainShared<Shape>>>;
 
 }  // namespace ringside::hopper::backward_detail
