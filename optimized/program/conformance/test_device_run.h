@@ -189,7 +189,14 @@ class DeviceRun {  // of one case on the device
     if (with_max_logit) expect_close("max_logit", type_, want.max_logit, max_logit_.read(), more);
   }
 
-  void expect_backward() const {  // from what forward returned
+  std::vector<double> query_gradients() const {  // from what forward returned
+    const OnDevice dq = like(c.q), dk = like(c.k), dv = like(c.v);
+    const Guarded dsink(c.options.sinks.size(), ElementType::float32);
+    differentiate(dq, dk, dv, dsink);
+    return dq.read().data;
+  }
+
+  void expect_backward() const {  // likewise
     const AttentionGradients want =
         attention_backward(plan_, c.inputs(), c.dout, {out.read(), lse.read(), {}});
     const OnDevice dq = like(c.q), dk = like(c.k), dv = like(c.v);

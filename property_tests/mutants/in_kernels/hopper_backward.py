@@ -14,6 +14,10 @@ TILE = "optimized/attention/hopper/backward/consume/tile.cuh"
 RESULTS = "optimized/attention/hopper/backward/consume/results.cuh"
 NOT_FINITE = "optimized/attention/hopper/backward/consume/not_finite.cuh"
 WALK = "optimized/attention/hopper/backward/produce/query_walk.cuh"
+TILES = "optimized/attention/hopper/backward/produce/tiles.cuh"
+LEAVING_DV = "optimized/attention/hopper/backward/produce/leaving_dv.cuh"
+STORES = "optimized/attention/hopper/backward/shared/stores.cuh"
+CAPPED = "optimized/attention/hopper/backward/consume/capped.cuh"
 HALVES = "optimized/attention/hopper/backward/consume/halves.cuh"
 
 MUTANTS_OF_HOPPER_BACKWARD = [
@@ -109,15 +113,15 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: final dk and dv are not clipped where their segment ends",
-        SEND,
+        STORES,
         "note.key_row + first_key, keys),",
         "note.key_row + first_key, kGroupKeys),",
     ),
     Mutant(
         "hopper: both groups store their final dv at the first one's keys",
-        SEND,
-        "maps.dv, note, group * kGroupKeys, 0,",
-        "maps.dv, note, 0, 0,",
+        LEAVING_DV,
+        "shared_.notes[block % kNotes], group * kGroupKeys, 0,",
+        "shared_.notes[block % kNotes], 0, 0,",
     ),
     Mutant(
         "hopper: both groups store the first one's final dk",
@@ -361,9 +365,9 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: rows are loaded over final dv that have not left",
-        SEND,
-        "  commit_stores();\n  wait_until_read<0>();\n#pragma unroll 1\n",
-        "  commit_stores();\n#pragma unroll 1\n",
+        LEAVING_DV,
+        "      wait_until_read<0>();\n",
+        "",
     ),
     Mutant(
         "hopper: rows are loaded over those that final dv will replace",
@@ -373,9 +377,75 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     ),
     Mutant(
         "hopper: final dv of an item are taken for those of the next",
-        SEND,
-        "barriers.dv_full[item % kStages]) wait(full, item / kStages & 1);",
-        "barriers.dv_full[item % kStages]) wait(full, item & 1);",
+        LEAVING_DV,
+        "expected_ >> (kSent + stage) & 1);",
+        "0);",
+    ),
+    Mutant(
+        "hopper: final dv of the last item stay where its rows were",
+        TILES,
+        "block < kStages ? 0 : block - kStages + 1;",
+        "block < kStages ? 0 : block;",
+    ),
+    Mutant(
+        "hopper: final dv of an item of one block stay, of a block of threads that has no other",
+        TILES,
+        "block < kStages ? 0 : block - kStages + 1;",
+        "block - kStages + 1;",
+    ),
+    Mutant(
+        "hopper: final dv leave before those of the second group are there",
+        "optimized/attention/hopper/backward/shared/blocks.cuh",
+        "for (Barrier& barrier : dv_full) init(barrier, kAll);",
+        "for (Barrier& barrier : dv_full) init(barrier, kGroup);",
+    ),
+    Mutant(
+        "hopper, capped: half of a lane's scores say that all of a warp's are near",
+        CAPPED,
+        "fmaxf(largest[0], largest[1])",
+        "largest[0]",
+    ),
+    Mutant(
+        "hopper, capped: each warp's scores are near",
+        CAPPED,
+        "return __all_sync(~0u, near.has(",
+        "return __any_sync(~0u, near.has(",
+    ),
+    Mutant(
+        "hopper, capped: the derivative is left out",
+        CAPPED,
+        "grad *= fmaf(-tanhs[i], tanhs[i], 1);",
+        "",
+    ),
+    Mutant(
+        "hopper, capped: the derivative of scores beyond is that of near ones",
+        CAPPED,
+        "        tanhs[i] = if_negative(sign, tanhs[i], tanh);\n",
+        "",
+    ),
+    Mutant(
+        "hopper, capped: near scores beside some beyond are bent by exponents",
+        CAPPED,
+        "if_negative(sign, logits[i], tanh * n.softcap_log2)",
+        "if_negative(0, logits[i], tanh * n.softcap_log2)",
+    ),
+    Mutant(
+        "hopper, capped: both of two queries have the first one's exponent",
+        CAPPED,
+        "(i % 2 == 0 ? shift.x : shift.y)",
+        "shift.x",
+    ),
+    Mutant(
+        "hopper, capped: tanh are in units of natural logits",
+        "optimized/attention/hopper/near_softcap.h",
+        "1 / (1.4426950408889634 * softcap)",
+        "1 / softcap",
+    ),
+    Mutant(
+        "hopper, capped: so are scores with ALiBi",
+        "optimized/attention/hopper/score_policy.cuh",
+        "near.squared > 0 && alibi_slopes == nullptr && !drops",
+        "near.squared > 0 && !drops",
     ),
     Mutant(
         "hopper, told: scores tell nothing of queries",

@@ -185,8 +185,8 @@ MUTANTS_OF_HOPPER_DQ = [
     Mutant(
         "hopper, fragments: taken of columns that fill none",
         LAUNCH,
-        "a.options.empty() &&\n         s.head_dim_qk % kFragment == 0;",
-        "a.options.empty();",
+        "takes_turns(s) &&\n         s.head_dim_qk % kFragment == 0;",
+        "takes_turns(s);",
     ),
     Mutant(
         "hopper, fragments: what was dropped is added in the order of columns",

@@ -141,8 +141,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: queries that are not finite reach keys that they do not see",
         HOPPER_BACKWARD,
-        "if ((flags & kClear) == 0)",
-        "if (false)",
+        "if ((flags & kClear) == 0) this->drop_queries",
+        "if (false) this->drop_queries",
     ),
     Mutant(
         "hopper: keys that are not finite reach queries that do not see them",

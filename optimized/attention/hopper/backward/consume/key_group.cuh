@@ -265,7 +265,7 @@ struct KeyGroup {
     wait(barriers().rows_read, item & 1);
     stage_keys<T, Shape::kVPanels, kQueryPanel>(
         shared_address(place_of_dv(shared, group, (block - 1) % kStages)), dv, 0, 1, thread);
-    arrive_as_warp(barriers().dv_full[item % kKeyStages][group], thread);
+    arrive_as_warp(barriers().dv_full[(block - 1) % kStages], thread);
     wait_for_products<0>();
     hopper::pin(dq);
     arrive_as_warp(barriers().k_read, thread);
@@ -279,8 +279,8 @@ struct KeyGroup {
   // Items that leave none count, too.
   __device__ __forceinline__ void pass_final_results() const {
     const int stage = item % kKeyStages;
-    for (Barrier* barrier : {&barriers().rows_read, &barriers().dv_full[stage][group],
-                             &barriers().k_read, &barriers().dk_full[stage][group]})
+    for (Barrier* barrier :
+         {&barriers().rows_read, &barriers().k_read, &barriers().dk_full[stage][group]})
       arrive_as_warp(*barrier, thread);
   }
   __device__ __forceinline__ void put_results(const float (&dk)[kDkSums],

@@ -1,6 +1,7 @@
 // The warp of the producer group that has the copy engine bring tiles.
 #pragma once
 
+#include "optimized/attention/hopper/backward/produce/leaving_dv.cuh"
 #include "optimized/attention/hopper/backward/produce/passing.cuh"
 #include "optimized/attention/hopper/backward/shared/loads.cuh"
 #include "optimized/attention/hopper/backward/shared/notes.cuh"
@@ -8,12 +9,13 @@
 namespace ringside::hopper::backward_detail {
 
 // The tiles of block after block; by one thread.
-template <bool kInTurn, bool kBrings, typename Shape>
+template <Dq kDq, bool kInTurn, typename Shape>
 __device__ __forceinline__ void load_all_tiles(const Parameters& p, PlainShared<Shape>& shared) {
-  constexpr int kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
+  constexpr uint32_t kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
   Barriers<Shape>& barriers = shared.barriers;
   uint32_t item = 0;  // how many were loaded
-  Passing<kBrings, Shape> passing(p, shared);
+  Passing<kMayCarry<Shape, kDq>, Shape> passing(p, shared);
+  LeavingDv<kDq, Shape> dv(p.maps.dv, shared);
   for (uint32_t block = 0;; ++block) {
     const BlockNote note = wait_for_note(shared, block);
     const uint32_t stage = block % kStages, key_stage = item % kKeyStages;
@@ -24,15 +26,19 @@ __device__ __forceinline__ void load_all_tiles(const Parameters& p, PlainShared<
     };
     if constexpr (kInTurn) passing.before(note, block);
     if (kKeyStages > 1 && (note.flags & kFirst)) load_k();
+    if (block >= kStages) dv.send(block - kStages);
     wait(barriers.empty[stage], block / kStages % 2 ^ 1);
-    // Of the block before the one that was here all is done, the sending of dq included, and of the
-    // note before that nobody asks any more: others, kNotesAhead further on, may be written.
+    // Who sends dq is at the block before the one that was here, or behind it. Of earlier notes
+    // nobody asks any more: others, kNotesAhead further on, may be written.
     arrive(barriers.note_empty[block % kNotesAhead]);
     if (note.flags & kStop) {
       arrive(barriers.q_full[stage]);
       if constexpr (kInTurn) passing.at_the_end(block);
+      for (uint32_t last = block < kStages ? 0 : block - kStages + 1; last < block; ++last)
+        dv.send(last);
       return;
     }
+    dv.expect(note, block);
     load_queries<Shape::kQkPanels>(p.maps.q, shared.q[stage], barriers.q_full[stage], note);
     load_queries<Shape::kVPanels>(p.maps.dout, shared.dout[stage], barriers.dout_full[stage], note);
     if constexpr (kInTurn) passing.behind_rows(block);
@@ -47,8 +53,8 @@ __device__ __forceinline__ void load_all_tiles(const Parameters& p, PlainShared<
 template <Dq kDq, typename Shape>
 __device__ inline void load_tiles(const Parameters& p, PlainShared<Shape>& shared) {
   if constexpr (kTakesTurns<Shape, kDq>)  // code of their own, as in send_results()
-    if (p.turns != nullptr) return load_all_tiles<true, kMayCarry<Shape, kDq>>(p, shared);
-  load_all_tiles<false, false>(p, shared);
+    if (p.turns != nullptr) return load_all_tiles<kDq, true>(p, shared);
+  load_all_tiles<kDq, false>(p, shared);
 }
 
 }  // namespace ringside::hopper::backward_detail

@@ -1,24 +1,12 @@
-// The warp of the producer group that sends off what the consumers leave: dq, and final dk and dv.
+// The warp of the producer group that sends off what the consumers leave: dq, and final dk. Of
+// final dv see produce/leaving_dv.cuh.
 #pragma once
 
 #include "optimized/attention/hopper/backward/shared/notes.cuh"
+#include "optimized/attention/hopper/backward/shared/stores.cuh"
 #include "optimized/attention/hopper/machine/turn.h"
 
 namespace ringside::hopper::backward_detail {
-
-// Panels of final dk or dv, of 64 keys of an item from `first_key` on, so many bytes apart.
-template <int kBytes>
-__device__ inline void store_keys(const CUtensorMap& map, const BlockNote& note, int first_key,
-                                  int first_panel, int panels, uint32_t tile) {
-  const int keys = note.keys - first_key;
-  if (keys <= 0) return;
-#pragma unroll
-  for (int panel = 0; panel < panels; ++panel)
-    store_box(map,
-              ragged_box((first_panel + panel) * kPanelColumns, note.kv_head,
-                         note.key_row + first_key, keys),
-              tile + panel * kBytes);
-}
 
 // visit(box, place in the tile) for the panels of a block's dq in float32 that are a group's.
 template <typename Visit>
@@ -82,25 +70,6 @@ __device__ inline void tell_others(const Parameters& p, const BlockNote& note) {
   let_next_pass(word_of_first(p, note));
 }
 
-// Final dv of an item, behind so many, which the groups leave where its last block's rows were, of
-// this stage. More rows may come then.
-template <typename Shape>
-__device__ inline void send_dv(const Parameters& parameters, PlainShared<Shape>& shared,
-                               const BlockNote& note, int stage, uint32_t item) {
-  constexpr uint32_t kStages = Shape::kKeyStages;
-  auto& barriers = shared.barriers;
-  for (Barrier& full : barriers.dv_full[item % kStages]) wait(full, item / kStages & 1);
-  show_to_async();
-#pragma unroll 1
-  for (int group = 0; group < kGroups; ++group)
-    store_keys<kQueryPanel>(parameters.maps.dv, note, group * kGroupKeys, 0, Shape::kVPanels,
-                            shared_address(place_of_dv(shared, group, stage)));
-  commit_stores();
-  wait_until_read<0>();
-#pragma unroll 1
-  for (int i = 0; i < Barriers<Shape>::kAll; ++i) arrive(barriers.empty[stage]);
-}
-
 // Final dk of an item, behind so many, which the groups leave where its K was.
 template <typename Shape>
 __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>& shared,
@@ -118,8 +87,8 @@ __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>&
   wait_until_read<0>();
 }
 
-// Sends off what the groups have left of dq, and of an item's final dk and dv, until they have
-// nothing more; by one thread. Where items take turns, it tells who lets the next one pass
+// Sends off what the groups have left of dq, and of an item's final dk, until they have nothing
+// more; by one thread. Where items take turns, it tells who lets the next one pass
 // (produce/passing.cuh) when a block's dq are sent; the last of all is brought what the others have
 // added.
 template <Dq kDq, Before kBefore, typename Shape>
@@ -193,7 +162,6 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       }
       ++turn;
     };
-    if (with_keys) send_dv(parameters, shared, note, block % Shape::kStages, items - 1);
     if constexpr (Shape::kQkPanels == 1 && kDq == Dq::store) {
       // Both halves of the rows lie in the first group's place.
       for (Barrier& full : barriers.dq_full) wait(full, turn & 1);

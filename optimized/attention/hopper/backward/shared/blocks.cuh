@@ -136,8 +136,8 @@ struct Barriers {
   Barrier ds_full[2], ds_empty[2];
   Barrier dq_full[kGroups], dq_empty[kGroups];
   // Of an item's final dk and dv, where these leave from where K was and the last block's rows.
-  // Groups may leave an item's before the sender has come to those of the item before.
-  Barrier k_read, rows_read, dk_full[kKeyStages][kGroups], dv_full[kKeyStages][kGroups];
+  // Groups may leave an item's dk before the sender has come to those of the item before.
+  Barrier k_read, rows_read, dk_full[kKeyStages][kGroups], dv_full[kStages];
   Barrier k_again;         // see ItemKeys
   Barrier dq_sent[kSent];  // of a block, where items take turns
 
@@ -157,8 +157,8 @@ struct Barriers {
     init(k_read, kAll), init(rows_read, kAll), init(k_again, 1);
     for (Barrier& barrier : dq_sent) init(barrier, 1);
     for (int stage = 0; stage < kKeyStages; ++stage)
-      for (int group = 0; group < kGroups; ++group)
-        init(dk_full[stage][group], kGroup), init(dv_full[stage][group], kGroup);
+      for (int group = 0; group < kGroups; ++group) init(dk_full[stage][group], kGroup);
+    for (Barrier& barrier : dv_full) init(barrier, kAll);
     for (Barrier& barrier : ds_full) init(barrier, kGroupsOfValues);
     for (Barrier& barrier : ds_empty) init(barrier, kAll);
     for (int group = 0; group < kGroups; ++group)
