@@ -2,6 +2,7 @@
 // some kernels are compiled for each set of them. Random cases are in conformance_test.cpp.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,21 @@ TEST(CudaProgram, CapsScoresOfAnyScale) {
     SCOPED_TRACE(scale);
     const DeviceRun run(device_case, testing::kFloat16);
     run.expect_forward(true), run.expect_backward();
+  }
+}
+
+// Of all queries one has scores beyond the cap: whoever looks for such a score must look at each.
+TEST(CudaProgram, CapsTheScoresOfOneQuery) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(22);
+  const PackedLayout layout(std::vector<int32_t>{0, 140});
+  for (const int row : {100, 101, 110, 111}) {
+    DeviceCase device_case(random, testing::kFloat16, {layout, layout, Mask::causal(), 2, 1}, 128);
+    device_case.c.options.softcap = 20;
+    std::for_each_n(device_case.c.q.at(row, 0), 2 * 128, [](double& x) { x *= 32; });
+    SCOPED_TRACE(row);
+    const DeviceRun run(device_case, testing::kFloat16);
+    run.expect_forward(), run.expect_backward();
   }
 }
 
