@@ -16,9 +16,10 @@
 
 namespace ringside::hopper {
 
-// Which score options an instance of a kernel knows: the less of its code, the quicker. Forward,
-// all but the first know sinks and the largest score; linear: ALiBi, and any softmax scale;
-// softcap: nothing else, where most scores are small beside the cap.
+// Which score options an instance of a kernel knows: the less of its code, the quicker.
+// linear: ALiBi, and any softmax scale; softcap: no other, where most scores are small beside the
+// cap, and, forward, the scale is above zero. Forward, all but the first know sinks and the largest
+// score.
 enum class Options { none, linear, softcap, dropout, all };
 template <Options kInstance, Options kOption>
 inline constexpr bool kKnows = kInstance == kOption || kInstance == Options::all;

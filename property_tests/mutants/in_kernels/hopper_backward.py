@@ -378,7 +378,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper: final dv of an item are taken for those of the next",
         LEAVING_DV,
-        "expected_ >> (kSent + stage) & 1);",
+        "expected_ >> (kOdd + stage) & 1);",
         "0);",
     ),
     Mutant(

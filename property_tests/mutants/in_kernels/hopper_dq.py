@@ -45,12 +45,6 @@ MUTANTS_OF_HOPPER_DQ = [
         "",
     ),
     Mutant(
-        "hopper, in turn: rows are waited for while sums are that their own items have sent",
-        PASSING,
-        "      let_pass(block - kStages);\n  }\n  // The block's",
-        "      (void)0;\n  }\n  // The block's",
-    ),
-    Mutant(
         "hopper, in turn: what was sent of a block is told where another's may be",
         "optimized/attention/hopper/backward/shared/blocks.cuh",
         "kSent = 2 * kStages;",

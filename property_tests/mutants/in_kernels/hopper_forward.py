@@ -281,8 +281,14 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: scores are near a softcap of twice the bound",
         SOFTCAP,
-        "kNearSquared / (ratio * ratio)",
-        "4 * kNearSquared / (ratio * ratio)",
+        "near_squared / (ratio * ratio)",
+        "4 * near_squared / (ratio * ratio)",
+    ),
+    Mutant(
+        "hopper: scores beside a large cap are bent by the terms of a small one's",
+        SOFTCAP,
+        "less = near_squared - kNearSquared;",
+        "less = 0;",
     ),
     Mutant(
         "hopper: scores beyond a softcap stay as they are where others of their lane are near",

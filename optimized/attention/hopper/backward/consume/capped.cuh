@@ -6,7 +6,7 @@
 
 namespace ringside::hopper::backward_detail {
 
-// Whether all of a warp's are.
+// Whether all of a warp's are. What is not a number counts as near, and stays what it is.
 __device__ __forceinline__ bool all_near(const float (&scores)[32], const NearSoftcap& near) {
   float largest[2] = {};
 #pragma unroll
@@ -29,7 +29,7 @@ __device__ __forceinline__ void differentiate_capped(float (&scores)[32], float 
     bool far = false;
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      logits[i] = scores[first + i] * factors[i];
+      logits[i] = __fmul_rn(scores[first + i], factors[i]);  // here as where others are far
       tanhs[i] = logits[i] * n.near.per_logit;
       far |= !(beyond[i] < 0);
     }

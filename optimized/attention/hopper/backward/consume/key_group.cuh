@@ -276,7 +276,7 @@ struct KeyGroup {
     arrive_as_warp(barriers().dk_full[item % kKeyStages][group], thread);
     hand_over_dq(dq, block - 1, turn());
   }
-  // Items that leave none count, too.
+  // Items that leave none count, too, but for dv_full.
   __device__ __forceinline__ void pass_final_results() const {
     const int stage = item % kKeyStages;
     for (Barrier* barrier :

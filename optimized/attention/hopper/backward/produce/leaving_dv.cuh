@@ -24,8 +24,8 @@ class LeavingDv {
       const uint32_t stage = block % kStages;
       if ((expected_ >> stage & 1) == 0) return;
       auto& barriers = shared_.barriers;
-      wait(barriers.dv_full[stage], expected_ >> (kSent + stage) & 1);
-      expected_ ^= 1u << stage | 1u << (kSent + stage);
+      wait(barriers.dv_full[stage], expected_ >> (kOdd + stage) & 1);
+      expected_ ^= 1u << stage | 1u << (kOdd + stage);
       show_to_async();
 #pragma unroll 1
       for (int group = 0; group < kGroups; ++group)
@@ -40,11 +40,11 @@ class LeavingDv {
   }
 
  private:
-  static constexpr uint32_t kStages = Shape::kStages, kSent = 16;
+  static constexpr uint32_t kStages = Shape::kStages, kOdd = 16;
 
   const CUtensorMap& map_;
   PlainShared<Shape>& shared_;
-  // A bit a stage: whether some are to leave from there; from kSent on, whether an odd number has.
+  // A bit a stage: whether some are to leave from there; from kOdd on, whether an odd number has.
   uint32_t expected_ = 0;
 };
 

@@ -1,8 +1,8 @@
 // The producer group of the backward kernel, a warp for each task: one takes items off the queue
 // and leaves a note of each of their query blocks, here; one loads what the softmax left of the
-// blocks' rows (rows.cuh); one has the copy engine bring tiles (tiles.cuh); one sends results off
-// (send/results.cuh). Notes are some blocks ahead: nobody waits while the queue is asked and an
-// item looked at.
+// blocks' rows (rows.cuh); one has the copy engine bring tiles, and takes final dv from where they
+// come to (tiles.cuh); one sends other results off (send/results.cuh). Notes are some blocks ahead:
+// nobody waits while the queue is asked and an item looked at.
 #pragma once
 
 #include "optimized/attention/hopper/backward/produce/query_walk.cuh"

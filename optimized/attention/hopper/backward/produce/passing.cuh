@@ -26,7 +26,8 @@ class Passing {
       if (block > 2 && block - first_ <= kStages) let_pass(block - 2);
       first_ = block;
     }
-    // Its rows come to where those of another were that may wait for its turn.
+    // What was sent before a block that waits for its turn is let pass before the place of its rows
+    // is asked for.
     if (kBrings && block >= kStages && (note_of(block - kStages).flags & kCarried) != 0)
       let_pass(block - kStages);
   }

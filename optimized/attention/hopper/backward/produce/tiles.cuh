@@ -1,4 +1,5 @@
-// The warp of the producer group that has the copy engine bring tiles.
+// The warp of the producer group that has the copy engine bring tiles, and send final dv off from
+// where they come to.
 #pragma once
 
 #include "optimized/attention/hopper/backward/produce/leaving_dv.cuh"
@@ -28,8 +29,8 @@ __device__ __forceinline__ void load_all_tiles(const Parameters& p, PlainShared<
     if (kKeyStages > 1 && (note.flags & kFirst)) load_k();
     if (block >= kStages) dv.send(block - kStages);
     wait(barriers.empty[stage], block / kStages % 2 ^ 1);
-    // Who sends dq is at the block before the one that was here, or behind it. Of earlier notes
-    // nobody asks any more: others, kNotesAhead further on, may be written.
+    // Who sends dq has begun with the block before the one that was here, or ends the one before
+    // that. Of earlier notes nobody asks any more: others, kNotesAhead further on, may be written.
     arrive(barriers.note_empty[block % kNotesAhead]);
     if (note.flags & kStop) {
       arrive(barriers.q_full[stage]);

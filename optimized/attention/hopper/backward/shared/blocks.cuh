@@ -126,7 +126,7 @@ inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;
 template <typename Shape>
 struct Barriers {
   static constexpr int kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
-  static constexpr int kSent = 2 * kStages;  // of dq_sent: more than can be sent and not passed
+  static constexpr int kSent = 2 * kStages;  // of dq_sent: as many as may be sent and not passed
   // Arrivals of a warp, of a group and of both.
   static constexpr int kWarp = kArrivalsOfWarp, kGroup = 4 * kWarp, kAll = kGroups * kGroup;
   Barrier note_full[kNotes], note_empty[kNotesAhead];
