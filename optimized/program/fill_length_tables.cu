@@ -208,12 +208,12 @@ __device__ void place(const LengthTables& t, const LengthTables::List& list, con
   });
 }
 
-// Blocks for the lists, of a grid that has others to fill the buffers.
+// Blocks for the lists, of a grid whose others fill the buffers; one alone does both.
 __device__ int blocks_of_lists(const LengthTables& t, int blocks) {
   const float slots = static_cast<float>(t.num_slots) * kCostOfSlot;
   const float rows = static_cast<float>(t.cp_size()) * (t.q.home.rows + t.k.home.rows) +
                      static_cast<float>(t.num_partners);
-  return min(max(static_cast<int>(blocks * (slots / (slots + rows))), 1), blocks - 1);
+  return max(min(static_cast<int>(blocks * (slots / (slots + rows))), blocks - 1), 1);
 }
 
 __global__ void __launch_bounds__(kTableThreads, 1)
@@ -237,7 +237,9 @@ __global__ void __launch_bounds__(kTableThreads, 1)
   if (block < of_lists)
     Team{block, of_lists}.for_each_list(
         t, [&](const auto& list, const Team& team) { weigh(t, list, team); });
-  else
+  if (blocks == 1)
+    fill_buffers(t, {0, 1});
+  else if (block >= of_lists)
     fill_buffers(t, {block - of_lists, blocks - of_lists});
   grid.sync();
   Team{block, blocks}.for_each_list(

@@ -123,6 +123,7 @@ MADE_FOR: tuple[tuple[Callable[[Mutant], bool], tuple[str, ...]], ...] = (
 # Faults of time, and reads of one row too many: on a GPU no result has shown them, as what is
 # written too early has been read by then. The interpreter sees each (gpu-mutants --interpreted).
 OF_INTERPRETER = {
+    "lengths on the device: a block that is alone leaves the buffers to others",
     "mma: keys are used before their copy has landed",
     "mma: one row behind the last is read",
     "hopper: queries of the next item overwrite this one's",

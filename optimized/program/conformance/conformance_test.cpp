@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -171,6 +172,39 @@ TEST(CudaProgram, RunsTheFamilyAskedForOrThoseBehindIt) {
     EXPECT_STREQ(error.what(), "family is \"volta\"; expected one of: hopper, mma, float32");
   }
 }
+
+#ifdef RINGSIDE_INTERPRETED
+class Processors {  // of the device, while it lives
+ public:
+  explicit Processors(int number) {
+    if (const char* set = std::getenv(kName)) before_ = set;
+    setenv(kName, std::to_string(number).c_str(), 1);
+  }
+  ~Processors() { before_ ? setenv(kName, before_->c_str(), 1) : unsetenv(kName); }
+  Processors(const Processors&) = delete;
+  Processors& operator=(const Processors&) = delete;
+
+ private:
+  static constexpr const char* kName = "RINGSIDE_PTX_PROCESSORS";
+  std::optional<std::string> before_;
+};
+
+// The kernel that fills tables has a block for each.
+TEST(CudaProgram, AgreesWithTheCpuOnADeviceOfFewProcessors) {
+  Random random(21);
+  const PackedLayout layout({0, 9, 140, 140, 171}, {0, 12, 150, 150, 184});
+  const Problem problem{layout, layout, Mask::causal(), 2, 1};
+  for (const int number : {1, 2, 3}) {
+    DeviceCase device_case(random, testing::kBFloat16, problem, 64);
+    device_case.plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
+    device_case.capacity = testing::room_for(random, device_case.plan, problem, 0);
+    const Processors few(number);
+    const DeviceRun run(device_case, testing::kBFloat16);
+    SCOPED_TRACE("processors: " + std::to_string(number));
+    run.expect_forward(), run.expect_backward();
+  }
+}
+#endif
 
 TEST(CudaProgram, RefusesToRunOnAnotherDevice) {
   int devices = 0;

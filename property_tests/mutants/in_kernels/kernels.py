@@ -407,6 +407,12 @@ MUTANTS_OF_KERNELS = [
         "",
     ),
     Mutant(
+        "lengths on the device: a block that is alone leaves the buffers to others",
+        LENGTHS,
+        "if (blocks == 1)",
+        "if (blocks < 1)",
+    ),
+    Mutant(
         "lengths on the device: items of a warp are stored at the first one's place",
         LENGTHS,
         "at = __shfl_sync(~0u, place, from);",
