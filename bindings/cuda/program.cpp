@@ -152,19 +152,19 @@ void bind_arguments(py::module_& m) {
   py::class_<Capacity>(m, "Capacity", "What a plan has room for; see optimized/tables/capacity.h.")
       .def(py::init(strictly<"partition", "comm", "a2a_size", "mask", "cp_size", "num_heads",
                              "num_kv_heads", "max_sequences", "num_rows_q", "num_rows_k",
-                             "pad_to_multiple_of">(
+                             "pad_to_multiple_of", "max_seqlen">(
                [](const std::string& partition, const std::string& comm, int a2a_size,
                   const Mask& mask, int cp_size, int num_heads, int num_kv_heads, int max_sequences,
-                  int max_rows_q, int max_rows_k, int pad_to_multiple_of) {
-                 Capacity capacity{partition,  {comm, a2a_size},  mask,          cp_size,
-                                   num_heads,  num_kv_heads,      max_sequences, max_rows_q,
-                                   max_rows_k, pad_to_multiple_of};
+                  int max_rows_q, int max_rows_k, int pad_to_multiple_of, int max_seqlen) {
+                 Capacity capacity{partition,  {comm, a2a_size},   mask,          cp_size,
+                                   num_heads,  num_kv_heads,       max_sequences, max_rows_q,
+                                   max_rows_k, pad_to_multiple_of, max_seqlen};
                  static_cast<void>(stand_in_plan(capacity));  // checks everything
                  return capacity;
                })),
            py::kw_only(), "partition"_a, "comm"_a, "a2a_size"_a, "mask"_a, "cp_size"_a,
            "num_heads"_a, "num_kv_heads"_a, "max_sequences"_a, "max_rows_q"_a, "max_rows_k"_a,
-           "pad_to_multiple_of"_a)
+           "pad_to_multiple_of"_a, "max_seqlen"_a)
       .def_property_readonly(
           "rank_rows_q", [](const Capacity& c) { return rank_rows(c, c.max_rows_q); },
           "Rows of q of any rank, whatever the lengths.")

@@ -11,17 +11,9 @@ namespace ringside {
 namespace {
 
 constexpr int kTableThreads = LengthTables::kChunk, kWarp = 32;
+constexpr int kBuckets = LengthTables::kBuckets;
 constexpr int kRowsOfThread = 4;
 constexpr int kCostOfSlot = 2;  // in rows that are mapped
-
-// Adds 1 for every lane that names the counter, in one atomic; returns a lane's turn.
-__device__ int count_up(int32_t* counters, int counter) {
-  const unsigned active = __activemask(), same = __match_any_sync(active, counter);
-  const unsigned lane = threadIdx.x % kWarp, leader = __ffs(static_cast<int>(same)) - 1;
-  int begin = 0;
-  if (lane == leader) begin = atomicAdd(&counters[counter], __popc(same));
-  return __shfl_sync(same, begin, static_cast<int>(leader)) + __popc(same & ((1u << lane) - 1));
-}
 
 // Stores a value for each lane of a warp at to[place], of none where place < 0. The warp writes all
 // of their words in turn: values side by side make full sectors.
@@ -125,11 +117,6 @@ __device__ void clear(const LengthTables& t, const Team& team) {
     if (x->is_gathered())
       team.for_each(x->home_rows, [&](int i) { x->resident_of_home[i] = kNobody; });
   }
-  team.for_each(t.num_lists * LengthTables::kBuckets, [&](int i) {
-    const LengthTables::List& list = t.lists[i / LengthTables::kBuckets];
-    list.counts[i % LengthTables::kBuckets] = 0;
-    list.cursors[i % LengthTables::kBuckets] = 0;
-  });
 }
 
 __device__ void fill_segments(const LengthTables& t, const Team& team) {
@@ -161,51 +148,90 @@ __device__ void fill_buffers(const LengthTables& t, const Team& team) {
   }
 }
 
+// Lanes of a warp that say the same, and how many of them come before this one.
+struct Alike {
+  unsigned lanes;
+  int before;
+
+  __device__ int count() const { return __popc(lanes); }
+  __device__ bool is_first() const { return before == 0; }
+};
+__device__ inline Alike lanes_alike(int number) {
+  const unsigned lanes = __match_any_sync(~0u, number), lane = threadIdx.x % kWarp;
+  return {lanes, __popc(lanes & ((1u << lane) - 1))};
+}
+
+// The bucket of every slot, and how many items of each bucket a part of the turns has.
 __device__ void weigh(const LengthTables& t, const LengthTables::List& list, const Team& team) {
-  team.for_each(list.num_slots(), [&](int slot) {
+  __shared__ int counts[kBuckets];
+  const auto weigh_slot = [&](int slot) {
     WorkItem item;
     int bucket = LengthTables::kNoItem;
     const int segment = t.segment_of(list, slot);
     if (t.item_of(list, slot, segment, item)) bucket = t.bucket_of_item(list, slot, item);
     list.segment_of_slot[slot] = segment;
     list.bucket_of_slot[slot] = static_cast<uint8_t>(bucket);
-    if (bucket != LengthTables::kNoItem) count_up(list.counts, bucket);
-  });
-}
-
-// Where each bucket of a list begins, in shared memory.
-__device__ void add_up(const LengthTables::List& list, int (&begins)[LengthTables::kBuckets]) {
-  constexpr int kOwn = LengthTables::kBuckets / kWarp;
-  __syncthreads();  // the list before is done with
-  if (threadIdx.x < kWarp) {
-    int own[kOwn], sum = 0;
-    for (int i = 0; i < kOwn; ++i) own[i] = list.counts[threadIdx.x * kOwn + i], sum += own[i];
-    int end = sum;
-    for (int lanes = 1; lanes < kWarp; lanes *= 2) {
-      const int left = __shfl_up_sync(~0u, end, lanes);
-      if (threadIdx.x >= lanes) end += left;
+    return bucket;
+  };
+  for (int part = team.block; part < list.num_parts(); part += team.blocks) {
+    const Interval turns = list.turns_of(part);
+    if (threadIdx.x < kBuckets) counts[threadIdx.x] = 0;
+    __syncthreads();
+    for (int begin = turns.begin; begin < turns.end; begin += kTableThreads) {
+      const int turn = begin + static_cast<int>(threadIdx.x);
+      const int bucket =
+          turn < turns.end ? weigh_slot(list.slot_of_turn(turn)) : LengthTables::kNoItem;
+      const Alike alike = lanes_alike(bucket);
+      if (bucket != LengthTables::kNoItem && alike.is_first())
+        atomicAdd(&counts[bucket], alike.count());
     }
-    int begin = end - sum;
-    for (int i = 0; i < kOwn; ++i) begins[threadIdx.x * kOwn + i] = begin, begin += own[i];
-    if (threadIdx.x == kWarp - 1) *list.num_items = end;
+    __syncthreads();
+    if (threadIdx.x < kBuckets) list.counts[part * kBuckets + threadIdx.x] = counts[threadIdx.x];
   }
-  __syncthreads();
 }
 
 __device__ void place(const LengthTables& t, const LengthTables::List& list, const Team& team) {
-  __shared__ int begins[LengthTables::kBuckets];
-  add_up(list, begins);
-  team.for_each_of_warps(list.num_slots(), [&](int from_last) {
-    const int slot = from_last < 0 ? -1 : list.num_slots() - 1 - from_last;
+  constexpr int kWarps = kTableThreads / kWarp;
+  __shared__ int begins[kBuckets];
+  __shared__ uint8_t of_warp[kWarps][kBuckets];             // of some turns, a warp's items
+  const int warp = threadIdx.x / kWarp, own = threadIdx.x;  // a thread's bucket
+  const auto count = [&](int parts) {                       // so many
+    int sum = 0;
+    if (own < kBuckets)
+      for (int part = 0; part < parts; ++part) sum += list.counts[part * kBuckets + own];
+    return sum;
+  };
+  const auto items = thd::block_sums<kTableThreads>(thd::Sums<int, 1>{{count(list.num_parts())}});
+  if (team.block == 0 && threadIdx.x == 0) *list.num_items = items.total.of[0];
+  const auto place_turns = [&](int turn, int end) {
+    const int slot = turn < end ? list.slot_of_turn(turn) : -1;
+    const int bucket = slot < 0 ? LengthTables::kNoItem : list.bucket_of_slot[slot];
+    const bool has_item = bucket != LengthTables::kNoItem;
+    const Alike alike = lanes_alike(bucket);
+    if (has_item && alike.is_first()) of_warp[warp][bucket] = static_cast<uint8_t>(alike.count());
+    __syncthreads();
     WorkItem item;
     int at = -1;
-    const int bucket = slot < 0 ? LengthTables::kNoItem : list.bucket_of_slot[slot];
-    if (bucket != LengthTables::kNoItem) {
+    if (has_item) {
       t.item_of(list, slot, list.segment_of_slot[slot], item);
-      at = begins[bucket] + count_up(list.cursors, bucket);
+      at = begins[bucket] + alike.before;
+      for (int i = 0; i < warp; ++i) at += of_warp[i][bucket];
     }
     store_together(list.items, at, item);
-  });
+  };
+  for (int part = team.block; part < list.num_parts(); part += team.blocks) {
+    const Interval turns = list.turns_of(part);
+    int begin = items.before.of[0] + count(part);
+    for (int turn = turns.begin; turn < turns.end; turn += kTableThreads) {
+      __syncthreads();  // the places of those before are known
+      if (own < kBuckets) begins[own] = begin;
+      for (int i = own; i < kWarps * kBuckets; i += kTableThreads) (&of_warp[0][0])[i] = 0;
+      __syncthreads();
+      place_turns(turn + own, turns.end);
+      if (own < kBuckets)
+        for (int i = 0; i < kWarps; ++i) begin += of_warp[i][own];
+    }
+  }
 }
 
 // Blocks for the lists, of a grid whose others fill the buffers; one alone does both.

@@ -65,7 +65,7 @@ int ProgramParts::longest_keys() const {
   int longest = 0;
   for (int seq = 0; seq < problem.layout_k.batch(); ++seq)
     longest = std::max(longest, problem.layout_k.len(seq));
-  return longest;
+  return std::min(longest, max_seqlen);
 }
 
 // So many that what a few documents' items read of them stays in the cache, or much of it. Where
@@ -112,6 +112,12 @@ int ProgramParts::heads_in_turn(bool rounds) const {
   return std::min(heads, problem.num_kv_heads);
 }
 
+// Key heads that several query heads share are slower all at once than two at a time.
+ItemOrder ProgramParts::order_of_keys(int head_parts, bool alone) const {
+  return problem.group_size() == 1 || (alone && head_parts > 1) ? order_of_items()
+                                                                : ItemOrder::longest_first;
+}
+
 // Of score options, kernels know where a block's first row stands, and no gaps.
 Neighbours ProgramParts::neighbours() const {
   return options.score_options ? Neighbours::apart : Neighbours::joined;
@@ -121,13 +127,13 @@ HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& til
                                     bool alone) const {
   if (pass == Pass::forward)
     return query_items(problem, tiles, family.forward_rows(shape), order_of_items(), neighbours());
-  // Key heads that several query heads share are slower all at once than two at a time.
   const auto items = [&](ItemOrder order) {
     return key_items(problem, tiles, family.backward_key_rows(shape), order, neighbours());
   };
-  if (problem.group_size() == 1) return items(order_of_items());
+  if (problem.group_size() == 1) return items(order_of_keys(1, alone));
   HostWorkList list = items(ItemOrder::longest_first);
-  return alone && head_parts_of(list.rows_met) > 1 ? items(order_of_items()) : std::move(list);
+  const ItemOrder order = order_of_keys(head_parts_of(list.rows_met), alone);
+  return order == list.order ? std::move(list) : items(order);
 }
 
 WorkTable ProgramParts::add(const HostWorkList& list) {
@@ -163,19 +169,28 @@ bool ProgramParts::turns_are_quicker() const {
   return 3 * work * heads >= most * processors_of_device();
 }
 
-HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const {
+bool ProgramParts::keep_busy(int64_t items) const {
   constexpr int64_t kItemsOfProcessor = 4;  // fewer would end too far apart
+  return items * problem.num_kv_heads >= kItemsOfProcessor * processors_of_device();
+}
+
+int ProgramParts::rows_of_whole_keys() const {
+  if (family.backward_whole_key_rows == nullptr) return 0;
+  const int most = family.backward_whole_key_rows(shape), longest = longest_keys();
+  if (longest > most || longest == 0) return 0;
+  return keep_busy(problem.layout_k.num_rows() / longest) ? most : 0;
+}
+
+HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const {
   if (family.backward_whole_key_rows == nullptr) return {};
   const int rows = family.backward_key_rows(shape), most = family.backward_whole_key_rows(shape);
-  for (int seq = 0; seq < problem.layout_k.batch(); ++seq)
-    if (problem.layout_k.len(seq) > most) return {};
+  if (longest_keys() > most) return {};
   HostWorkList list = key_items(problem, tiles, most);
-  const auto items = static_cast<int64_t>(list.items.size());
   const auto is_whole = [&](const WorkItem& item) {
     return item.end - item.begin <= rows || item.partner_end - item.partner_begin == 1;
   };
-  if (items * problem.num_kv_heads < kItemsOfProcessor * processors_of_device() ||
-      !one_item_a_sequence(list) || !std::ranges::all_of(list.items, is_whole))
+  if (!keep_busy(std::ssize(list.items)) || !one_item_a_sequence(list) ||
+      !std::ranges::all_of(list.items, is_whole))
     return {};
   return list;
 }

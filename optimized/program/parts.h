@@ -106,9 +106,10 @@ struct ProgramParts {
   Problem problem;
   AttentionShape shape;  // head numbers are those of the launch
   KernelFamily family;
-  bool any_lengths;         // which set_lengths tells
-  bool is_stacked = false;  // whether the one member is all ranks
-  bool home_in_workspace;   // whether home rows pass through the workspace
+  bool any_lengths;            // which set_lengths tells
+  int max_seqlen = INT32_MAX;  // of these, as far as is known
+  bool is_stacked = false;     // whether the one member is all ranks
+  bool home_in_workspace;      // whether home rows pass through the workspace
   int num_processes = 1;
   AccumulatorLayout layout = AccumulatorLayout::rows;  // of results at home
   PassParts forward, backward;
@@ -159,12 +160,17 @@ struct ProgramParts {
   // keys are taken at a time. alone: the launch is all that there is.
   int heads_at_a_time(const OperationTables& of, int heads, bool alone) const;
   int heads_of_documents(int heads) const;  // likewise, of a list by document
-  int longest_keys() const;                 // of a document
+  int longest_keys() const;                 // of a document, as far as is known
   // Of key heads, where items add to dq in turn, and the last of them may round.
   int heads_in_turn(bool rounds) const;
   // In how many parts items of keys take the query heads of a key head, where dk and dv are summed
   // up.
   int head_parts_of(int64_t rows_met) const;
+  // Of items of keys that take heads in so many parts.
+  ItemOrder order_of_keys(int head_parts, bool alone) const;
+  // The rows of an item that may have a sequence's keys all at once, where all lengths that are
+  // known of allow for it and such items keep the device busy; else 0.
+  int rows_of_whole_keys() const;
   AttentionShape shape_of(const Range& q_heads, const Range& kv_heads) const;
   AttentionShape shape_of(const Schedule& schedule, const Operation& compute) const {
     return shape_of(schedule.buffers[compute.queries].heads, schedule.buffers[compute.keys].heads);
@@ -178,6 +184,7 @@ struct ProgramParts {
   }
   int64_t most_bytes_of_family(const PassParts& parts) const;  // that a launch of a pass needs
   ItemOrder order_of_items() const;                            // that gains
+  bool keep_busy(int64_t items) const;                         // the device's processors, of a head
   // alone: no other launch adds to what items of keys leave.
   HostWorkList items_of(Pass pass, const std::vector<RankTiles>& tiles, bool alone) const;
   // Backward, a sequence's keys in one item each, where the family takes these and they keep the

@@ -33,13 +33,13 @@ WorkTable RoomForLengths::add_list(Operand side, const std::vector<int>& own,
   work_.push_back({device_.reserve<WorkItem>(list.num_slots()), {}, device_.reserve<int32_t>(1)});
   slots_.push_back(device_.reserve<int32_t>(list.num_slots()));
   buckets_.push_back(device_.reserve<uint8_t>(list.num_slots()));
-  counts_.push_back(device_.reserve<int32_t>(2 * LengthTables::kBuckets));
+  counts_.push_back(device_.reserve<int32_t>(list.num_parts() * LengthTables::kBuckets));
   return work_.back();
 }
 
 OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
                                           const std::vector<int>& queries,
-                                          const std::vector<int>& keys) {
+                                          const std::vector<int>& keys, bool alone) {
   const KernelFamily& family = parts.family;
   lengths_.joins_queries = parts.neighbours() == Neighbours::joined;
   OperationTables made;
@@ -47,11 +47,17 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
     made.forward =
         add_list(Operand::q, queries, keys, family.forward_rows(parts.shape), family.by_document);
   } else {
+    const int rows = family.backward_key_rows(parts.shape),
+              whole = alone ? parts.rows_of_whole_keys() : 0;
+    made.head_parts = parts.head_parts_of(made.rows_met);
+    made.keys_in_one_item = whole > 0;
+    made.carries_dq = whole > 0 && parts.longest_keys() > rows;
+    made.keys_by_document = !made.keys_in_one_item &&
+                            parts.order_of_keys(made.head_parts, alone) == ItemOrder::by_document;
     made.backward_queries =
         add_list(Operand::q, queries, keys, family.backward_query_rows(parts.shape));
     made.backward_keys =
-        add_list(Operand::kv, keys, queries, family.backward_key_rows(parts.shape));
-    made.head_parts = parts.head_parts_of(made.rows_met);
+        add_list(Operand::kv, keys, queries, whole > 0 ? whole : rows, made.keys_by_document);
   }
   return made;
 }
@@ -68,7 +74,6 @@ TableOf<Segment> RoomForLengths::allocate() {
     list.segment_of_slot = device_.at(slots_[i]);
     list.bucket_of_slot = device_.at(buckets_[i]);
     list.counts = device_.at(counts_[i]);
-    list.cursors = list.counts + LengthTables::kBuckets;
   }
   buffers_ = device_.add(lists_.buffers);
   runs_ = device_.add(lists_.runs);

@@ -38,9 +38,9 @@ class RoomForLengths {
   WorkTable add_list(Operand side, const std::vector<int>& own, const std::vector<int>& partners,
                      int rows_of_item, bool by_document = false);
 
-  // The lists of a compute operation.
+  // The lists of a compute operation. alone: its launch is all that there is.
   OperationTables add_items(Pass pass, const ProgramParts& parts, const std::vector<int>& queries,
-                            const std::vector<int>& keys);
+                            const std::vector<int>& keys, bool alone);
 
   // Once all lists are there: whatever was reserved has its place.
   TableOf<Segment> allocate();

@@ -192,7 +192,7 @@ class StackOfCapacity {
       q.push_back(room_.add_buffer(Operand::q, step.q, q_row));
       k.push_back(room_.add_buffer(Operand::kv, step.kv, k_row));
     }
-    return room_.add_items(schedule.pass, p_, q, k);
+    return room_.add_items(schedule.pass, p_, q, k, p_.in_place);
   }
 
   void finish() {
@@ -218,6 +218,7 @@ class StackOfCapacity {
 StackParts::StackParts(const Capacity& capacity, const Plan& stand_in, const ProgramOptions& o)
     : StackParts(Lengths::any, stand_in, o) {
   problem.mask = capacity.mask;
+  max_seqlen = capacity.max_seqlen;
   const Stacks stacks(stand_in, gap(), Lengths::any);
   in_place = can_be_in_place(stacks);  // whichever the partition
   StackOfCapacity made(*this, capacity, stacks);

@@ -1,6 +1,7 @@
 // Capacities for the lengths of random plans.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "optimized/program/program.h"
@@ -21,6 +22,12 @@ inline std::optional<Capacity> room_for(Random& random, const Plan& plan, const 
   room.max_sequences = problem.layout_q.batch() + 1 + random.integer(0, 3);
   room.max_rows_q = problem.layout_q.num_rows() + random.integer(0, most_more_rows);
   room.max_rows_k = problem.layout_k.num_rows() + random.integer(0, most_more_rows);
+  if (random.coin()) {
+    room.max_seqlen = 1;
+    for (const PackedLayout* layout : {&problem.layout_q, &problem.layout_k})
+      for (int seq = 0; seq < layout->batch(); ++seq)
+        room.max_seqlen = std::max(room.max_seqlen, layout->len(seq));
+  }
   return room;
 }
 

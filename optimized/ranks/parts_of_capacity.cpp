@@ -80,7 +80,7 @@ class PartsOfCapacity {
     const Step& step = plan_.steps_of_rank[schedule.rank][op.step];
     const std::vector<int> q{room_.add_buffer(Operand::q, step.q, 0)};
     const std::vector<int> k{room_.add_buffer(Operand::kv, step.kv, 0)};
-    made = room_.add_items(schedule.pass, p_, q, k);
+    made = room_.add_items(schedule.pass, p_, q, k, false);
     made.starts = finds_nothing(schedule, operation);
     return made;
   }

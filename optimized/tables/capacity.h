@@ -25,6 +25,7 @@ struct Capacity {
   int num_heads = 1, num_kv_heads = 1;
   int max_sequences = 1, max_rows_q = 0, max_rows_k = 0;
   int pad_to_multiple_of = 1;  // padded lengths are multiples of this; 2*cp_size saves memory
+  int max_seqlen = INT32_MAX;  // tokens of a sequence, of queries and of keys
 };
 
 // Rows that a rank's home buffer needs, whatever the lengths.

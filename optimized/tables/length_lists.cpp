@@ -32,6 +32,7 @@ LengthLists::LengthLists(const Capacity& capacity, const Plan& stand_in, LengthT
   const PartitionRule rule = find_partition(capacity.partition).rule;
   tables.max_batch = capacity.max_sequences;
   tables.multiple_of = capacity.pad_to_multiple_of;
+  tables.max_seqlen = capacity.max_seqlen;
   tables.mask = capacity.mask;
   tables.q.max_rows = capacity.max_rows_q, tables.k.max_rows = capacity.max_rows_k;
   for (const Operand operand : {Operand::q, Operand::kv}) {

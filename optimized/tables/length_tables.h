@@ -8,7 +8,7 @@
 //   1  where each sequence's rows begin in each group: prefix sums over chunks of sequences
 //   2  segments of the groups
 //   3  partner segments, maps of rows, and the bucket of every slot's item
-//   4  items, heaviest bucket first, from a bucket's last slot to its first
+//   4  items, heaviest bucket first, those of a bucket in the order of their slots' turns
 //
 // Rows are kept twice: at home, rank by rank, and as they are resident where kernels meet them, in
 // groups of ranks (partition_rows.h) whose rows an exchange has put in one buffer, in the order of
@@ -33,7 +33,8 @@ namespace ringside {
 
 struct LengthTables {
   static constexpr int kBuckets = 128, kNoItem = 255;
-  static constexpr int kChunk = 512;  // sequences
+  static constexpr int kChunk = 512;     // sequences
+  static constexpr int kMostParts = 64;  // of a list
 
   struct Groups {
     PartitionRows owned;
@@ -67,19 +68,37 @@ struct LengthTables {
     Operand side = Operand::q;  // whose rows an item is a block of
     int rows_of_item = 0, slots_of_run = 0;
     int first_run = 0, num_runs = 0;
-    bool by_document = false;  // an item's bucket is its segment's, so that these go together, or
-                               // on a device, where each warp puts what it has, nearly
+    bool by_document = false;  // an item's bucket is its segment's, so that these go together
     WorkItem* items = nullptr;
     int32_t* segment_of_slot = nullptr;
     uint8_t* bucket_of_slot = nullptr;
-    int32_t* counts = nullptr;   // [kBuckets] items, then a cursor each
-    int32_t* cursors = nullptr;  // [kBuckets]
+    int32_t* counts = nullptr;  // [num_parts][kBuckets] items
     int32_t* num_items = nullptr;
 
     RINGSIDE_HD int num_slots() const { return num_runs * slots_of_run; }
+    // In which order slots are asked: of a causal mask the last queries have most to do, and the
+    // first keys.
+    RINGSIDE_HD int slot_of_turn(int turn) const {
+      return side == Operand::q ? num_slots() - 1 - turn : turn;
+    }
+    // Blocks of threads share a list by parts of its turns.
+    RINGSIDE_HD int num_parts() const {
+      return (num_slots() + turns_of_part() - 1) / turns_of_part();
+    }
+    RINGSIDE_HD Interval turns_of(int part) const {
+      const int begin = part * turns_of_part(), left = num_slots() - begin;
+      return {begin, begin + (left < turns_of_part() ? left : turns_of_part())};
+    }
+
+   private:
+    RINGSIDE_HD int turns_of_part() const {  // as many as there are threads, some times
+      constexpr int kOfAll = kMostParts * kChunk;
+      return (num_slots() / kOfAll + 1) * kChunk;
+    }
   };
 
   int max_batch = 0, multiple_of = 1;
+  int max_seqlen = INT32_MAX;  // tokens
   Mask mask;
   bool joins_queries = false;  // two segments of a sequence go as one: neighbours.h
   Side q, k;
@@ -120,7 +139,8 @@ struct LengthTables {
     const int64_t len = int64_t{o.end} - o.begin, rows = int64_t{o.row_end} - o.row_begin;
     const bool starts = s > 0 || (o.begin == 0 && o.row_begin == 0);
     const bool inside = o.begin >= 0 && o.row_begin >= 0 && o.row_end <= x.max_rows;
-    return starts & inside & (len >= 0) & (rows >= len) & (rows % multiple_of == 0);
+    const bool is_length = len >= 0 && len <= max_seqlen;
+    return starts & inside & is_length & (rows >= len) & (rows % multiple_of == 0);
   }
 
   // --- phase 2 ---

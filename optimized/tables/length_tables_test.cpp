@@ -109,13 +109,15 @@ TEST(LengthTables, ItemsOfASegmentGoTogetherWhereAListIsByDocument) {
     HostTables tables(random_capacity(random, problem), random.integer(1, 4), true);
     tables.fill(problem.layout_q, problem.layout_k);
     for (const LengthTables::List& list : tables.lists()) {
-      if (list.side != Operand::q) continue;
       std::set<int> begun;
       const WorkItem* before = nullptr;
       const auto items = tables.items(list);
       for (const WorkItem& item : items) {
         if (before != nullptr && before->own == item.own) {
-          EXPECT_LT(item.begin, before->begin);
+          if (list.side == Operand::q)
+            EXPECT_LT(item.begin, before->begin);
+          else
+            EXPECT_GT(item.begin, before->begin);
           ++several;
         } else {
           EXPECT_TRUE(begun.insert(item.own.row).second) << "case " << number;
@@ -302,6 +304,9 @@ TEST(LengthTables, LengthsThatDoNotFitAreSeen) {
   EXPECT_FALSE(fit({0, 3, 7}, {0, 4, 20})) << "more rows than room";
   EXPECT_FALSE(fit({0, 3, 7}, {0, 5, 16})) << "not a multiple";
   EXPECT_FALSE(fit({0, -2147483647, 7}, {0, 4, 16})) << "wraps";
+  t.max_seqlen = 4;
+  EXPECT_TRUE(fit({0, 3, 7}, {0, 4, 16}));
+  EXPECT_FALSE(fit({0, 3, 8}, {0, 4, 16})) << "more tokens than a sequence may have";
 }
 
 TEST(LengthTables, HeavierItemsComeEarlier) {

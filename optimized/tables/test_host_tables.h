@@ -19,7 +19,7 @@ inline constexpr int kQueryRow = 1000, kKeyRow = 5000;  // where buffers begin i
 
 class HostTables {
  public:
-  // by_document: lists of queries are.
+  // by_document: all lists are.
   HostTables(const Capacity& capacity, int rows_of_item, bool by_document = false,
              Neighbours queries = Neighbours::apart)
       : plan_(stand_in_plan(capacity)), lists_(capacity, plan_, t) {
@@ -52,10 +52,12 @@ class HostTables {
 
   std::vector<WorkItem> items(const LengthTables::List& list) const {
     std::vector<std::pair<int, WorkItem>> by_bucket;
-    for (int slot = list.num_slots() - 1; slot >= 0; --slot)
+    for (int turn = 0; turn < list.num_slots(); ++turn) {
+      const int slot = list.slot_of_turn(turn);
       if (WorkItem item; t.item_of(list, slot, t.segment_of(list, slot), item))
         if (const int b = t.bucket_of_item(list, slot, item); b != LengthTables::kNoItem)
           by_bucket.emplace_back(b, item);
+    }
     std::ranges::stable_sort(by_bucket, {}, &std::pair<int, WorkItem>::first);
     std::vector<WorkItem> items;
     for (const auto& [bucket, item] : by_bucket) {
@@ -82,7 +84,7 @@ class HostTables {
     const int q = lists_.add_buffer(Operand::q, s.q, kQueryRow);
     const int k = lists_.add_buffer(Operand::kv, s.kv, kKeyRow);
     lists_.add_list(Operand::q, {q}, {k}, rows_of_item, by_document);
-    lists_.add_list(Operand::kv, {k}, {q}, rows_of_item);
+    lists_.add_list(Operand::kv, {k}, {q}, rows_of_item, by_document);
     heads_.insert(heads_.end(), 2, s.q.heads);
   }
 

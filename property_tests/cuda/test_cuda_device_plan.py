@@ -181,6 +181,22 @@ def test_blocks_of_threads_go_on_with_further_items(dtype, cp_size, deterministi
     same_as_the_plan(case, dtype, 40_000, deterministic=deterministic)
 
 
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("longest", [128, 384])
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_documents_none_of_which_is_longer(head_dim, longest, deterministic, mask):
+    """Enough to keep any GPU busy, each of which may be one item of keys."""
+    few = [longest, 0, 1, 63, 64, 65, 127, 128]
+    lengths = [few + np.random.default_rng(i).permutation(few).tolist() * 9 for i in range(2)]
+    layouts = [rs.PackedLayout.from_lengths(x) for x in lengths]
+    case = Case(
+        *layouts, mask=mask, num_heads=32, num_kv_heads=32, head_dim=head_dim,
+        head_dim_v=head_dim, seed=6,
+    )  # fmt: skip
+    same_as_the_plan(case, "bfloat16", 2_000, deterministic=deterministic, max_seqlen=longest)
+
+
 @pytest.mark.parametrize("comm", COMMS)
 def test_a_captured_graph_replays_other_lengths_without_a_synchronization(comm):
     import torch
@@ -257,6 +273,21 @@ def test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so(comm, cu)
     assert (to_host(again) == to_host(good)).all()
 
 
+@pytest.mark.parametrize("cp_size", [1, 2])
+def test_a_sequence_longer_than_any_may_be_does_not_fit(cp_size):
+    plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=cp_size, max_seqlen=9)
+    q = to_device(np.ones((16, 1, 8)))
+    for cu, fits in (([0, 7, 16], True), ([0, 6, 16], False), ([0, 9], True), ([0, 10], False)):
+        plan.set_lengths(on_device(cu))
+        out, _ = plan.attention(q, q, q)
+        assert (to_host(out[: cu[-1]]) == fits).all()
+        if fits:
+            plan.check()
+            continue
+        with pytest.raises(ValueError, match="max_seqlen"):
+            plan.check()
+
+
 @pytest.mark.parametrize("comm", ["p2p", "all_gather"])
 def test_either_width_and_a_layout_of_them_are_the_same_lengths(comm):
     q, narrow, padded = to_device(np.ones((16, 1, 8))), on_device([0, 3, 9]), on_device([0, 5, 14])
@@ -302,6 +333,8 @@ def test_what_cannot_be_set_is_refused_with_the_fix():
         rs.DevicePlan(max_sequences=0, num_rows_q=16)
     with pytest.raises(ValueError, match="zigzag"):
         rs.DevicePlan(max_sequences=1, num_rows_q=16, partition="zig-zag")
+    with pytest.raises(ValueError, match="max_seqlen=0; expected at least 1"):
+        rs.DevicePlan(max_sequences=1, num_rows_q=16, max_seqlen=0)
 
 
 @pytest.mark.parametrize("partition", rs.PARTITIONS)

@@ -26,6 +26,9 @@ from ringside._plan.numbers import number
 from ringside._plan.own_methods import own_methods
 
 
+_MOST = 2**31 - 1  # of int32
+
+
 def _or(default: int, given: int | None, name: str) -> int:
     return default if given is None else arguments.int32(given, name)
 
@@ -47,6 +50,9 @@ class DevicePlan:
         num_rows_k: rows of k and v; default num_rows_q.
         pad_to_multiple_of: promises that padded lengths are multiples of this. 2*cp_size (what
             Transformer Engine asks for) keeps the ranks' buffers as small as they can be.
+        max_seqlen: promises that no sequence has more tokens, of queries or of keys. Kernels of
+            one rank then know what packs of short documents allow: up to 384 keys, dq needs no
+            sums, and and a backward pass takes less time.
         mask, cp_size, partition, comm, a2a_size, num_heads, num_kv_heads: as for ringside.plan;
             a partition is one of ringside.PARTITIONS but "balanced", and comm is one of
             ringside.COMMS but "fetch": what these own and move follows from all lengths at once.
@@ -56,8 +62,8 @@ class DevicePlan:
         Unsupported: no CUDA in this build, or no device; partition="balanced", comm="fetch".
 
     Lengths on the device cannot be checked without waiting for it. Those that do not fit (falling,
-    more rows than there are, not a multiple) count as an empty batch: results are zeros, lse -inf,
-    and check() raises.
+    more rows than there are, not a multiple, more tokens than max_seqlen) count as an empty batch:
+    results are zeros, lse -inf, and check() raises.
 
     Rows that a rank gathers of others lie in the order of their sequences, as in a plan that knows
     the lengths: a kernel's block goes on from chunk to chunk of a document. Only stripes of some of
@@ -86,6 +92,7 @@ class DevicePlan:
         num_heads: int = 1,
         num_kv_heads: int | None = None,
         pad_to_multiple_of: int = 1,
+        max_seqlen: int | None = None,
     ) -> None:
         self.max_sequences = arguments.int32(max_sequences, "max_sequences")
         self.num_rows_q = arguments.int32(num_rows_q, "num_rows_q")
@@ -108,6 +115,7 @@ class DevicePlan:
             "max_rows_q": self.num_rows_q,
             "max_rows_k": self.num_rows_k,
             "pad_to_multiple_of": arguments.int32(pad_to_multiple_of, "pad_to_multiple_of"),
+            "max_seqlen": _or(_MOST, max_seqlen, "max_seqlen"),
         }
         _cuda.require_cuda()
         self._source = _cuda.cuda_core().Capacity(**capacity)
@@ -189,8 +197,8 @@ class DevicePlan:
             raise ValueError(
                 "lengths on the device did not fit; expected cu_seqlens that start at 0, never "
                 f"fall, give no sequence more tokens than rows, and end within {self.num_rows_q} "
-                f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of, and "
-                "over a group the same in every process"
+                f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of and of no "
+                "more than max_seqlen tokens, and over a group the same in every process"
             )
 
     @overload

@@ -411,9 +411,8 @@ cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
   if (arguments.accumulate == Accumulate::only && arguments.final_dk.data != nullptr)
     return cudaErrorInvalidValue;  // of two places
   if (arguments.dq_layout != AccumulatorLayout::rows) return cudaErrorInvalidValue;
-  if (arguments.one_item_of_keys &&
-      (arguments.accumulate != Accumulate::only || !arguments.keys.is_full))
-    return cudaErrorInvalidValue;  // of other lists the host cannot know it
+  if (arguments.one_item_of_keys && arguments.accumulate != Accumulate::only)
+    return cudaErrorInvalidValue;
   for (const DeviceMatrix& matrix :
        {arguments.q, arguments.k, arguments.v, arguments.dout, arguments.dq, arguments.dk,
         arguments.dv, arguments.final_dk, arguments.final_dv})

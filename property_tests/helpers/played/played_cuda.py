@@ -61,6 +61,7 @@ class Program:
         capacity = vars(self.source).copy()
         for name in ("max_sequences", "max_rows_q", "max_rows_k", "pad_to_multiple_of"):
             del capacity[name]
+        del capacity["max_seqlen"]
         capacity["a2a_size"] = capacity["a2a_size"] or None
         self.source = rs.plan(
             rs.PackedLayout(q, q_padded), rs.PackedLayout(k, k_padded), **capacity

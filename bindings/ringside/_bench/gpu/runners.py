@@ -129,11 +129,12 @@ class Ours(Runner):
 
 
 def device_plan(problem: SampledOperands, room: int) -> DevicePlan:
-    """With room for so many sequences, and the problem's lengths."""
+    """With room for so many sequences, and the problem's lengths; told the longest, as peers are."""
     case = problem.case
     plan = DevicePlan(
         max_sequences=room,
         num_rows_q=sum(case.lengths),
+        max_seqlen=max(case.lengths),
         mask=case.mask,
         num_heads=case.num_heads,
         num_kv_heads=case.num_kv_heads,

@@ -197,9 +197,8 @@ bool rounds_in_turn(const AttentionShape& shape) {
 }
 
 cudaError_t backward(const BackwardArguments& arguments, cudaStream_t stream) {
-  if (arguments.one_item_of_keys &&
-      (arguments.accumulate != Accumulate::only || !arguments.keys.is_full))
-    return cudaErrorInvalidValue;  // of other lists the host cannot know it
+  if (arguments.one_item_of_keys && arguments.accumulate != Accumulate::only)
+    return cudaErrorInvalidValue;
   if (arguments.head_parts != 1 && arguments.accumulate != Accumulate::merge)
     return cudaErrorInvalidValue;
   const bool in_turn = arguments.turns != nullptr;

@@ -1,0 +1,84 @@
+// Programs that know of lengths on the device that none is above so many tokens: where a document's
+// keys fit one item, dq needs no sums.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "optimized/device/processors.h"
+#include "optimized/program/conformance/test_device_run.h"
+#include "optimized/program/stack_parts.h"
+
+namespace ringside {
+namespace {
+
+using testing::DeviceCase;
+using testing::DeviceRun;
+using testing::Random;
+using testing::TypeInfo;
+using testing::why_not;
+
+constexpr int kLongest = 130, kHeads = 4;
+
+// As many documents as keep the processors busy, by what a program can tell.
+PackedLayout documents(Random& random) {
+  const std::vector<int> lengths{0, 1, 64, 65, 127, 128, 129, kLongest};
+  const int rows = kLongest * 4 * processors_of_device() / kHeads;
+  std::vector<int32_t> valid{0, kLongest}, padded{0, kLongest};
+  while (padded.back() < rows) {
+    valid.push_back(valid.back() + random.choice(lengths));
+    padded.push_back(padded.back() + valid.back() - *(valid.end() - 2) + random.integer(0, 3));
+  }
+  return {valid, padded};
+}
+
+Capacity room_for(const Problem& problem, int max_seqlen) {
+  Capacity room;
+  room.comm.name = "p2p", room.mask = problem.mask;
+  room.num_heads = problem.num_heads, room.num_kv_heads = problem.num_kv_heads;
+  room.max_sequences = problem.layout_q.batch() + 2, room.max_seqlen = max_seqlen;
+  room.max_rows_q = problem.layout_q.num_rows(), room.max_rows_k = problem.layout_k.num_rows();
+  return room;
+}
+
+TEST(ShortDocuments, OfLengthsOnTheDeviceAgreeWithTheCpu) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(31);
+  const Mask masks[] = {Mask::causal(), Mask::full(), Mask::sliding_window(70, 3)};
+  int turn = 0;
+  for (const Mask& mask : masks)
+    for (const int dim : {64, 128}) {
+      const TypeInfo& type = ++turn % 2 == 0 ? testing::kFloat16 : testing::kBFloat16;
+      const PackedLayout layout = documents(random);
+      const Problem problem{layout, layout, mask, kHeads, kHeads};
+      DeviceCase device_case(random, type, problem, dim);
+      device_case.capacity = room_for(problem, kLongest);
+      device_case.deterministic = turn % 3 == 0;
+      const DeviceRun run(device_case, type);
+      SCOPED_TRACE("turn " + std::to_string(turn) + " by " + run.family());
+      run.expect_forward(), run.expect_backward();
+      if (device_case.deterministic) run.expect_same_backward();
+    }
+}
+
+TEST(ShortDocuments, AreAnItemEachWhereNoLengthIsAboveOne) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(32);
+  const PackedLayout layout = documents(random);
+  const Problem problem{layout, layout, Mask::causal(), kHeads, kHeads};
+  const ProgramOptions options{128, 128, ElementType::bfloat16};
+  const auto parts_of = [&](int max_seqlen) {
+    return StackParts(room_for(problem, max_seqlen), options);
+  };
+  const StackParts some = parts_of(kLongest), any = parts_of(INT32_MAX), one = parts_of(128);
+  const bool knows = some.family.backward_whole_key_rows != nullptr;  // the family
+  EXPECT_EQ(some.keys_in_one_item, knows);
+  EXPECT_EQ(some.carries_dq, knows);
+  EXPECT_EQ(one.keys_in_one_item, knows);
+  EXPECT_FALSE(one.carries_dq);
+  EXPECT_FALSE(any.keys_in_one_item);
+}
+
+}  // namespace
+}  // namespace ringside
