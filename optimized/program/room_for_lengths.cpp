@@ -5,7 +5,8 @@ namespace ringside {
 void set_partners(PassParts& parts, TableOf<Segment> partners) {
   for (auto& of_member : parts.operations)
     for (OperationTables& op : of_member)
-      for (WorkTable* table : {&op.forward, &op.backward_queries, &op.backward_keys})
+      for (WorkTable* table :
+           {&op.forward, &op.backward_queries, &op.backward_keys, &op.keys_in_turn})
         table->partners = partners;
 }
 
@@ -28,8 +29,8 @@ const RoomForLengths::Side& RoomForLengths::add_side(Operand operand, int home_r
 
 WorkTable RoomForLengths::add_list(Operand side, const std::vector<int>& own,
                                    const std::vector<int>& partners, int rows_of_item,
-                                   bool by_document) {
-  const auto& list = lists_.lists[lists_.add_list(side, own, partners, rows_of_item, by_document)];
+                                   ListOrder order) {
+  const auto& list = lists_.lists[lists_.add_list(side, own, partners, rows_of_item, order)];
   work_.push_back({device_.reserve<WorkItem>(list.num_slots()), {}, device_.reserve<int32_t>(1)});
   slots_.push_back(device_.reserve<int32_t>(list.num_slots()));
   buckets_.push_back(device_.reserve<uint8_t>(list.num_slots()));
@@ -43,22 +44,29 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
   const KernelFamily& family = parts.family;
   lengths_.joins_queries = parts.neighbours() == Neighbours::joined;
   OperationTables made;
+  const auto add_keys = [&](int rows, ListOrder order) {
+    return add_list(Operand::kv, keys, queries, rows, order);
+  };
   if (pass == Pass::forward) {
-    made.forward =
-        add_list(Operand::q, queries, keys, family.forward_rows(parts.shape), family.by_document);
-  } else {
-    const int rows = family.backward_key_rows(parts.shape),
-              whole = alone ? parts.rows_of_whole_keys() : 0;
-    made.head_parts = parts.head_parts_of(made.rows_met);
-    made.keys_in_one_item = whole > 0;
-    made.carries_dq = whole > 0 && parts.longest_keys() > rows;
-    made.keys_by_document = !made.keys_in_one_item &&
-                            parts.order_of_keys(made.head_parts, alone) == ItemOrder::by_document;
-    made.backward_queries =
-        add_list(Operand::q, queries, keys, family.backward_query_rows(parts.shape));
-    made.backward_keys =
-        add_list(Operand::kv, keys, queries, whole > 0 ? whole : rows, made.keys_by_document);
+    made.forward = add_list(Operand::q, queries, keys, family.forward_rows(parts.shape),
+                            family.by_document ? ListOrder::by_document : ListOrder::longest_first);
+    return made;
   }
+  const int rows = family.backward_key_rows(parts.shape);
+  const int whole = alone ? parts.rows_of_whole_keys() : 0;
+  made.head_parts = parts.head_parts_of(made.rows_met);
+  made.backward_queries =
+      add_list(Operand::q, queries, keys, family.backward_query_rows(parts.shape));
+  if (whole > 0) {
+    made.backward_keys = add_keys(whole, ListOrder::longest_first);
+    made.keys_in_one_item = true, made.carries_dq = parts.longest_keys() > rows;
+    return made;
+  }
+  made.keys_by_document = parts.order_of_keys(made.head_parts, alone) == ItemOrder::by_document;
+  made.backward_keys =
+      add_keys(rows, made.keys_by_document ? ListOrder::by_document : ListOrder::longest_first);
+  if (alone && family.backward_in_turn != nullptr)
+    made.keys_in_turn = add_keys(rows, ListOrder::in_turn);
   return made;
 }
 

@@ -36,7 +36,7 @@ class RoomForLengths {
   }
   // All lists have the partners that allocate() returns.
   WorkTable add_list(Operand side, const std::vector<int>& own, const std::vector<int>& partners,
-                     int rows_of_item, bool by_document = false);
+                     int rows_of_item, ListOrder order = ListOrder::longest_first);
 
   // The lists of a compute operation. alone: its launch is all that there is.
   OperationTables add_items(Pass pass, const ProgramParts& parts, const std::vector<int>& queries,

@@ -59,11 +59,11 @@ int LengthLists::add_buffer(Operand side, const Buffer& buffer, int row) {
 }
 
 int LengthLists::add_list(Operand side, const std::vector<int>& own,
-                          const std::vector<int>& partners, int rows_of_item, bool by_document) {
+                          const std::vector<int>& partners, int rows_of_item, ListOrder order) {
   const LengthTables::Groups& groups = tables_.side(side).resident;
   LengthTables::List list;
   list.side = side;
-  list.rows_of_item = rows_of_item, list.by_document = by_document;
+  list.rows_of_item = rows_of_item, list.order = order;
   const int64_t slots = LengthTables::slots(groups.rows, tables_.segments_of(groups), rows_of_item);
   list.first_run = static_cast<int>(runs.size());
   for (size_t i = 0; i < own.size(); ++i)

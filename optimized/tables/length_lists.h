@@ -28,7 +28,7 @@ class LengthLists {
 
   // Items over the rows of some buffers; the i-th meets the i-th of the partners.
   int add_list(Operand side, const std::vector<int>& own, const std::vector<int>& partners,
-               int rows_of_item, bool by_document = false);
+               int rows_of_item, ListOrder order = ListOrder::longest_first);
 
  private:
   const Plan& plan_;

@@ -68,7 +68,7 @@ struct LengthTables {
     Operand side = Operand::q;  // whose rows an item is a block of
     int rows_of_item = 0, slots_of_run = 0;
     int first_run = 0, num_runs = 0;
-    bool by_document = false;  // an item's bucket is its segment's, so that these go together
+    ListOrder order = ListOrder::longest_first;
     WorkItem* items = nullptr;
     int32_t* segment_of_slot = nullptr;
     uint8_t* bucket_of_slot = nullptr;
@@ -246,14 +246,14 @@ struct LengthTables {
 
   // The bucket of a slot whose item this is.
   RINGSIDE_HD int bucket_of_item(const List& list, int slot, const WorkItem& item) const {
-    int64_t weight = weight_of(list, slot, item);
-    if (weight > 0 && list.by_document) {
-      WorkItem all = item;
-      const int len = list.side == Operand::q ? item.len_q : item.len_k;
-      all.begin = 0, all.end = item.own.rows_below(len);
-      weight = weight_of(list, slot, all);
-    }
-    return bucket_of(weight);
+    const int64_t weight = weight_of(list, slot, item);
+    if (weight <= 0 || list.order == ListOrder::longest_first) return bucket_of(weight);
+    WorkItem all = item;  // of its segment's, as if they were one
+    all.end = item.own.rows_below(list.side == Operand::q ? item.len_q : item.len_k);
+    // What is left of the segment becomes less from item to item.
+    if (list.order == ListOrder::in_turn) return bucket_of(int64_t{all.end} - all.begin);
+    all.begin = 0;
+    return bucket_of(weight_of(list, slot, all));
   }
 
   // Four buckets to a factor of two, the heaviest first.

@@ -86,7 +86,7 @@ TEST(LengthTables, ListsMeetEveryVisiblePairOnceForAnyLengths) {
     Problem problem = testing::random_problem(random);
     const Capacity capacity = random_capacity(random, problem);
     const Neighbours queries = random.coin() ? Neighbours::joined : Neighbours::apart;
-    HostTables tables(capacity, random.integer(1, 9), random.coin(), queries);
+    HostTables tables(capacity, random.integer(1, 9), ListOrder(random.integer(0, 2)), queries);
     for (int again = 0; again < 2; ++again) {  // the same tables, other lengths
       SCOPED_TRACE("case " + std::to_string(number) + ": " + capacity.partition + " over " +
                    capacity.comm.name + ", cp_size " + std::to_string(capacity.cp_size));
@@ -106,7 +106,8 @@ TEST(LengthTables, ItemsOfASegmentGoTogetherWhereAListIsByDocument) {
   int several = 0;
   for (int number = 0; number < testing::cases(500); ++number) {
     const Problem problem = testing::random_problem(random);
-    HostTables tables(random_capacity(random, problem), random.integer(1, 4), true);
+    HostTables tables(random_capacity(random, problem), random.integer(1, 4),
+                      ListOrder::by_document);
     tables.fill(problem.layout_q, problem.layout_k);
     for (const LengthTables::List& list : tables.lists()) {
       std::set<int> begun;
@@ -123,6 +124,28 @@ TEST(LengthTables, ItemsOfASegmentGoTogetherWhereAListIsByDocument) {
           EXPECT_TRUE(begun.insert(item.own.row).second) << "case " << number;
         }
         before = &item;
+      }
+    }
+  }
+  EXPECT_GT(several, 1000);
+}
+
+TEST(LengthTables, OfAnItemInTurnThoseOfTheKeysBeforeComeEarlier) {
+  Random random(24);
+  int several = 0;
+  for (int number = 0; number < testing::cases(500); ++number) {
+    const Problem problem = testing::random_problem(random);
+    HostTables tables(random_capacity(random, problem), random.integer(1, 4), ListOrder::in_turn);
+    tables.fill(problem.layout_q, problem.layout_k);
+    for (const LengthTables::List& list : tables.lists()) {
+      if (list.side != Operand::kv) continue;
+      std::map<std::pair<int, int>, int> begun;  // of segments, by sequence and row
+      for (const WorkItem& item : tables.items(list)) {
+        const auto [before, is_first] =
+            begun.emplace(std::pair(item.own.seq, item.own.row), item.begin);
+        if (is_first) continue;
+        EXPECT_LT(before->second, item.begin) << "case " << number;
+        before->second = item.begin, ++several;
       }
     }
   }
@@ -147,7 +170,7 @@ TEST(LengthTables, ChunksOfQueriesGoAsOneWhereThoseOfThePlanDo) {
     c.partition = random.coin() ? "zigzag" : "whole_pack_zigzag";
     c.comm = {random.coin() ? "all_gather" : "p2p"};  // queries are those at home
     const int rows_of_item = random.integer(2, 12);
-    HostTables tables(c, rows_of_item, false, Neighbours::joined);
+    HostTables tables(c, rows_of_item, ListOrder::longest_first, Neighbours::joined);
     tables.fill(problem.layout_q, problem.layout_k);
     const Plan plan = build_plan(problem, place(problem, c.partition, c.cp_size), c.comm);
     SCOPED_TRACE("case " + std::to_string(number) + ": " + c.partition + " over " + c.comm.name +

@@ -19,8 +19,7 @@ inline constexpr int kQueryRow = 1000, kKeyRow = 5000;  // where buffers begin i
 
 class HostTables {
  public:
-  // by_document: all lists are.
-  HostTables(const Capacity& capacity, int rows_of_item, bool by_document = false,
+  HostTables(const Capacity& capacity, int rows_of_item, ListOrder order = ListOrder::longest_first,
              Neighbours queries = Neighbours::apart)
       : plan_(stand_in_plan(capacity)), lists_(capacity, plan_, t) {
     t.joins_queries = queries == Neighbours::joined;
@@ -30,7 +29,7 @@ class HostTables {
     }
     for (int step = 0; step < plan_.num_steps(); ++step)
       for (int rank = 0; rank < capacity.cp_size; ++rank)
-        add_lists(step, rank, rows_of_item, by_document);
+        add_lists(step, rank, rows_of_item, order);
     provide_memory();
   }
 
@@ -77,14 +76,14 @@ class HostTables {
   LengthTables t;
 
  private:
-  void add_lists(int step, int rank, int rows_of_item, bool by_document) {
+  void add_lists(int step, int rank, int rows_of_item, ListOrder order) {
     const Step& s = plan_.steps_of_rank[rank][step];
     if (plan_.tiles(s).empty()) return;
     first_buffer_[{step, rank}] = static_cast<int>(lists_.buffers.size());
     const int q = lists_.add_buffer(Operand::q, s.q, kQueryRow);
     const int k = lists_.add_buffer(Operand::kv, s.kv, kKeyRow);
-    lists_.add_list(Operand::q, {q}, {k}, rows_of_item, by_document);
-    lists_.add_list(Operand::kv, {k}, {q}, rows_of_item, by_document);
+    lists_.add_list(Operand::q, {q}, {k}, rows_of_item, order);
+    lists_.add_list(Operand::kv, {k}, {q}, rows_of_item, order);
     heads_.insert(heads_.end(), 2, s.q.heads);
   }
 

@@ -21,6 +21,13 @@ namespace ringside {
 // nobody behind it, so that its results are final, where its launch is told where to leave such.
 inline constexpr int kAloneBefore = 1, kAloneBehind = 2;
 
+enum class ListOrder : uint8_t {
+  longest_first,
+  by_document,  // items of a segment together
+  in_turn,      // of keys: of a segment, an item behind those whose keys come before its own, where
+                // items take turns at adding to dq (sums/item_turns.h)
+};
+
 struct WorkItem {
   Segment own;             // the segment that the block is cut from
   int begin = 0, end = 0;  // its rows, counted from own.row; all of them valid tokens

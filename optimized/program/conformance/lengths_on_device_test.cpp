@@ -1,5 +1,5 @@
-// Programs that know of lengths on the device that none is above so many tokens: where a document's
-// keys fit one item, dq needs no sums.
+// Programs of one rank whose lengths stay on the device: items that take turns at dq, and, where no
+// document is longer than an item of keys, those that need not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ Capacity room_for(const Problem& problem, int max_seqlen) {
   return room;
 }
 
-TEST(ShortDocuments, OfLengthsOnTheDeviceAgreeWithTheCpu) {
+TEST(LengthsOnTheDevice, OfShortDocumentsAgreeWithTheCpu) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(31);
   const Mask masks[] = {Mask::causal(), Mask::full(), Mask::sliding_window(70, 3)};
@@ -62,7 +62,26 @@ TEST(ShortDocuments, OfLengthsOnTheDeviceAgreeWithTheCpu) {
     }
 }
 
-TEST(ShortDocuments, AreAnItemEachWhereNoLengthIsAboveOne) {
+TEST(LengthsOnTheDevice, OfLongDocumentsGiveTheSameGradientsAgain) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(33);
+  const std::vector<int32_t> begins{0, 400, 401, 541, 1041}, padded{0, 400, 403, 550, 1050};
+  const PackedLayout layout(begins, padded), shorter({0, 300, 450, 450, 820});
+  const Mask masks[] = {Mask::causal(), Mask::full(), Mask::causal(Align::bottom_right),
+                        Mask::sliding_window(150, 40), Mask::chunked(200)};
+  int turn = 0;
+  for (const Mask& mask : masks) {
+    const TypeInfo& type = ++turn % 2 == 0 ? testing::kFloat16 : testing::kBFloat16;
+    const Problem problem{turn == 4 ? shorter : layout, turn == 3 ? shorter : layout, mask, 2, 1};
+    DeviceCase device_case(random, type, problem, turn % 3 == 0 ? 64 : 128);
+    device_case.capacity = room_for(problem, INT32_MAX);
+    const DeviceRun run(device_case, type);
+    SCOPED_TRACE("turn " + std::to_string(turn) + " by " + run.family());
+    run.expect_forward(), run.expect_backward(), run.expect_same_backward();
+  }
+}
+
+TEST(LengthsOnTheDevice, OfShortDocumentsMakeAnItemEach) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(32);
   const PackedLayout layout = documents(random);
@@ -78,6 +97,7 @@ TEST(ShortDocuments, AreAnItemEachWhereNoLengthIsAboveOne) {
   EXPECT_EQ(one.keys_in_one_item, knows);
   EXPECT_FALSE(one.carries_dq);
   EXPECT_FALSE(any.keys_in_one_item);
+  EXPECT_EQ(any.takes_turns, any.family.backward_in_turn != nullptr);
 }
 
 }  // namespace
