@@ -6,6 +6,7 @@
 #include "optimized/device/block_scan.cuh"
 #include "optimized/device/error.h"
 #include "optimized/program/fill_length_tables.h"
+#include "optimized/tables/sums/documents_ahead.h"
 
 namespace ringside {
 namespace {
@@ -15,13 +16,21 @@ constexpr int kBuckets = LengthTables::kBuckets;
 constexpr int kRowsOfThread = 4;
 constexpr int kCostOfSlot = 2;  // in rows that are mapped
 
+constexpr int kMostWords = sizeof(WorkItem) / sizeof(int32_t) | 1;
+
+// Of shared memory, a warp's: so many a lane.
+__device__ int32_t* words_of_warp() {
+  __shared__ int32_t words[kTableThreads / kWarp][kWarp * kMostWords];
+  return words[threadIdx.x / kWarp];
+}
+
 // Stores a value for each lane of a warp at to[place], of none where place < 0. The warp writes all
 // of their words in turn: values side by side make full sectors.
 template <typename T>
 __device__ void store_together(T* to, int place, const T& value) {
   constexpr int kWords = sizeof(T) / sizeof(int32_t), kStride = kWords | 1;  // no bank conflicts
-  __shared__ int32_t staged[kTableThreads / kWarp][kWarp * kStride];
-  int32_t* words = staged[threadIdx.x / kWarp];
+  static_assert(kStride <= kMostWords);
+  int32_t* words = words_of_warp();
   const int lane = threadIdx.x % kWarp;
   std::memcpy(words + lane * kStride, &value, sizeof(T));
   __syncwarp();
@@ -148,24 +157,32 @@ __device__ void fill_buffers(const LengthTables& t, const Team& team) {
   }
 }
 
-// Lanes of a warp that say the same, and how many of them come before this one.
+// Lanes of a warp whose items have the same bucket, and which of them begin segments.
 struct Alike {
-  unsigned lanes;
-  int before;
+  unsigned lanes, firsts;
 
-  __device__ int count() const { return __popc(lanes); }
-  __device__ bool is_first() const { return before == 0; }
+  __device__ bool is_leader() const { return threadIdx.x % kWarp == __ffs(lanes) - 1; }
+  __device__ int count(int kind) const { return __popc(of(kind)); }
+  // Up to this lane, itself included.
+  __device__ int count_through(int kind) const {
+    return __popc(of(kind) & (~0u >> (kWarp - 1 - threadIdx.x % kWarp)));
+  }
+
+ private:
+  __device__ unsigned of(int kind) const { return kind == 0 ? lanes : firsts; }
 };
-__device__ inline Alike lanes_alike(int number) {
-  const unsigned lanes = __match_any_sync(~0u, number), lane = threadIdx.x % kWarp;
-  return {lanes, __popc(lanes & ((1u << lane) - 1))};
+__device__ inline Alike lanes_alike(int bucket, const WorkItem& item) {
+  const unsigned lanes = __match_any_sync(~0u, bucket);
+  return {lanes, lanes & __ballot_sync(~0u, item.begin == 0)};
 }
+
+constexpr int kKinds = 2, kCounts = kKinds * kBuckets;  // all items, and those that begin segments
 
 // The bucket of every slot, and how many items of each bucket a part of the turns has.
 __device__ void weigh(const LengthTables& t, const LengthTables::List& list, const Team& team) {
-  __shared__ int counts[kBuckets];
-  const auto weigh_slot = [&](int slot) {
-    WorkItem item;
+  __shared__ int counts[kKinds][kBuckets];
+  int* const own = threadIdx.x < kCounts ? &counts[0][threadIdx.x] : nullptr;
+  const auto weigh_slot = [&](int slot, WorkItem& item) {
     int bucket = LengthTables::kNoItem;
     const int segment = t.segment_of(list, slot);
     if (t.item_of(list, slot, segment, item)) bucket = t.bucket_of_item(list, slot, item);
@@ -175,63 +192,100 @@ __device__ void weigh(const LengthTables& t, const LengthTables::List& list, con
   };
   for (int part = team.block; part < list.num_parts(); part += team.blocks) {
     const Interval turns = list.turns_of(part);
-    if (threadIdx.x < kBuckets) counts[threadIdx.x] = 0;
+    if (own != nullptr) *own = 0;
     __syncthreads();
     for (int begin = turns.begin; begin < turns.end; begin += kTableThreads) {
       const int turn = begin + static_cast<int>(threadIdx.x);
+      WorkItem item;
       const int bucket =
-          turn < turns.end ? weigh_slot(list.slot_of_turn(turn)) : LengthTables::kNoItem;
-      const Alike alike = lanes_alike(bucket);
-      if (bucket != LengthTables::kNoItem && alike.is_first())
-        atomicAdd(&counts[bucket], alike.count());
+          turn < turns.end ? weigh_slot(list.slot_of_turn(turn), item) : LengthTables::kNoItem;
+      const Alike alike = lanes_alike(bucket, item);
+      if (bucket != LengthTables::kNoItem && alike.is_leader())
+        for (int kind = 0; kind < kKinds; ++kind)
+          atomicAdd(&counts[kind][bucket], alike.count(kind));
     }
     __syncthreads();
-    if (threadIdx.x < kBuckets) list.counts[part * kBuckets + threadIdx.x] = counts[threadIdx.x];
+    if (own != nullptr) list.counts[part * kCounts + threadIdx.x] = *own;
   }
 }
 
 __device__ void place(const LengthTables& t, const LengthTables::List& list, const Team& team) {
   constexpr int kWarps = kTableThreads / kWarp;
-  __shared__ int begins[kBuckets];
-  __shared__ uint8_t of_warp[kWarps][kBuckets];             // of some turns, a warp's items
-  const int warp = threadIdx.x / kWarp, own = threadIdx.x;  // a thread's bucket
-  const auto count = [&](int parts) {                       // so many
+  __shared__ int begins[kKinds][kBuckets];
+  __shared__ uint8_t of_warp[kWarps][kKinds][kBuckets];  // of some turns, a warp's
+  const int warp = threadIdx.x / kWarp, own = threadIdx.x, kind = own / kBuckets;
+  const auto count = [&](int parts) {  // so many, of what a thread counts
     int sum = 0;
-    if (own < kBuckets)
-      for (int part = 0; part < parts; ++part) sum += list.counts[part * kBuckets + own];
+    if (own < kCounts)
+      for (int part = 0; part < parts; ++part) sum += list.counts[part * kCounts + own];
     return sum;
   };
-  const auto items = thd::block_sums<kTableThreads>(thd::Sums<int, 1>{{count(list.num_parts())}});
-  if (team.block == 0 && threadIdx.x == 0) *list.num_items = items.total.of[0];
+  const int all = count(list.num_parts());
+  const auto sums = thd::block_sums<kTableThreads>(
+      thd::Sums<int, kKinds>{{kind == 0 ? all : 0, kind == 1 ? all : 0}});
+  const int num_items = sums.total.of[0], num_firsts = sums.total.of[1];
+  const DocumentsAhead order{list.documents_ahead, num_firsts};
+  if (team.block == 0 && own == 0) *list.num_items = num_items;
+  if (team.block == 0 && own == 0 && order.ahead > 0) *list.num_firsts = num_firsts;
   const auto place_turns = [&](int turn, int end) {
     const int slot = turn < end ? list.slot_of_turn(turn) : -1;
     const int bucket = slot < 0 ? LengthTables::kNoItem : list.bucket_of_slot[slot];
     const bool has_item = bucket != LengthTables::kNoItem;
-    const Alike alike = lanes_alike(bucket);
-    if (has_item && alike.is_first()) of_warp[warp][bucket] = static_cast<uint8_t>(alike.count());
-    __syncthreads();
     WorkItem item;
-    int at = -1;
-    if (has_item) {
-      t.item_of(list, slot, list.segment_of_slot[slot], item);
-      at = begins[bucket] + alike.before;
-      for (int i = 0; i < warp; ++i) at += of_warp[i][bucket];
+    if (has_item) t.item_of(list, slot, list.segment_of_slot[slot], item);
+    const Alike alike = lanes_alike(bucket, item);
+    if (has_item && alike.is_leader())
+      for (int i = 0; i < kKinds; ++i)
+        of_warp[warp][i][bucket] = static_cast<uint8_t>(alike.count(i));
+    __syncthreads();
+    const auto through = [&](int i) {  // how many come up to this item, itself included
+      int sum = begins[i][bucket] + alike.count_through(i);
+      for (int before = 0; before < warp; ++before) sum += of_warp[before][i][bucket];
+      return sum;
+    };
+    int at = has_item ? through(0) - 1 : -1;
+    if (has_item && order.ahead > 0) {
+      const int document = through(1) - 1;
+      if (item.begin == 0) {
+        list.first_slots[document] = slot, list.first_places[document] = at;
+        at = -1;  // once all of these are known
+      } else {
+        at = order.of_other(document, at);
+      }
     }
     store_together(list.items, at, item);
   };
+  const int before = kind == 0 ? sums.before.of[0] : sums.before.of[1];
   for (int part = team.block; part < list.num_parts(); part += team.blocks) {
     const Interval turns = list.turns_of(part);
-    int begin = items.before.of[0] + count(part);
+    int begin = before + count(part);
     for (int turn = turns.begin; turn < turns.end; turn += kTableThreads) {
       __syncthreads();  // the places of those before are known
-      if (own < kBuckets) begins[own] = begin;
-      for (int i = own; i < kWarps * kBuckets; i += kTableThreads) (&of_warp[0][0])[i] = 0;
+      if (own < kCounts) (&begins[0][0])[own] = begin;
+      for (int i = own; i < kWarps * kCounts; i += kTableThreads) (&of_warp[0][0][0])[i] = 0;
       __syncthreads();
       place_turns(turn + own, turns.end);
-      if (own < kBuckets)
-        for (int i = 0; i < kWarps; ++i) begin += of_warp[i][own];
+      if (own < kCounts)
+        for (int i = 0; i < kWarps; ++i) begin += (&of_warp[i][0][0])[own];
     }
   }
+}
+
+// Of a list that puts them ahead, the items that begin documents.
+__device__ void place_firsts(const LengthTables& t, const LengthTables::List& list,
+                             const Team& team) {
+  if (list.documents_ahead == 0) return;
+  const DocumentsAhead order{list.documents_ahead, *list.num_firsts};
+  team.for_each_of_warps(order.documents, [&](int document) {
+    WorkItem item;
+    int at = -1;
+    if (document >= 0) {
+      const int slot = list.first_slots[document];
+      t.item_of(list, slot, list.segment_of_slot[slot], item);
+      at = order.of_first(document, list.first_places);
+    }
+    store_together(list.items, at, item);
+  });
 }
 
 // Blocks for the lists, of a grid whose others fill the buffers; one alone does both.
@@ -270,6 +324,10 @@ __global__ void __launch_bounds__(kTableThreads, 1)
   grid.sync();
   Team{block, blocks}.for_each_list(
       t, [&](const auto& list, const Team& team) { place(t, list, team); });
+  if (!t.has_firsts_ahead) return;
+  grid.sync();
+  Team{block, blocks}.for_each_list(
+      t, [&](const auto& list, const Team& team) { place_firsts(t, list, team); });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "optimized/device/properties.h"
 #include "optimized/program/choose_family.h"
 #include "optimized/tables/schedules/final_items.h"
+#include "optimized/tables/sums/first_keys.h"
 #include "optimized/tables/sums/item_turns.h"
 
 namespace ringside {
@@ -179,6 +180,14 @@ int ProgramParts::rows_of_whole_keys() const {
   const int most = family.backward_whole_key_rows(shape), longest = longest_keys();
   if (longest > most || longest == 0) return 0;
   return keep_busy(problem.layout_k.num_rows() / longest) ? most : 0;
+}
+
+int ProgramParts::documents_ahead(int head_parts) const {
+  if (family.backward_first_stores == nullptr || !first_keys_see_all(problem.mask)) return 0;
+  const int ahead = ringside::documents_ahead(heads_of_documents(problem.num_kv_heads * head_parts),
+                                              processors_of_device());
+  const int longest = longest_keys();
+  return longest > 0 && problem.layout_k.num_rows() / longest >= ahead ? ahead : 0;
 }
 
 HostWorkList ProgramParts::whole_keys(const std::vector<RankTiles>& tiles) const {

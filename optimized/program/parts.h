@@ -166,6 +166,9 @@ struct ProgramParts {
   // In how many parts items of keys take the query heads of a key head, where dk and dv are summed
   // up.
   int head_parts_of(int64_t rows_met) const;
+  // Of how many documents of any lengths that are known of the items that begin their keys come
+  // ahead, and store dq; 0: of none, as others would wait for long, or do not meet all queries.
+  int documents_ahead(int head_parts) const;
   // Of items of keys that take heads in so many parts.
   ItemOrder order_of_keys(int head_parts, bool alone) const;
   // The rows of an item that may have a sequence's keys all at once, where all lengths that are

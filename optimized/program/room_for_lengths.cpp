@@ -29,12 +29,15 @@ const RoomForLengths::Side& RoomForLengths::add_side(Operand operand, int home_r
 
 WorkTable RoomForLengths::add_list(Operand side, const std::vector<int>& own,
                                    const std::vector<int>& partners, int rows_of_item,
-                                   ListOrder order) {
-  const auto& list = lists_.lists[lists_.add_list(side, own, partners, rows_of_item, order)];
+                                   ListOrder order, int documents_ahead) {
+  auto& list = lists_.lists[lists_.add_list(side, own, partners, rows_of_item, order)];
+  list.documents_ahead = documents_ahead;
   work_.push_back({device_.reserve<WorkItem>(list.num_slots()), {}, device_.reserve<int32_t>(1)});
   slots_.push_back(device_.reserve<int32_t>(list.num_slots()));
   buckets_.push_back(device_.reserve<uint8_t>(list.num_slots()));
-  counts_.push_back(device_.reserve<int32_t>(list.num_parts() * LengthTables::kBuckets));
+  counts_.push_back(device_.reserve<int32_t>(2 * list.num_parts() * LengthTables::kBuckets));
+  firsts_.push_back(device_.reserve<int32_t>(documents_ahead > 0 ? 2 * lengths_.max_batch + 1 : 0));
+  lengths_.has_firsts_ahead = lengths_.has_firsts_ahead || documents_ahead > 0;
   return work_.back();
 }
 
@@ -44,8 +47,8 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
   const KernelFamily& family = parts.family;
   lengths_.joins_queries = parts.neighbours() == Neighbours::joined;
   OperationTables made;
-  const auto add_keys = [&](int rows, ListOrder order) {
-    return add_list(Operand::kv, keys, queries, rows, order);
+  const auto add_keys = [&](int rows, ListOrder order, int documents_ahead = 0) {
+    return add_list(Operand::kv, keys, queries, rows, order, documents_ahead);
   };
   if (pass == Pass::forward) {
     made.forward = add_list(Operand::q, queries, keys, family.forward_rows(parts.shape),
@@ -63,8 +66,13 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
     return made;
   }
   made.keys_by_document = parts.order_of_keys(made.head_parts, alone) == ItemOrder::by_document;
-  made.backward_keys =
-      add_keys(rows, made.keys_by_document ? ListOrder::by_document : ListOrder::longest_first);
+  if (!made.keys_by_document) {
+    made.backward_keys = add_keys(rows, ListOrder::longest_first);
+  } else {
+    const int ahead = alone ? parts.documents_ahead(made.head_parts) : 0;
+    made.backward_keys = add_keys(rows, ListOrder::by_document, ahead);
+    made.first_keys_ahead = ahead > 0;
+  }
   if (alone && family.backward_in_turn != nullptr)
     made.keys_in_turn = add_keys(rows, ListOrder::in_turn);
   return made;
@@ -82,6 +90,10 @@ TableOf<Segment> RoomForLengths::allocate() {
     list.segment_of_slot = device_.at(slots_[i]);
     list.bucket_of_slot = device_.at(buckets_[i]);
     list.counts = device_.at(counts_[i]);
+    if (list.documents_ahead == 0) continue;
+    list.first_slots = device_.at(firsts_[i]);
+    list.first_places = list.first_slots + lengths_.max_batch;
+    list.num_firsts = list.first_places + lengths_.max_batch;
   }
   buffers_ = device_.add(lists_.buffers);
   runs_ = device_.add(lists_.runs);

@@ -36,7 +36,8 @@ class RoomForLengths {
   }
   // All lists have the partners that allocate() returns.
   WorkTable add_list(Operand side, const std::vector<int>& own, const std::vector<int>& partners,
-                     int rows_of_item, ListOrder order = ListOrder::longest_first);
+                     int rows_of_item, ListOrder order = ListOrder::longest_first,
+                     int documents_ahead = 0);
 
   // The lists of a compute operation. alone: its launch is all that there is.
   OperationTables add_items(Pass pass, const ProgramParts& parts, const std::vector<int>& queries,
@@ -75,7 +76,7 @@ class RoomForLengths {
   std::vector<WorkTable> work_;  // of each list
   std::vector<TableOf<int32_t>> slots_;
   std::vector<TableOf<uint8_t>> buckets_;
-  std::vector<TableOf<int32_t>> counts_;
+  std::vector<TableOf<int32_t>> counts_, firsts_;
 };
 
 }  // namespace ringside

@@ -115,7 +115,8 @@ void StackParts::place(PassParts& parts) {
 }
 
 int64_t StackParts::bytes_of_first_words() const {
-  return int64_t{problem.layout_k.batch()} * problem.num_kv_heads * head_parts * sizeof(unsigned);
+  const int sequences = any_lengths ? lengths.max_batch : problem.layout_k.batch();
+  return int64_t{sequences} * problem.num_kv_heads * head_parts * sizeof(unsigned);
 }
 
 bool StackParts::put_first_keys_ahead(HostWorkList& keys) const {

@@ -8,7 +8,9 @@
 //   1  where each sequence's rows begin in each group: prefix sums over chunks of sequences
 //   2  segments of the groups
 //   3  partner segments, maps of rows, and the bucket of every slot's item
-//   4  items, heaviest bucket first, those of a bucket in the order of their slots' turns
+//   4  items, heaviest bucket first, those of a bucket in the order of their slots' turns; and
+//   then,
+//      where these are put ahead, those that begin documents
 //
 // Rows are kept twice: at home, rank by rank, and as they are resident where kernels meet them, in
 // groups of ranks (partition_rows.h) whose rows an exchange has put in one buffer, in the order of
@@ -72,8 +74,12 @@ struct LengthTables {
     WorkItem* items = nullptr;
     int32_t* segment_of_slot = nullptr;
     uint8_t* bucket_of_slot = nullptr;
-    int32_t* counts = nullptr;  // [num_parts][kBuckets] items
+    int documents_ahead = 0;    // whose first items come so: sums/documents_ahead.h; 0: of none
+    int32_t* counts = nullptr;  // [num_parts][2][kBuckets] items, and those that begin segments
     int32_t* num_items = nullptr;
+    // Of the documents of such a list, in its order: [max_batch] its first item's slot, and where
+    // its items would begin, were none ahead.
+    int32_t *first_slots = nullptr, *first_places = nullptr, *num_firsts = nullptr;
 
     RINGSIDE_HD int num_slots() const { return num_runs * slots_of_run; }
     // In which order slots are asked: of a causal mask the last queries have most to do, and the
@@ -110,6 +116,7 @@ struct LengthTables {
   int64_t num_partners = 0, num_slots = 0;  // of all buffers, of all lists
   int32_t* status = nullptr;                // 0, or 1 once lengths did not fit
   int32_t* unfit = nullptr;                 // whether those of this launch do; 0 between launches
+  bool has_firsts_ahead = false;            // some list
 
   RINGSIDE_HD const Side& side(Operand s) const { return s == Operand::q ? q : k; }
   RINGSIDE_HD int cp_size() const { return q.home.owned.cp_size; }

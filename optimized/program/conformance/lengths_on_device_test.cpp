@@ -1,14 +1,18 @@
 // Programs of one rank whose lengths stay on the device: items that take turns at dq, and, where no
 // document is longer than an item of keys, those that need not.
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "optimized/device/processors.h"
 #include "optimized/program/conformance/test_device_run.h"
+#include "optimized/program/fill_length_tables.h"
 #include "optimized/program/stack_parts.h"
+#include "optimized/tables/sums/first_keys.h"
 
 namespace ringside {
 namespace {
@@ -78,6 +82,86 @@ TEST(LengthsOnTheDevice, OfLongDocumentsGiveTheSameGradientsAgain) {
     const DeviceRun run(device_case, type);
     SCOPED_TRACE("turn " + std::to_string(turn) + " by " + run.family());
     run.expect_forward(), run.expect_backward(), run.expect_same_backward();
+  }
+}
+
+// Of three lengths, as many of the longest as come ahead of others, and one more.
+PackedLayout documents_of_some_lengths(int heads) {
+  std::vector<int32_t> begins{0};
+  const int longest = documents_ahead(heads, processors_of_device()) + 1;
+  for (const auto& [number, length] : {std::pair{longest, 400}, {2, 200}, {3, 300}})
+    for (int i = 0; i < number; ++i) begins.push_back(begins.back() + length);
+  return PackedLayout(begins);
+}
+
+TEST(LengthsOnTheDevice, OfWhichFirstKeysStoreAgreeWithTheCpu) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(34);
+  const int heads = processors_of_device() > 64 ? 16 : 2;
+  const PackedLayout layout = documents_of_some_lengths(heads);
+  const Mask masks[] = {Mask::causal(), Mask::full(), Mask::causal(Align::bottom_right)};
+  int turn = 0;
+  for (const Mask& mask : masks) {
+    const TypeInfo& type = ++turn % 2 == 0 ? testing::kFloat16 : testing::kBFloat16;
+    const Problem problem{layout, layout, mask, heads, turn == 3 ? heads / 2 : heads};
+    DeviceCase device_case(random, type, problem, turn == 2 ? 64 : 128);
+    device_case.capacity = room_for(problem, 400);
+    device_case.deterministic = false;
+    const DeviceRun run(device_case, type);
+    SCOPED_TRACE("turn " + std::to_string(turn) + " by " + run.family());
+    run.expect_forward(), run.expect_backward();
+  }
+}
+
+// Sequences, and where items begin.
+std::vector<std::pair<int, int>> items_of(const StackParts& parts,
+                                          WorkTable OperationTables::*list) {
+  for (const OperationTables& operation : parts.backward.operations[0]) {
+    const WorkTable& table = operation.*list;
+    if (table.items.size == 0) continue;
+    int32_t number = 0;
+    RINGSIDE_CUDA(cudaMemcpy(&number, parts.tables.at(table.num_items), sizeof(number),
+                             cudaMemcpyDeviceToHost));
+    std::vector<WorkItem> items(number);
+    RINGSIDE_CUDA(cudaMemcpy(items.data(), parts.tables.at(table.items),
+                             items.size() * sizeof(WorkItem), cudaMemcpyDeviceToHost));
+    std::vector<std::pair<int, int>> found;
+    for (const WorkItem& item : items) found.emplace_back(item.own.seq, item.begin);
+    return found;
+  }
+  return {};
+}
+
+TEST(LengthsOnTheDevice, MakeItemsOfKeysInTheOrderOfThoseOfTheHost) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const int heads = processors_of_device() > 64 ? 16 : 2;
+  const PackedLayout layout = documents_of_some_lengths(heads);
+  const Problem problem{layout, layout, Mask::causal(), heads, heads};
+  const ProgramOptions options{128, 128, ElementType::bfloat16};
+  const StackParts known(build_plan(problem, place(problem, "zigzag", 1), {"p2p"}), options);
+  EXPECT_EQ(known.first_keys_store, known.family.backward_first_stores != nullptr);
+  DeviceTables tables;
+  const auto of_lengths = tables.add(layout.cu_seqlens());
+  tables.upload();
+  const DeviceOffsets offsets{tables.at(of_lengths), of_lengths.size, false};
+  const DeviceLayout given{offsets, offsets, layout.num_rows()};
+  for (const int max_seqlen : {400, INT32_MAX}) {
+    SCOPED_TRACE("max_seqlen " + std::to_string(max_seqlen));
+    const StackParts told(room_for(problem, max_seqlen), options);
+    fill_length_tables(told.lengths, given, given, nullptr);
+    const bool ahead = told.first_keys_store;
+    EXPECT_EQ(ahead, known.first_keys_store && max_seqlen == 400);
+    const auto items = items_of(told, &OperationTables::backward_keys);
+    if (ahead) {
+      EXPECT_EQ(items, items_of(known, &OperationTables::backward_keys));
+    }
+    auto in_turn = items_of(told, &OperationTables::keys_in_turn);
+    EXPECT_EQ(in_turn.size(), told.takes_turns ? items.size() : 0);
+    std::map<int, int> begun;
+    for (const auto& [seq, begin] : in_turn) {
+      EXPECT_EQ(begin, begun[seq]) << "an item is not behind those before it";
+      begun[seq] += told.family.backward_key_rows(told.shape);
+    }
   }
 }
 

@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "optimized/tables/sums/documents_ahead.h"
+
 namespace ringside {
 namespace {
 
@@ -37,12 +39,18 @@ const WorkItem* first_of(const HostWorkList& keys, const Mask& mask, Items docum
 
 }  // namespace
 
+bool first_keys_see_all(const Mask& mask) { return mask.left == kUnbounded && mask.chunk == 0; }
+
+int documents_ahead(int heads, int processors) {
+  constexpr double kLead = 1.5;  // first items for each processor, ahead of a document's others
+  return static_cast<int>(kLead * processors / heads) + 1;
+}
+
 bool put_first_keys_ahead(HostWorkList& keys, const Mask& mask, int heads, int processors) {
-  constexpr double kLead = 1.5;     // first items for each processor, ahead of a document's others
   constexpr double kLongest = 1.5;  // times what the others of these take
   if (keys.order != ItemOrder::by_document || heads <= 0) return false;
   const std::vector<Items> documents = runs_of_documents(keys);
-  const auto ahead = static_cast<size_t>(kLead * processors / heads) + 1;
+  const auto ahead = static_cast<size_t>(documents_ahead(heads, processors));
   if (documents.size() < ahead) return false;
   std::vector<const WorkItem*> firsts;
   int64_t rows = 0, longest = 0;  // of those that begin the list
@@ -55,12 +63,15 @@ bool put_first_keys_ahead(HostWorkList& keys, const Mask& mask, int heads, int p
   }
   if (double(longest) * double(ahead) > kLongest * double(rows)) return false;
 
-  std::vector<WorkItem> ordered;
-  for (size_t d = 0; d < ahead; ++d) ordered.push_back(*firsts[d]);
-  for (size_t d = 0; d < documents.size(); ++d) {
-    if (d + ahead < documents.size()) ordered.push_back(*firsts[d + ahead]);
+  const DocumentsAhead order{static_cast<int>(ahead), static_cast<int>(documents.size())};
+  std::vector<WorkItem> ordered(keys.items.size());
+  std::vector<int32_t> begins;
+  int at = 0;
+  for (int d = 0; d < order.documents; ++d) {
+    begins.push_back(at++);
+    ordered[order.of_first(d, begins.data())] = *firsts[d];
     for (const WorkItem& item : documents[d])
-      if (&item != firsts[d]) ordered.push_back(item);
+      if (&item != firsts[d]) ordered[order.of_other(d, at++)] = item;
   }
   keys.items = std::move(ordered);
   return true;

@@ -7,6 +7,11 @@
 
 namespace ringside {
 
+// Of how many documents these items come before all others, of a queue for so many heads side by
+// side; and whether, of such a mask, queries see a document's first keys that see any.
+int documents_ahead(int heads, int processors);
+bool first_keys_see_all(const Mask& mask);
+
 // Puts these items ahead in a list by document that goes through a queue for so many heads side by
 // side: before a document's others are taken, those of the documents to come that keep the
 // processors busy meanwhile. False, and nothing is changed, where the list is another, where a

@@ -177,7 +177,7 @@ bool takes(const BackwardArguments& a) {
 }
 
 bool first_may_store(const BackwardArguments& a) {
-  return takes(a) && adds(backward_detail::dq_of(a)) && a.turns == nullptr && a.keys.is_full;
+  return takes(a) && adds(backward_detail::dq_of(a)) && a.turns == nullptr;
 }
 bool in_fragments(const BackwardArguments& a) {
   const AttentionShape& s = a.shape;
