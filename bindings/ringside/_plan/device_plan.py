@@ -51,8 +51,8 @@ class DevicePlan:
         pad_to_multiple_of: promises that padded lengths are multiples of this. 2*cp_size (what
             Transformer Engine asks for) keeps the ranks' buffers as small as they can be.
         max_seqlen: promises that no sequence has more tokens, of queries or of keys. Kernels of
-            one rank then know what packs of short documents allow: up to 384 keys, dq needs no
-            sums, and and a backward pass takes less time.
+            one rank then know what packs of short documents allow: dq of up to 384 keys needs no
+            sums, and of more, if such documents are many, no zeros to begin with.
         mask, cp_size, partition, comm, a2a_size, num_heads, num_kv_heads: as for ringside.plan;
             a partition is one of ringside.PARTITIONS but "balanced", and comm is one of
             ringside.COMMS but "fetch": what these own and move follows from all lengths at once.
