@@ -176,8 +176,8 @@ MUTANTS_OF_SHARED_PATHS = [
     Mutant(
         "first keys are not ahead of a document's others",
         "optimized/tables/sums/first_keys.cpp",
-        "constexpr double kLead = 1.5; ",
-        "constexpr double kLead = 0.1; ",
+        "constexpr double kLead = 1.5;",
+        "constexpr double kLead = 0.1;",
     ),
     Mutant(
         "lists by document do not say so, and heads go in sections",
@@ -188,8 +188,32 @@ MUTANTS_OF_SHARED_PATHS = [
     Mutant(
         "items of a segment are apart where a list that the device fills is by document",
         "optimized/tables/length_tables.h",
-        "if (weight > 0 && list.by_document) {",
-        "if (weight > 0 && list.by_document && item.begin > 0) {",
+        "    all.begin = 0;\n",
+        "",
+    ),
+    Mutant(
+        "where a list that the device fills is by document, last keys come first",
+        "optimized/tables/length_tables.h",
+        "return side == Operand::q ? num_slots() - 1 - turn : turn;",
+        "return num_slots() - 1 - turn;",
+    ),
+    Mutant(
+        "of items that take turns, a list that the device fills has the last first",
+        "optimized/tables/length_tables.h",
+        "return bucket_of(int64_t{all.end} - all.begin);",
+        "return bucket_of(int64_t{all.begin} + 1);",
+    ),
+    Mutant(
+        "lengths that only the device knows may be longer than was promised",
+        "optimized/tables/length_tables.h",
+        "len >= 0 && len <= max_seqlen;",
+        "len >= 0;",
+    ),
+    Mutant(
+        "a document's first item goes where another one of the document before is",
+        "optimized/tables/sums/documents_ahead.h",
+        "ahead + begins[document - ahead];",
+        "ahead + begins[document - ahead + 1];",
     ),
     Mutant(
         "an item of 256 rows loses its last",

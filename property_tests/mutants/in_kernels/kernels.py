@@ -383,10 +383,28 @@ MUTANTS_OF_KERNELS = [
         "cudaMemsetAsync(matrix.data, 0, bytes / 2, stream)",
     ),
     Mutant(
-        "lengths on the device: buckets begin where the one before begins",
+        "lengths on the device: a part's items are put where those of the part before are",
         LENGTHS,
-        "int begin = end - sum;",
-        "int begin = end - 2 * sum;",
+        "int begin = before + count(part);",
+        "int begin = before;",
+    ),
+    Mutant(
+        "lengths on the device: a warp's items are put where those of the warp before are",
+        LENGTHS,
+        "for (int before = 0; before < warp; ++before)",
+        "for (int before = 0; before < 0; ++before)",
+    ),
+    Mutant(
+        "lengths on the device: items that begin documents are put nowhere",
+        LENGTHS,
+        "if (!t.has_firsts_ahead) return;",
+        "if (blocks > 0) return;",
+    ),
+    Mutant(
+        "lengths on the device: an item of two blocks of keys carries no dq from one to the other",
+        "optimized/program/room_for_lengths.cpp",
+        "made.carries_dq = parts.longest_keys() > rows;",
+        "made.carries_dq = false;",
     ),
     Mutant(
         "lengths on the device: a second chunk of sequences starts at row 0",
