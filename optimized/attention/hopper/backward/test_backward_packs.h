@@ -45,12 +45,17 @@ inline std::vector<Pack> packs(const Instance& of) {
       if (may_round || !rounds)
         in_turn.push_back({rounds ? "in turn, the last one rounds" : "in turn", long_ones, mask, qk,
                            v, 2, kv_heads, only, one_piece, false, 1, true, rounds});
-  for (const bool rounds : {false, true})  // of a block each, some of which a processor may have
-    if (may_round || !rounds)
-      in_turn.push_back(
-          {rounds ? "in turn, one block each, the last one rounds" : "in turn, one block each",
-           std::vector<Lengths>{{5, 16 * of.keys}}, full, qk, v, 1, 1, only, one_piece, false, 1,
-           true, rounds});
+  const std::vector<Lengths> of_one_block{{5, 16 * of.keys}};
+  std::vector<Lengths> more_behind = of_one_block;
+  more_behind.resize(9, {200, 2});  // of less to do
+  // Of a block each, some of which a processor may have; and with items of several behind them.
+  for (const bool rounds : {false, true})
+    for (const bool more : {false, true})
+      if (may_round || !rounds)
+        in_turn.push_back(
+            {rounds ? "in turn, one block each, the last one rounds" : "in turn, one block each",
+             more ? more_behind : of_one_block, full, qk, v, 1, 1, only, one_piece, false, 1, true,
+             rounds});
   std::vector<Pack> all = {
       {"causal", same, causal, qk, v},
       {"full, a head of its own each", same, full, qk, v, 2, 2},
