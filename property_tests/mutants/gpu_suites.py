@@ -34,7 +34,7 @@ KERNELS = [
 ROOM = "kernels"  # of tests in noticed.json
 # The C++ tests in parts; what is in none of them comes last.
 IN_BINARY = (
-    "CudaProgram.*:RoomForLengths.*:RankProgram.*",
+    "CudaProgram.*:RoomForLengths.*:RankProgram.*:LengthsOnTheDevice.*",
     "Float16/EveryPlan*",
     "Float32/EveryPlan*",
     "*HopperBackward.Agrees*",
@@ -101,6 +101,10 @@ MADE_FOR: tuple[tuple[Callable[[Mutant], bool], tuple[str, ...]], ...] = (
             "group_cuda/test_group_cuda_lengths_set.py::"
             "test_lengths_that_differ_between_processes_give_an_empty_batch_in_all",
         ),
+    ),
+    (
+        lambda mutant: mutant.name.startswith("lengths on the device"),
+        (f"{ROOM}: LengthsOnTheDevice.*:RoomForLengths.*",),
     ),
     (
         lambda mutant: mutant.name.startswith("hopper, in turn"),
