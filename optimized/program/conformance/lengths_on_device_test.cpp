@@ -53,19 +53,18 @@ TEST(LengthsOnTheDevice, OfShortDocumentsAgreeWithTheCpu) {
   Random random(31);
   const Mask masks[] = {Mask::causal(), Mask::full(), Mask::sliding_window(70, 3)};
   int turn = 0;
-  for (const Mask& mask : masks)
-    for (const int dim : {64, 128}) {
-      const TypeInfo& type = ++turn % 2 == 0 ? testing::kFloat16 : testing::kBFloat16;
-      const PackedLayout layout = documents(random);
-      const Problem problem{layout, layout, mask, kHeads, kHeads};
-      DeviceCase device_case(random, type, problem, dim);
-      device_case.capacity = room_for(problem, kLongest);
-      device_case.deterministic = turn % 3 == 0;
-      const DeviceRun run(device_case, type);
-      SCOPED_TRACE("turn " + std::to_string(turn) + " by " + run.family());
-      run.expect_forward(), run.expect_backward();
-      if (device_case.deterministic) run.expect_same_backward();
-    }
+  for (const Mask& mask : masks) {
+    const TypeInfo& type = ++turn % 2 == 0 ? testing::kFloat16 : testing::kBFloat16;
+    const PackedLayout layout = documents(random);
+    const Problem problem{layout, layout, mask, kHeads, kHeads};
+    DeviceCase device_case(random, type, problem, turn == 2 ? 64 : 128);
+    device_case.capacity = room_for(problem, kLongest);
+    device_case.deterministic = turn == 1;
+    const DeviceRun run(device_case, type);
+    SCOPED_TRACE("turn " + std::to_string(turn) + " by " + run.family());
+    run.expect_forward(), run.expect_backward();
+    if (device_case.deterministic) run.expect_same_backward();
+  }
 }
 
 TEST(LengthsOnTheDevice, OfLongDocumentsGiveTheSameGradientsAgain) {

@@ -11,8 +11,9 @@ namespace ringside::hopper::backward_detail {
 // Blocks are let pass in their order. dq of a block are sent while the next one is computed: when
 // its rows are free, those of the block before are about to leave, and are let pass. For its own,
 // rows would come late. But for those without which nothing would move, as an item may wait for one
-// that the same block of threads has had.
-template <typename Shape>
+// that the same block of threads has had. kBrings: sums may be brought to blocks when these have
+// their turn.
+template <bool kBrings, typename Shape>
 class Passing {
  public:
   __device__ Passing(const Parameters& parameters, PlainShared<Shape>& shared)
@@ -25,6 +26,10 @@ class Passing {
       if (block > 2 && block - first_ <= kStages) let_pass(block - 2);
       first_ = block;
     }
+    // What was sent before a block that waits for its turn is let pass before the place of its rows
+    // is asked for.
+    if (kBrings && block >= kStages && (note_of(block - kStages).flags & kCarried) != 0)
+      let_pass(block - kStages);
   }
   // The block's rows are on their way.
   __device__ void behind_rows(uint32_t block) {

@@ -15,7 +15,7 @@ __device__ __forceinline__ void load_all_tiles(const Parameters& p, PlainShared<
   constexpr uint32_t kStages = Shape::kStages, kKeyStages = Shape::kKeyStages;
   Barriers<Shape>& barriers = shared.barriers;
   uint32_t item = 0;  // how many were loaded
-  Passing<Shape> passing(p, shared);
+  Passing<kMayCarry<Shape, kDq>, Shape> passing(p, shared);
   LeavingDv<kDq, Shape> dv(p.maps.dv, shared);
   for (uint32_t block = 0;; ++block) {
     const BlockNote note = wait_for_note(shared, block);
@@ -26,8 +26,8 @@ __device__ __forceinline__ void load_all_tiles(const Parameters& p, PlainShared<
                                          note);
     };
     if constexpr (kInTurn) passing.before(note, block);
-    if (block >= kStages) dv.send(block - kStages);  // which are there before their K may go
     if (kKeyStages > 1 && (note.flags & kFirst)) load_k();
+    if (block >= kStages) dv.send(block - kStages);
     wait(barriers.empty[stage], block / kStages % 2 ^ 1);
     // Who sends dq has begun with the block before the one that was here, or ends the one before
     // that. Of earlier notes nobody asks any more: others, kNotesAhead further on, may be written.
