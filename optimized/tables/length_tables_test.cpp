@@ -134,8 +134,13 @@ TEST(LengthTables, OfAnItemInTurnThoseOfTheKeysBeforeComeEarlier) {
   Random random(24);
   int several = 0;
   for (int number = 0; number < testing::cases(500); ++number) {
-    const Problem problem = testing::random_problem(random);
-    HostTables tables(random_capacity(random, problem), random.integer(1, 4), ListOrder::in_turn);
+    Problem problem = testing::random_problem(random);
+    std::vector<int32_t> begins{0};  // of documents with items in many buckets
+    for (int seq = random.integer(1, 4); seq > 0; --seq)
+      begins.push_back(begins.back() + random.integer(0, 3000));
+    problem.layout_q = problem.layout_k = PackedLayout(begins);
+    HostTables tables(random_capacity(random, problem), random.choice<int>({64, 128}),
+                      ListOrder::in_turn);
     tables.fill(problem.layout_q, problem.layout_k);
     for (const LengthTables::List& list : tables.lists()) {
       if (list.side != Operand::kv) continue;
