@@ -165,6 +165,28 @@ TEST(LengthsOnTheDevice, MakeItemsOfKeysInTheOrderOfThoseOfTheHost) {
   }
 }
 
+// Of more slots than the threads of a block, in the order of these or against it.
+TEST(LengthsOnTheDevice, MakeItemsOfManyDocumentsInTheirOrder) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  constexpr int kDocuments = 3 * LengthTables::kChunk + 7;
+  std::vector<int32_t> begins{0};
+  for (int seq = 0; seq < kDocuments; ++seq) begins.push_back(begins.back() + 2);
+  const PackedLayout layout(begins);
+  const Problem problem{layout, layout, Mask::causal(), 1, 1};
+  const StackParts parts(room_for(problem, 2), {64, 64, ElementType::bfloat16});
+  DeviceTables tables;
+  const auto of_lengths = tables.add(layout.cu_seqlens());
+  tables.upload();
+  const DeviceOffsets offsets{tables.at(of_lengths), of_lengths.size, false};
+  const DeviceLayout given{offsets, offsets, layout.num_rows()};
+  fill_length_tables(parts.lengths, given, given, nullptr);
+  std::vector<std::pair<int, int>> keys, queries;
+  for (int seq = 0; seq < kDocuments; ++seq)
+    keys.emplace_back(seq, 0), queries.emplace_back(kDocuments - 1 - seq, 0);
+  EXPECT_EQ(items_of(parts, &OperationTables::backward_keys), keys);
+  EXPECT_EQ(items_of(parts, &OperationTables::backward_queries), queries);
+}
+
 TEST(LengthsOnTheDevice, OfShortDocumentsMakeAnItemEach) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(32);
