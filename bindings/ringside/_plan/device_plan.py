@@ -25,7 +25,6 @@ from ringside._plan.names import Comm, PartitionName
 from ringside._plan.numbers import number
 from ringside._plan.own_methods import own_methods
 
-
 _MOST = 2**31 - 1  # of int32
 
 
@@ -197,7 +196,7 @@ class DevicePlan:
             raise ValueError(
                 "lengths on the device did not fit; expected cu_seqlens that start at 0, never "
                 f"fall, give no sequence more tokens than rows, and end within {self.num_rows_q} "
-                f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of and of no "
+                f"rows of q and {self.num_rows_k} of k, each padded to pad_to_multiple_of, of no "
                 "more than max_seqlen tokens, and over a group the same in every process"
             )
 

@@ -129,7 +129,7 @@ class Ours(Runner):
 
 
 def device_plan(problem: SampledOperands, room: int) -> DevicePlan:
-    """With room for so many sequences, and the problem's lengths; told the longest, as peers are."""
+    """With room for so many sequences, and the problem's lengths; peers know the longest, too."""
     case = problem.case
     plan = DevicePlan(
         max_sequences=room,
