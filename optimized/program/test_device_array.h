@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "optimized/device/memory.h"
@@ -145,13 +146,13 @@ inline double longest_row(const Tensor& x) {
 }
 
 // What rounding may do to a score: two roundoffs of all that it is summed from, be the sum itself
-// as small as it may, or softcap bend it. Not more than scale |q| |k| is added up. And kernels of
-// 16-bit types may bend it as far as this from where softcap does, in units of the cap
+// as small as it may, or softcap bend it. Not more than scale |q| |k| is added up. And Hopper's
+// kernels may bend it as far as this from where softcap does, in units of the cap
 // (attention/hopper/near_softcap.h).
 inline constexpr double kNearSoftcapError = 2.05e-6;  // 2^-18.9
 inline double error_of_scores(const Tensor& q, const Tensor& k, const AttentionOptions& options,
-                              const TypeInfo& type) {
-  const double bent = type.type == ElementType::float32 ? 0 : kNearSoftcapError * options.softcap;
+                              std::string_view family) {
+  const double bent = family == "hopper" ? kNearSoftcapError * options.softcap : 0;
   return 1.2e-7 * std::abs(options.softmax_scale) * longest_row(q) * longest_row(k) + bent;
 }
 

@@ -233,7 +233,7 @@ class RanksRun {
     expect_close(name, type_, own.data, got.data, of_scores ? error_of_scores() : 0);
   }
   double error_of_scores() const {
-    return ringside::testing::error_of_scores(x_.c.q, x_.c.k, x_.c.options, type_);
+    return ringside::testing::error_of_scores(x_.c.q, x_.c.k, x_.c.options, family());
   }
 
   const RanksCase& x_;

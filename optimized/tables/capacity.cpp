@@ -17,7 +17,8 @@ void check(const Capacity& c) {
           ", max_rows_k=", c.max_rows_k, "; expected at least 0");
   require(c.pad_to_multiple_of >= 1, "pad_to_multiple_of=", c.pad_to_multiple_of,
           "; expected at least 1");
-  require(c.max_seqlen >= 1, "max_seqlen=", c.max_seqlen, "; expected at least 1");
+  require(c.max_seqlen >= 1, "max_seqlen=", c.max_seqlen,
+          "; expected at least 1. Leave it out where sequences have no bound");
 }
 
 // Only what keeps its shape whatever the lengths.

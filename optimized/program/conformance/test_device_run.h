@@ -184,7 +184,7 @@ class DeviceRun {  // of one case on the device
     forward(with_max_logit);
     const AttentionOutput want = attention(plan_, c.inputs());
     expect_close("out", type_, want.out.data, out.read().data);
-    const double more = error_of_scores(c.q, c.k, c.options, type_);
+    const double more = error_of_scores(c.q, c.k, c.options, family());
     expect_close("lse", type_, want.lse.data, lse.read().data, more);
     if (with_max_logit) expect_close("max_logit", type_, want.max_logit, max_logit_.read(), more);
   }
