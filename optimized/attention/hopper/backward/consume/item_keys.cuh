@@ -34,6 +34,7 @@ __device__ __forceinline__ void bring_keys_again(const CUtensorMap* map, uint8_t
   synchronize_both();
   if (thread == 0) {
     arrive(*again);
+    wait(*again, 0);  // has ended; synccheck has nobody arrive twice without asking
     load_keys<Shape, Shape::kQkPanels>(*map, tile, *again, *note);
   }
   synchronize_both();
