@@ -106,7 +106,7 @@ struct BackwardArguments {
   DeviceMatrix final_dq{};
   // Of a launch that a family says it takes so: [sequences, key heads x head_parts], zeros. Items
   // that begin their document's keys store dq, which holds anything, and others add to it behind
-  // them (HostWorkList::first_keys_ahead): rows that meet no item keep what they had.
+  // them (OperationTables::first_keys_ahead): rows that meet no item keep what they had.
   unsigned* first_stored = nullptr;
   // Of sums of dq, of a launch that a family says it takes so: they lack softmax_scale then.
   AccumulatorLayout dq_layout = AccumulatorLayout::rows;  // or fragments
