@@ -150,6 +150,8 @@ OF_INTERPRETER = {
     "hopper, in turn: the next one is let pass before sums are in memory",
     "hopper, first keys: others are told before dq is in memory",
     "hopper: keys come again while the other group multiplies those without",
+    "hopper: groups that come by different ways wait at one barrier",
+    "hopper: a group meets the other anew where some of it still wait",
     "hopper: dq on their way are asked for before they are in memory",
     "a rehearsal of messages leaves out the word of lengths",
 }

@@ -24,6 +24,14 @@ bool passed(Warp& warp, const Inst& i, const ThreadBarrier& barrier) {
   return true;
 }
 
+// Of an instruction and of the calls by which a lane came to it.
+uint64_t place_of(const Warp& warp, const Inst& i, int lane) {
+  uint64_t place =
+      digest_with(kDigestBegin, static_cast<uint64_t>(&i - warp.block->function->code.data()));
+  for (const uint32_t back : warp.returns[lane]) place = digest_with(place, back);
+  return place;
+}
+
 // o[1]: which; o[2]: of how many threads, or of all; o[3]: the predicate that is asked about.
 After wait_for_threads(Warp& warp, const Inst& i) {
   const int lane = warp.first_lane();
@@ -39,10 +47,17 @@ After wait_for_threads(Warp& warp, const Inst& i) {
   const bool counted = i.slot[2] == Slot::row;
   barrier.expected = counted ? static_cast<int>(warp.row<uint32_t>(i.o[2])[lane]) : 0;
   if (barrier.expected % 32 != 0) fail(warp, i, "a barrier of part of a warp");
+  const bool waits = static_cast<Role>(i.imm) != Role::arrive, is_aligned = i.imm2 != 0;
+  if (waits && is_aligned) {
+    const uint64_t place = place_of(warp, i, lane);
+    if (barrier.place != 0 && barrier.place != place)
+      fail(warp, i, "an aligned barrier, at which others wait elsewhere");
+    barrier.place = place;
+  }
   barrier.arrived += 32;
   warp.generation = barrier.generation;
   settle(*warp.block, barrier);
-  if (static_cast<Role>(i.imm) == Role::arrive) return After::next;
+  if (!waits) return After::next;
   warp.at_barrier = true;
   return passed(warp, i, barrier) ? After::next : After::blocked;
 }
@@ -67,6 +82,7 @@ void decode_bar(Builder& b, Inst& i, Statement& s) {
   i.imm = static_cast<int64_t>(!asks ? (s.parts[1] == "arrive" ? Role::arrive : Role::sync)
                                : s.parts.at(2) == "or" ? Role::any
                                                        : Role::every);
+  i.imm2 = s.parts[0] == "bar" || s.has("aligned");
   i.run = wait_for_threads;
 }
 
@@ -144,7 +160,7 @@ void decode_nothing(Builder&, Inst& i, Statement& s) {
 void settle(Block& block, ThreadBarrier& barrier) {
   const int expected = barrier.expected == 0 ? block.living * 32 : barrier.expected;
   if (barrier.arrived == 0 || barrier.arrived < expected) return;
-  barrier.arrived = 0;
+  barrier.arrived = 0, barrier.place = 0;
   barrier.were_any = barrier.any, barrier.were_every = barrier.every;
   barrier.any = false, barrier.every = true;
   ++barrier.generation;

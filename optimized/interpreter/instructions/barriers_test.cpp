@@ -53,6 +53,17 @@ TEST(PtxBarriersDeathTest, WhatIsNeverCompletedIsReported) {
       "nothing moves in kernel");
 }
 
+// Whoever waits has come by the same way as the others, but for barriers that allow for others.
+TEST(PtxBarriersDeathTest, AlignedOnesAreMetAtOnePlace) {
+  const auto at_two_places = [](const std::string& wait) {
+    return "setp.lt.u32 %p0, %thread, 32;\n@%p0 bra FIRST;\n" + wait +
+           " 1, 64;\nbra DONE;\nFIRST: " + wait + " 1, 64;\nDONE: mov.u32 %r0, 7;";
+  };
+  for (const char* wait : {"bar.sync", "barrier.sync.aligned"})
+    EXPECT_DEATH(results_of(at_two_places(wait), {64}), "aligned barrier, at which others wait");
+  for (const uint32_t each : results_of(at_two_places("barrier.sync"), {64})) EXPECT_EQ(each, 7u);
+}
+
 TEST(PtxBarriersDeathTest, MoreArrivalsThanExpected) {
   EXPECT_DEATH(results_of(kInit + "2;\nbar.sync 0;\nmbarrier.arrive.shared::cta.b64 _, [%r1], 3;",
                           {32}, kWord),

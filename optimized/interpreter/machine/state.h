@@ -26,6 +26,7 @@ struct Launch {
 struct ThreadBarrier {
   int arrived = 0, expected = 0;  // threads; 0: all that live
   uint32_t generation = 0;
+  uint64_t place = 0;                        // where those wait that have to at one place; or 0
   bool any = false, every = true;            // of the predicates so far
   bool were_any = false, were_every = true;  // of the generation before
 };

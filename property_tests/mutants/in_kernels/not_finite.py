@@ -14,6 +14,7 @@ PRODUCER = "optimized/attention/hopper/forward/producer.cuh"
 HOPPER_BACKWARD = "optimized/attention/hopper/backward/consume/consumer.cuh"
 HOPPER_TILE = "optimized/attention/hopper/backward/consume/tile.cuh"
 HOPPER_KEY_GROUP = "optimized/attention/hopper/backward/consume/key_group.cuh"
+HOPPER_BLOCKS = "optimized/attention/hopper/backward/shared/blocks.cuh"
 HOPPER_KEYS = "optimized/attention/hopper/backward/consume/item_keys.cuh"
 HOME = "optimized/exchange/move_home.cu"
 
@@ -159,8 +160,8 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: keys that are not finite reach others by half of the tile",
         HOPPER_KEYS,
-        "return group * kGroupThreads + thread;",
-        "return thread;",
+        "for (int i = thread; i < Shape::kKeyTile",
+        "for (int i = thread % kGroupThreads; i < Shape::kKeyTile",
     ),
     Mutant(
         "hopper: keys that were dropped are missed by the scores of later queries",
@@ -177,8 +178,20 @@ MUTANTS_OF_NOT_FINITE = [
     Mutant(
         "hopper: keys come again while the other group multiplies those without",
         HOPPER_KEYS,
-        "  synchronize_both();\n  if (thread == 0) {\n",
+        "  meet<false>(thread / kGroupThreads);\n  if (thread == 0) {\n",
         "  if (thread == 0) {\n",
+    ),
+    Mutant(
+        "hopper: groups that come by different ways wait at one barrier",
+        HOPPER_BLOCKS,
+        "  let_pass(kFirst + 1 - group, kBoth);\n  synchronize(kFirst + group, kBoth);\n",
+        "  synchronize(kFirst, kBoth);\n",
+    ),
+    Mutant(
+        "hopper: a group meets the other anew where some of it still wait",
+        HOPPER_BLOCKS,
+        "kBothBarrier + (kSecond ? kGroups : 0);",
+        "kBothBarrier;",
     ),
     Mutant(
         "hopper: nobody is told that keys were dropped",

@@ -110,7 +110,8 @@ struct RingPlace {
   }
 };
 
-// Threads of whole warps, `threads` of them; numbers 1 to 15, as 0 is __syncthreads().
+// Threads of whole warps, `threads` of them, who come to it by the same calls; numbers 1 to 15, as
+// 0 is __syncthreads().
 __device__ inline void synchronize(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }

@@ -12,32 +12,28 @@
 
 namespace ringside::hopper::backward_detail {
 
-inline constexpr int kBoth = kGroups * kGroupThreads;  // threads
-
-__device__ __forceinline__ void synchronize_both() { synchronize(kBothBarrier, kBoth); }
-
 // thread: of both groups'.
 template <typename T, typename Shape>
 __device__ __forceinline__ void drop_from_keys(uint8_t* tile, uint32_t thread) {
-  synchronize_both();
+  meet<false>(thread / kGroupThreads);
   auto* const chunks = reinterpret_cast<uint4*>(tile);
 #pragma unroll 1
   for (int i = thread; i < Shape::kKeyTile / 16; i += kBoth) chunks[i] = finite_part<T>(chunks[i]);
   show_to_async();
-  synchronize_both();
+  meet<true>(thread / kGroupThreads);
 }
 // note: of one of the item's blocks. The barrier is at its first phase before and behind.
 template <typename Shape>
 __device__ __forceinline__ void bring_keys_again(const CUtensorMap* map, uint8_t* tile,
                                                  Barrier* again, const BlockNote* note,
                                                  uint32_t thread) {
-  synchronize_both();
+  meet<false>(thread / kGroupThreads);
   if (thread == 0) {
     arrive(*again);
     wait(*again, 0);  // has ended; synccheck has nobody arrive twice without asking
     load_keys<Shape, Shape::kQkPanels>(*map, tile, *again, *note);
   }
-  synchronize_both();
+  meet<true>(thread / kGroupThreads);
   wait(*again, 1);
 }
 

@@ -80,9 +80,8 @@ struct QueryTiles {
   // their scores. No product is under way here. alone: the other group has nothing to do with them.
   __device__ __forceinline__ void drop(int group, uint32_t thread, bool alone,
                                        int32_t* dropped) const {
-    const int barrier = alone ? kGroupBarrier + group : kBothBarrier;
-    const int sharers = alone ? kGroupThreads : kGroups * kGroupThreads;
-    synchronize(barrier, sharers);
+    const int sharers = alone ? kGroupThreads : kBoth;
+    alone ? synchronize(kGroupBarrier + group, kGroupThreads) : meet<false>(group);
     for_each_part([&](uint8_t* part, auto bytes) {
       auto* const chunks = reinterpret_cast<uint4*>(part);
 #pragma unroll 1
@@ -91,7 +90,7 @@ struct QueryTiles {
         chunks[i] = finite_part<T>(chunks[i]);
     });
     show_to_async();
-    synchronize(barrier, sharers);
+    alone ? synchronize(kGroupBarrier + group, kGroupThreads) : meet<true>(group);
     *dropped = 1;
   }
 };

@@ -119,8 +119,19 @@ __device__ __forceinline__ bool leaves_rows(int flags) {
   return kLeavesRows<Shape, kDq> && (flags & (kLast | kFinal)) == (kLast | kFinal);
 }
 
-// Named barriers: one a group, and one of both.
-inline constexpr int kGroupBarrier = 1, kBothBarrier = 3;
+// Named barriers: one a group, and four of both.
+inline constexpr int kGroupBarrier = 1, kBothBarrier = kGroupBarrier + kGroups;
+inline constexpr int kBoth = kGroups * kGroupThreads;  // threads
+
+// A group waits for the other, which comes by another way where it passes a block that this one
+// takes: each has a barrier of its own. kSecond: by turns, as a group may come to the next meeting
+// before all of the other wait at this one.
+template <bool kSecond>
+__device__ __forceinline__ void meet(int group) {
+  constexpr int kFirst = kBothBarrier + (kSecond ? kGroups : 0);
+  let_pass(kFirst + 1 - group, kBoth);
+  synchronize(kFirst + group, kBoth);
+}
 
 // "Full": what a group waits for before it reads; "empty": before it is written again.
 template <typename Shape>
