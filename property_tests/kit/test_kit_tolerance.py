@@ -1,8 +1,10 @@
 """The error model: honest implementations stay below it, small faults do not.
 
-Measured with profile ci: operands and results in float16 or bfloat16 with float32 sums come to 0.8
-of the bound at most and 0.45 in the middle, because there the bound is that of two roundings and
-nothing else; where everything is in one type to 0.3 and 0.05, because roundings cancel.
+Measured with profile ci: operands and results in float16 or bfloat16 with float32 sums come to 0.3
+to 0.45 of the bound in the middle and 0.74 in 99 of 100 cases, because there the bound is that of
+two roundings and nothing else: dv of one query that weighs more than all others is the bound itself
+where both are as wrong as can be (0.90 was seen). Where everything is in one type it is 0.05 in the
+middle and 0.3 at most, because roundings cancel.
 """
 
 import numpy as np
@@ -35,21 +37,25 @@ def plain_cases(store, **how):
     )
 
 
+def assert_there_is_room(ratios, store, sums):
+    """Of the largest errors of results over their bounds, which nobody has exceeded."""
+    assert 0.01 < np.median(ratios) < 0.6, "the bound says nothing, or has no room"
+    if store == sums:
+        assert max(ratios) < 0.9, "roundings cancel"
+
+
 @pytest.mark.parametrize(("store", "sums"), TYPES)
 def test_plain_implementations_stay_below_the_bound(store, sums):
-    largest, ratios = {}, []
+    ratios = []
 
     @settings(max_examples=40)
     @given(plain_cases(store, softmax_scales=st.sampled_from([None, 1.0, 0.0, -0.5])))
     def check(case):
         report = check_attention(Plain(store, sums), case, demands=Demands(accumulate=sums))
         ratios.extend(x for x in report.ratios.values() if x)
-        for name, ratio in report.ratios.items():
-            largest[name] = max(largest.get(name, 0.0), ratio)
 
     check()
-    assert max(largest.values()) < 0.9, largest
-    assert np.median(ratios) > 0.01, "the bound is so wide that it says nothing"
+    assert_there_is_room(ratios, store, sums)
 
 
 @pytest.mark.parametrize("store", ["float32", "bfloat16"])
@@ -72,22 +78,29 @@ def test_small_planted_errors_are_caught(store, planted):
     assert f"check_attention(Plain(store='{store}', sums='{sums}', " in failure.value.script
 
 
-@settings(max_examples=15)
-@given(
-    plain_cases(
-        "bfloat16",
-        layouts_q=strategies.layouts(lengths=st.just([40, 24])),
-        layouts_k=lambda _: st.none(),
-        softmax_scales=st.none(),
-    ),
-    st.integers(2, 12),
-)
-def test_merges_in_low_precision_are_explained_when_told(case, blocks):
-    fn = Plain("bfloat16", "float32", blocks=blocks, merge="bfloat16")
-    told = Demands(merge="bfloat16", merges=blocks - 1)
-    assert check_attention(fn, case, demands=told).largest_ratio < 0.9
-    exact = Plain("bfloat16", "float32", blocks=blocks)
-    assert check_attention(exact, case, demands=Demands(merges=blocks - 1)).largest_ratio < 0.9
+def test_merges_in_low_precision_are_explained_when_told():
+    ratios = []
+
+    @settings(max_examples=15)
+    @given(
+        plain_cases(
+            "bfloat16",
+            layouts_q=strategies.layouts(lengths=st.just([40, 24])),
+            layouts_k=lambda _: st.none(),
+            softmax_scales=st.none(),
+        ),
+        st.integers(2, 12),
+    )
+    def check(case, blocks):
+        fn = Plain("bfloat16", "float32", blocks=blocks, merge="bfloat16")
+        told = Demands(merge="bfloat16", merges=blocks - 1)
+        assert check_attention(fn, case, demands=told).largest_ratio < 0.9
+        exact = Plain("bfloat16", "float32", blocks=blocks)
+        report = check_attention(exact, case, demands=Demands(merges=blocks - 1))
+        ratios.extend(x for x in report.ratios.values() if x)
+
+    check()
+    assert_there_is_room(ratios, "bfloat16", "float32")
 
 
 def test_merges_in_low_precision_are_caught_when_not_told():

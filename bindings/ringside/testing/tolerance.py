@@ -28,7 +28,7 @@ together, however many, come to m (6 + log(M+1)) V_i at most. b is rounded once,
 Where e_ij is not small, exp(e)-1 stands for it. Rounding below the smallest number of a type adds
 its absolute term. Softcap, ALiBi, dropout and sinks add theirs. What is never rounded has bound 0:
 padding, and rows that see nothing, must be exact. Plain NumPy comes to 0.05 to 0.5 of the bound in
-the middle and 0.8 at most (property_tests/kit/test_kit_tolerance.py).
+the middle, and hardly ever above 0.8 (property_tests/kit/test_kit_tolerance.py).
 """
 
 from __future__ import annotations
