@@ -16,6 +16,16 @@ RINGSIDE_HD inline Interval query_heads_of(const AttentionShape& s, int kv_head)
                                                                                    s.num_heads);
 }
 
+// Of how many heads items of a list by document are taken at a time, so that what those of a few
+// documents read of them stays in the cache, or much of it. Where many query heads share a key
+// head, those of one are enough sooner. longest: rows of keys of a document. Measured.
+RINGSIDE_HD inline int heads_of_documents(int longest, int group_size) {
+  constexpr int kManyHeads = 8, kRows = 1 << 16;
+  if (longest < (group_size < kManyHeads ? 8192 : 6144)) return 16;
+  const int fit = kRows / longest;
+  return fit < 2 ? 2 : fit < 8 ? fit : 8;
+}
+
 // Whether a launch by sections of heads would end late: the last section ends when the longest item
 // does. longest: of all work of a head, what that item has. Heads side by side are slower
 // elsewhere, as a section's rows stay in the cache.

@@ -88,12 +88,14 @@ __device__ void add_up_chunk(const LengthTables& t, const LengthTables::Groups& 
   if (threadIdx.x == 0) g.rows_of_chunk[int64_t{group} * t.num_chunks() + chunk] = sums.total.of[0];
 }
 
-// Copies the lengths of a chunk of sequences, and looks whether they fit.
+// Copies the lengths of a chunk of sequences, and looks whether they fit, and how long they are.
 __device__ void take_chunk(const LengthTables& t, const LengthTables::Side& x,
                            const DeviceLayout& given, int chunk) {
   const int s = chunk * kTableThreads + static_cast<int>(threadIdx.x);
+  const LengthTables::Bounds o = s < t.max_batch ? t.bounds(given, s) : LengthTables::Bounds{};
+  const int longest = __reduce_max_sync(~0u, o.end - o.begin);
+  if (&x == &t.k && threadIdx.x % kWarp == 0) atomicMax(&t.longest_keys[1], longest);
   if (s >= t.max_batch) return;
-  const LengthTables::Bounds o = t.bounds(given, s);
   if (!t.fits(x, s, o)) *t.unfit = 1;
   x.cu_seqlens[s] = o.begin, x.cu_seqlens_padded[s] = o.row_begin;
   if (s + 1 == t.max_batch) x.cu_seqlens[s + 1] = o.end, x.cu_seqlens_padded[s + 1] = o.row_end;
@@ -307,12 +309,15 @@ __global__ void __launch_bounds__(kTableThreads, 1)
   grid.sync();
   if (*t.unfit != 0) {  // the same in every block
     add_up_chunks(t, {}, {});
-    if (first) *t.status = 1;
+    if (first) *t.status = 1, t.longest_keys[1] = 0;
     grid.sync();
   }
   fill_segments(t, {block, blocks});
   grid.sync();
-  if (first) *t.unfit = 0;  // everybody has read it
+  if (first) {
+    *t.unfit = 0;  // everybody has read it
+    t.longest_keys[0] = t.longest_keys[1], t.longest_keys[1] = 0;
+  }
   const int of_lists = blocks_of_lists(t, blocks);
   if (block < of_lists)
     Team{block, of_lists}.for_each_list(

@@ -151,6 +151,7 @@ class Gradients {
     std::byte* first = on_.workspace + parts_.first_in_place;
     const AttentionShape shape = parts_.shape_of(parts_.backward.pass.hosted()[0], op);
     const int head_parts = in_parts_ ? parts_.head_parts : 1;
+    const bool by_lengths = parts_.any_lengths && tables_of.keys_by_document && !in_turn_;
     return {.shape = shape,
             .q = call_.q.matrix,
             .k = call_.k.matrix,
@@ -174,9 +175,10 @@ class Gradients {
             .first_stored = first_stores_ ? reinterpret_cast<unsigned*>(first) : nullptr,
             .dq_layout = in_fragments_ ? AccumulatorLayout::fragments : AccumulatorLayout::rows,
             .head_parts = head_parts,
-            .heads_at_a_time = in_turn_ ? parts_.heads_in_turn(rounds_in_turn())
-                                        : parts_.heads_at_a_time(
-                                              tables_of, shape.num_kv_heads * head_parts, true)};
+            .heads_at_a_time =
+                in_turn_ ? parts_.heads_in_turn(rounds_in_turn())
+                         : parts_.heads_at_a_time(tables_of, shape.num_kv_heads * head_parts, true),
+            .longest_keys = by_lengths ? parts_.lengths.longest_keys : nullptr};
   }
 
   const StackParts& parts_;

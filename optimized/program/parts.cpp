@@ -69,12 +69,8 @@ int ProgramParts::longest_keys() const {
   return std::min(longest, max_seqlen);
 }
 
-// So many that what a few documents' items read of them stays in the cache, or much of it. Where
-// many query heads share a key head, those of one are enough sooner. Measured.
 int ProgramParts::heads_of_documents(int heads) const {
-  constexpr int kManyHeads = 8;
-  const int is_long = problem.group_size() < kManyHeads ? 8192 : 6144;
-  return std::min(longest_keys() < is_long ? 16 : 8, heads);
+  return std::min(ringside::heads_of_documents(longest_keys(), problem.group_size()), heads);
 }
 
 // Items that meet few rows each, of a window, go side by side in all heads, where each has a query

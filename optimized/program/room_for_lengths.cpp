@@ -82,6 +82,7 @@ TableOf<Segment> RoomForLengths::allocate() {
   partners_ = device_.reserve<Segment>(lists_.num_partners);
   status_ = device_.add(std::vector<int32_t>{0});
   unfit_ = device_.add(std::vector<int32_t>{0});
+  longest_keys_ = device_.add(std::vector<int32_t>{0, 0});
   device_.allocate();
   for (size_t i = 0; i < work_.size(); ++i) {
     LengthTables::List& list = lists_.lists[i];
@@ -109,6 +110,7 @@ void RoomForLengths::point() {
   lengths_.partners = device_.at(partners_), lengths_.num_partners = partners_.size;
   for (const LengthTables::List& list : lists_.lists) lengths_.num_slots += list.num_slots();
   lengths_.status = device_.at(status_), lengths_.unfit = device_.at(unfit_);
+  lengths_.longest_keys = device_.at(longest_keys_);
 }
 
 RoomForLengths::GroupTables RoomForLengths::reserve_groups(const LengthTables::Groups& groups) {

@@ -213,5 +213,33 @@ TEST(LengthsOnTheDevice, OfShortDocumentsMakeAnItemEach) {
   EXPECT_EQ(any.takes_turns, any.family.backward_in_turn != nullptr);
 }
 
+// Of many sequences, in whichever chunk, and not of those before; of lengths that do not fit, none.
+TEST(LengthsOnTheDevice, TellOfTheLongest) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  constexpr int kSequences = 3 * LengthTables::kChunk - 7, kRows = 2 * kSequences;
+  const auto layout_with = [](int at, int length) {
+    std::vector<int32_t> begins{0};
+    for (int seq = 0; seq < kSequences; ++seq)
+      begins.push_back(begins.back() + (seq == at ? length : seq % 2));
+    return PackedLayout(begins);
+  };
+  const PackedLayout full(std::vector<int32_t>{0, kRows});
+  Capacity room = room_for({full, full, Mask::causal(), 2, 2}, 1000);
+  room.max_sequences = kSequences;
+  const StackParts told(room, {128, 128, ElementType::bfloat16});
+  const auto longest_of = [&](const PackedLayout& layout) {
+    tell(told, layout);
+    int32_t words[2] = {-1, -1};
+    RINGSIDE_CUDA(
+        cudaMemcpy(words, told.lengths.longest_keys, sizeof(words), cudaMemcpyDeviceToHost));
+    EXPECT_EQ(words[1], 0);
+    return words[0];
+  };
+  for (const auto& [at, length] : {std::pair{kSequences - 1, 700}, {0, 300}, {5, 0}, {600, 37}})
+    EXPECT_EQ(longest_of(layout_with(at, length)), std::max(length, 1)) << at;
+  EXPECT_EQ(longest_of(layout_with(3, 1001)), 0) << "longer than there is room for";
+  EXPECT_EQ(longest_of(layout_with(3, 1000)), 1000);
+}
+
 }  // namespace
 }  // namespace ringside

@@ -91,6 +91,7 @@ Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
           .delta = a.delta,
           .work = a.keys,
           .order = {heads, at_a_time},
+          .longest_keys = a.longest_keys,
           .head_parts = a.head_parts,
           .taken = static_cast<unsigned*>(a.workspace),
           .dropped = static_cast<int32_t*>(a.workspace) + 1,

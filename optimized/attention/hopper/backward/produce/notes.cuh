@@ -5,6 +5,7 @@
 // nobody waits while the queue is asked and an item looked at.
 #pragma once
 
+#include "optimized/attention/heads.h"
 #include "optimized/attention/hopper/backward/produce/query_walk.cuh"
 #include "optimized/attention/hopper/backward/shared/notes.cuh"
 #include "optimized/tables/sums/item_turns.h"
@@ -26,7 +27,14 @@ class Queue {
   }
   __device__ bool in_turn() const { return kInTurn && p_.turns != nullptr; }
   __device__ bool valid() const { return index_ < p_.order.size(max(items_, 0)); }
-  __device__ QueueEntry entry() const { return p_.order.in_sections(index_, items_); }
+  __device__ QueueEntry entry() const {
+    QueueOrder order = p_.order;
+    // Asked for anew, as there is no register to keep it: notes are written ahead of need.
+    if (p_.longest_keys != nullptr)
+      order.heads_of_section =
+          min(heads_of_documents(*p_.longest_keys, p_.shape.group_size), order.heads);
+    return order.in_sections(index_, items_);
+  }
   __device__ void advance() {
     if (in_turn()) next_ = threadIdx.x % 32 == 0 ? atomicAdd(p_.taken, 1u) : 0;
     index_ = __shfl_sync(kEveryLane, next_, 0);
