@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringside import _core
-from ringside._bench.gpu import cases
+from ringside._bench.gpu import cases, clock
 from ringside._bench.gpu.cases import Goal, Line, Workload
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SECTION = "fa3"
 NEEDED = ("flash_attn3_jax", "einops", "jax")
-CALLS, QUEUED, REPEATS = 6, 12, 5
+CALLS, QUEUED, REPEATS = 6, 12, 15
 FORWARD_KERNEL = "FlashAttnFwd"
 ON_GPU = ", lengths on the GPU"  # of what a DevicePlan did
 LONG = ("16k x2", "32k x1")  # sequences, not packs: as fast; packs: faster by a twentieth
@@ -159,8 +159,11 @@ def _checked(case: Workload) -> Any:
 
 
 def _median_milliseconds(*of: tuple[Callable[[], Any], Callable[[Any], Any]]) -> list[float]:
-    turns = [[gpu_milliseconds(*pair) for pair in of] for _ in range(REPEATS)]
-    return [statistics.median(times) for times in zip(*turns, strict=True)]
+    spent: list[list[float]] = [[] for _ in of]
+    for order in clock.turns(len(of), REPEATS):
+        for which in order:
+            spent[which].append(gpu_milliseconds(*of[which]))
+    return [statistics.median(times) for times in spent]
 
 
 def run_alone(case: Workload) -> Iterator[Line]:
@@ -260,24 +263,23 @@ class FlashAttention3:
 
 
 def timed(implementations: list[Passes]) -> list[Timed]:
-    """Of each; they take turns."""
-    gpu: list[dict[str, list[float]]] = [{"forward": [], "backward": []} for _ in implementations]
-    wall: list[dict[str, list[float]]] = [{"forward": [], "step": []} for _ in implementations]
+    """Medians of each, one measurement of all of them after another, in an order of its own each.
+
+    A GPU that has just been busy runs slower: who always follows the same is measured with it.
+    """
+    measurements: dict[str, Callable[[Passes], float]] = {
+        "forward": lambda x: gpu_milliseconds(x.forward, x.sync),
+        "backward": lambda x: gpu_milliseconds(x.backward, x.sync, x.left_out),
+        "forward_wall": lambda x: wall_milliseconds(x.forward, x.sync),
+        "step_wall": lambda x: wall_milliseconds(x.step, x.sync),
+    }
+    spent: list[dict[str, list[float]]] = [{x: [] for x in measurements} for _ in implementations]
+    orders = iter(clock.turns(len(implementations), REPEATS * len(measurements)))
     for _ in range(REPEATS):
-        for of_gpu, of_wall, passes in zip(gpu, wall, implementations, strict=True):
-            of_gpu["forward"].append(gpu_milliseconds(passes.forward, passes.sync))
-            of_gpu["backward"].append(
-                gpu_milliseconds(passes.backward, passes.sync, passes.left_out)
-            )
-            of_wall["forward"].append(wall_milliseconds(passes.forward, passes.sync))
-            of_wall["step"].append(wall_milliseconds(passes.step, passes.sync))
-    return [
-        Timed(
-            *(statistics.median(of_gpu[name]) for name in ("forward", "backward")),
-            *(statistics.median(of_wall[name]) for name in ("forward", "step")),
-        )
-        for of_gpu, of_wall in zip(gpu, wall, strict=True)
-    ]
+        for name, measure in measurements.items():
+            for which in next(orders):
+                spent[which][name].append(measure(implementations[which]))
+    return [Timed(**{name: statistics.median(times) for name, times in of.items()}) for of in spent]
 
 
 def gpu_milliseconds(

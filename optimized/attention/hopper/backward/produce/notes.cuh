@@ -5,7 +5,6 @@
 // nobody waits while the queue is asked and an item looked at.
 #pragma once
 
-#include "optimized/attention/heads.h"
 #include "optimized/attention/hopper/backward/produce/query_walk.cuh"
 #include "optimized/attention/hopper/backward/shared/notes.cuh"
 #include "optimized/tables/sums/item_turns.h"
