@@ -114,13 +114,15 @@ TEST(LengthsOnTheDevice, OfWhichFirstKeysStoreAgreeWithTheCpu) {
   }
 }
 
-void tell(const StackParts& parts, const PackedLayout& layout) {  // of queries and of keys
+void tell(const StackParts& parts, const PackedLayout& layout_q, const PackedLayout& layout_k) {
   DeviceTables tables;
-  const auto of_lengths = tables.add(layout.cu_seqlens());
+  const auto of_q = tables.add(layout_q.cu_seqlens()), of_k = tables.add(layout_k.cu_seqlens());
   tables.upload();
-  const DeviceOffsets offsets{tables.at(of_lengths), of_lengths.size, false};
-  const DeviceLayout given{offsets, offsets, layout.num_rows()};
-  fill_length_tables(parts.lengths, given, given, nullptr);
+  const auto given = [&](const PackedLayout& layout, TableOf<int32_t> lengths) {
+    const DeviceOffsets offsets{tables.at(lengths), lengths.size, false};
+    return DeviceLayout{offsets, offsets, layout.num_rows()};
+  };
+  fill_length_tables(parts.lengths, given(layout_q, of_q), given(layout_k, of_k), nullptr);
   RINGSIDE_CUDA(cudaDeviceSynchronize());
 }
 
@@ -154,7 +156,7 @@ TEST(LengthsOnTheDevice, MakeItemsOfKeysInTheOrderOfThoseOfTheHost) {
   for (const int max_seqlen : {400, INT32_MAX}) {
     SCOPED_TRACE("max_seqlen " + std::to_string(max_seqlen));
     const StackParts told(room_for(problem, max_seqlen), options);
-    tell(told, layout);
+    tell(told, layout, layout);
     const auto items = items_of(told, &OperationTables::backward_keys);
     if (max_seqlen == 400) {
       EXPECT_EQ(told.first_keys_store, known.first_keys_store);
@@ -186,7 +188,7 @@ TEST(LengthsOnTheDevice, MakeItemsOfManyDocumentsInTheirOrder) {
   const PackedLayout layout(begins);
   const Problem problem{layout, layout, Mask::causal(), 1, 1};
   const StackParts parts(room_for(problem, 2), {64, 64, ElementType::bfloat16});
-  tell(parts, layout);
+  tell(parts, layout, layout);
   std::vector<std::pair<int, int>> keys, queries;
   for (int seq = 0; seq < kDocuments; ++seq)
     keys.emplace_back(seq, 0), queries.emplace_back(kDocuments - 1 - seq, 0);
@@ -227,8 +229,9 @@ TEST(LengthsOnTheDevice, TellOfTheLongest) {
   Capacity room = room_for({full, full, Mask::causal(), 2, 2}, 1000);
   room.max_sequences = kSequences;
   const StackParts told(room, {128, 128, ElementType::bfloat16});
+  const PackedLayout few = layout_with(0, 2);  // tokens of queries
   const auto longest_of = [&](const PackedLayout& layout) {
-    tell(told, layout);
+    tell(told, few, layout);
     int32_t words[2] = {-1, -1};
     RINGSIDE_CUDA(
         cudaMemcpy(words, told.lengths.longest_keys, sizeof(words), cudaMemcpyDeviceToHost));

@@ -421,8 +421,38 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "lengths on the device: after some that do not fit, none do",
         LENGTHS,
-        "if (first) *t.unfit = 0;",
+        "    *t.unfit = 0;  // everybody has read it\n",
         "",
+    ),
+    Mutant(
+        "lengths on the device: the longest of all that there were is taken for these ones'",
+        LENGTHS,
+        "t.longest_keys[0] = t.longest_keys[1], t.longest_keys[1] = 0;",
+        "t.longest_keys[0] = t.longest_keys[1];",
+    ),
+    Mutant(
+        "lengths on the device: the longest of those that do not fit is told",
+        LENGTHS,
+        "*t.status = 1, t.longest_keys[1] = 0;",
+        "*t.status = 1;",
+    ),
+    Mutant(
+        "lengths on the device: the longest of queries is taken for that of keys",
+        LENGTHS,
+        "if (&x == &t.k && ",
+        "if (&x == &t.q && ",
+    ),
+    Mutant(
+        "lengths on the device: of a warp, the first sequence is taken for the longest",
+        LENGTHS,
+        "const int longest = __reduce_max_sync(~0u, o.end - o.begin);",
+        "const int longest = o.end - o.begin;",
+    ),
+    Mutant(
+        "eight heads of long documents have items at a time, whose rows the cache does not hold",
+        "optimized/attention/heads.h",
+        "return fit < 2 ? 2 : fit < 8 ? fit : 8;",
+        "return 8;",
     ),
     Mutant(
         "lengths on the device: a block that is alone leaves the buffers to others",
