@@ -37,25 +37,33 @@ def plain_cases(store, **how):
     )
 
 
-def assert_there_is_room(ratios, store, sums):
-    """Of the largest errors of results over their bounds, which nobody has exceeded."""
-    assert 0.01 < np.median(ratios) < 0.6, "the bound says nothing, or has no room"
-    if store == sums:
-        assert max(ratios) < 0.9, "roundings cancel"
+class Ratios(dict):
+    """By result, the largest errors over their bounds; check_attention lets none exceed these."""
+
+    def add(self, report):
+        for name, ratio in report.ratios.items():
+            if ratio:
+                self.setdefault(name, []).append(ratio)
+
+    def expect_room(self, store, sums):
+        middle = {name: np.median(ratios) for name, ratios in self.items()}
+        most = 0.3 if store == sums else 0.75  # 0.19 and 0.54 were seen
+        assert all(0.005 < ratio < most for ratio in middle.values()), middle
+        if store == sums:
+            assert max(map(max, self.values())) < 0.9, "roundings cancel"
 
 
 @pytest.mark.parametrize(("store", "sums"), TYPES)
 def test_plain_implementations_stay_below_the_bound(store, sums):
-    ratios = []
+    ratios = Ratios()
 
     @settings(max_examples=40)
     @given(plain_cases(store, softmax_scales=st.sampled_from([None, 1.0, 0.0, -0.5])))
     def check(case):
-        report = check_attention(Plain(store, sums), case, demands=Demands(accumulate=sums))
-        ratios.extend(x for x in report.ratios.values() if x)
+        ratios.add(check_attention(Plain(store, sums), case, demands=Demands(accumulate=sums)))
 
     check()
-    assert_there_is_room(ratios, store, sums)
+    ratios.expect_room(store, sums)
 
 
 @pytest.mark.parametrize("store", ["float32", "bfloat16"])
@@ -79,7 +87,7 @@ def test_small_planted_errors_are_caught(store, planted):
 
 
 def test_merges_in_low_precision_are_explained_when_told():
-    ratios = []
+    ratios = Ratios()
 
     @settings(max_examples=15)
     @given(
@@ -96,11 +104,10 @@ def test_merges_in_low_precision_are_explained_when_told():
         told = Demands(merge="bfloat16", merges=blocks - 1)
         assert check_attention(fn, case, demands=told).largest_ratio < 0.9
         exact = Plain("bfloat16", "float32", blocks=blocks)
-        report = check_attention(exact, case, demands=Demands(merges=blocks - 1))
-        ratios.extend(x for x in report.ratios.values() if x)
+        ratios.add(check_attention(exact, case, demands=Demands(merges=blocks - 1)))
 
     check()
-    assert_there_is_room(ratios, "bfloat16", "float32")
+    ratios.expect_room("bfloat16", "float32")
 
 
 def test_merges_in_low_precision_are_caught_when_not_told():

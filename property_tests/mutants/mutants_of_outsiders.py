@@ -285,6 +285,20 @@ LOST_CHECKS = [
         "self.w * np.abs(true) + self.tiny, 0.0",
         "self.w * np.maximum(np.abs(true), 1.0) + self.tiny, 0.0",
     ),
+    # dv that are wrong by half: what rounding explains is said to be a hundred times as much.
+    Mutant(
+        "the kit's tolerance of dv says nothing",
+        KIT + "tolerance.py",
+        "+= self.weight_error(x, group).T @ dout",
+        "+= 1e3 * self.weight_error(x, group).T @ dout",
+    ),
+    # An honest dq of many keys: the bound is less than what rounding does.
+    Mutant(
+        "the kit's tolerance of dq forgets the rounding of d(scores)",
+        KIT + "tolerance.py",
+        "scale * ((ds_error + by_query * ds) @ k)",
+        "scale * ((by_query * ds) @ k)",
+    ),
     # An implementation of plans that yields NaN in one tile: locate() finds nothing.
     Mutant(
         "locate passes over NaN",

@@ -451,7 +451,7 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "eight heads of long documents have items at a time, whose rows the cache does not hold",
         "optimized/attention/heads.h",
-        "return fit < 2 ? 2 : fit < 8 ? fit : 8;",
+        "return longest < 16384 ? 8 : longest < 32768 ? 4 : 2;",
         "return 8;",
     ),
     Mutant(
