@@ -120,6 +120,10 @@ MADE_FOR: tuple[tuple[Callable[[Mutant], bool], tuple[str, ...]], ...] = (
         (f"{ROOM}: *HopperBackward.Keeps*",),
     ),
     (
+        lambda mutant: mutant.name.startswith("eight heads"),
+        (f"{ROOM}: LengthsOnTheDevice.*",),
+    ),
+    (
         lambda mutant: mutant.name.startswith("hopper, first keys"),
         (f"{ROOM}: CudaProgram.*FirstKeysStore",),
     ),

@@ -215,6 +215,21 @@ TEST(LengthsOnTheDevice, OfShortDocumentsMakeAnItemEach) {
   EXPECT_EQ(any.takes_turns, any.family.backward_in_turn != nullptr);
 }
 
+TEST(LengthsOnTheDevice, OfLongDocumentsTakeFewHeadsAtATime) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const auto& [longest, heads] : {std::pair{8191, 16}, {8192, 8}, {16384, 4}, {32768, 2}}) {
+    const PackedLayout layout(std::vector<int32_t>{0, longest});
+    const Problem problem{layout, layout, Mask::full(), 32, 32};
+    const ProgramOptions options{128, 128, ElementType::bfloat16};
+    const StackParts told(room_for(problem, longest), options);
+    const StackParts known(build_plan(problem, place(problem, "zigzag", 1), {"p2p"}), options);
+    for (const StackParts* parts : {&told, &known}) {
+      EXPECT_EQ(parts->heads_of_documents(32), heads) << longest;
+      EXPECT_EQ(parts->heads_of_documents(1), 1) << longest;
+    }
+  }
+}
+
 // Of many sequences, in whichever chunk, and not of those before; of lengths that do not fit, none.
 TEST(LengthsOnTheDevice, TellOfTheLongest) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
