@@ -64,6 +64,22 @@ TEST(PtxBarriersDeathTest, AlignedOnesAreMetAtOnePlace) {
   for (const uint32_t each : results_of(at_two_places("barrier.sync"), {64})) EXPECT_EQ(each, 7u);
 }
 
+// One instruction of a function that two places call is two ways, too.
+TEST(PtxBarriersDeathTest, AlignedOnesAreMetByTheSameCalls) {
+  const auto function = [](const std::string& wait) {
+    return ".func waits()\n{\n" + wait + " 1, 64;\nret;\n}\n";
+  };
+  const std::string call = "{\ncall.uni waits, ();\n}\n";
+  const std::string first = "setp.lt.u32 %p0, %thread, 32;\n@%p0 bra FIRST;\n";
+  const std::string by_two =
+      first + call + "bra DONE;\nFIRST: mov.u32 %r1, 0;\n" + call + "DONE: mov.u32 %r0, 7;";
+  EXPECT_DEATH(results_of(by_two, {64}, function("bar.sync")), "at which others wait elsewhere");
+  for (const uint32_t each : results_of(by_two, {64}, function("barrier.sync")))
+    EXPECT_EQ(each, 7u);
+  for (const uint32_t each : results_of(call + "mov.u32 %r0, 7;", {64}, function("bar.sync")))
+    EXPECT_EQ(each, 7u);
+}
+
 TEST(PtxBarriersDeathTest, MoreArrivalsThanExpected) {
   EXPECT_DEATH(results_of(kInit + "2;\nbar.sync 0;\nmbarrier.arrive.shared::cta.b64 _, [%r1], 3;",
                           {32}, kWord),
