@@ -22,6 +22,7 @@ from in_kernels.hopper_dq import MUTANTS_OF_HOPPER_DQ
 from in_kernels.hopper_forward import MUTANTS_OF_HOPPER
 from in_kernels.hopper_shapes import MUTANTS_OF_HOPPER_SHAPES
 from in_kernels.kernels import MUTANTS_OF_KERNELS
+from in_kernels.lengths_on_device import MUTANTS_OF_DEVICE_LENGTHS
 from in_kernels.links import MUTANTS_OF_LENGTHS, MUTANTS_OF_LINKS
 from in_kernels.not_finite import MUTANTS_OF_NOT_FINITE
 from mutants_list import Mutant
@@ -29,7 +30,7 @@ from mutants_list import Mutant
 KERNELS = [
     *(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER),
     *(MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_HOPPER_SHAPES + MUTANTS_OF_HOPPER_DQ),
-    *(MUTANTS_OF_NOT_FINITE + MUTANTS_OF_LENGTHS),
+    *(MUTANTS_OF_NOT_FINITE + MUTANTS_OF_LENGTHS + MUTANTS_OF_DEVICE_LENGTHS),
 ]
 ROOM = "kernels"  # of tests in noticed.json
 # The C++ tests in parts; what is in none of them comes last.
@@ -103,7 +104,7 @@ MADE_FOR: tuple[tuple[Callable[[Mutant], bool], tuple[str, ...]], ...] = (
         ),
     ),
     (
-        lambda mutant: mutant.name.startswith("lengths on the device"),
+        MUTANTS_OF_DEVICE_LENGTHS.__contains__,
         (f"{ROOM}: LengthsOnTheDevice.*:RoomForLengths.*",),
     ),
     (
@@ -118,10 +119,6 @@ MADE_FOR: tuple[tuple[Callable[[Mutant], bool], tuple[str, ...]], ...] = (
     (
         lambda mutant: "told: " in mutant.name,
         (f"{ROOM}: *HopperBackward.Keeps*",),
-    ),
-    (
-        lambda mutant: mutant.name.startswith("eight heads"),
-        (f"{ROOM}: LengthsOnTheDevice.*",),
     ),
     (
         lambda mutant: mutant.name.startswith("hopper, first keys"),
