@@ -106,7 +106,7 @@ MAY_INCLUDE = {
     },
     "optimized/program/conformance": {
         *("reference/execute", "optimized/attention", "optimized/device", "optimized/program"),
-        "optimized/tables/sums",
+        *("optimized/tables", "optimized/tables/sums"),
     },
     "optimized/ranks": {
         *("reference/rows", "reference/schedule", "optimized/device", "optimized/tables"),

@@ -139,18 +139,5 @@ TEST_P(Refusals, OfAPlaceForFinalItemsThatTheLaunchDoesNotFill) {
 
 INSTANTIATE_TEST_SUITE_P(KernelFamilies, Refusals, ::testing::ValuesIn(kTypes));
 
-// The longer documents are, the fewer heads; of eight that share a key head sooner.
-TEST(HeadsOfDocuments, AreAsManyAsTheirRowsAllowFor) {
-  const auto heads = [](int longest) { return heads_of_documents(longest, 1); };
-  for (const int longest : {0, 1, 4096, 8191}) EXPECT_EQ(heads(longest), 16) << longest;
-  for (const int longest : {8192, 16383}) EXPECT_EQ(heads(longest), 8) << longest;
-  for (const int longest : {16384, 32767}) EXPECT_EQ(heads(longest), 4) << longest;
-  for (const int longest : {32768, 1 << 20, INT32_MAX}) EXPECT_EQ(heads(longest), 2) << longest;
-  EXPECT_EQ(heads_of_documents(6143, 8), 16);
-  EXPECT_EQ(heads_of_documents(6144, 7), 16);
-  EXPECT_EQ(heads_of_documents(6144, 8), 8);
-  EXPECT_EQ(heads_of_documents(32768, 8), 2);
-}
-
 }  // namespace
 }  // namespace ringside

@@ -116,9 +116,8 @@ struct BackwardArguments {
   // Of how many key heads, as many times as their query heads have parts, items are taken at a
   // time; 0: all.
   int heads_at_a_time = 2;
-  // Of a list by document whose lengths only the device knows: rows of keys of the longest, from
-  // which that number follows (heads_of_documents). Or none.
-  const int32_t* longest_keys = nullptr;
+  // Of a list by document whose lengths only the device knows: of so many at most. Or none.
+  const int32_t* most_heads = nullptr;
 };
 
 struct KernelFamily {

@@ -33,7 +33,7 @@ class Stall {
  private:
   static void wait(void* stall) {
     Stall& self = *static_cast<Stall*>(stall);
-    for (int i = 0; i < 2'000 && !self.released_; ++i)
+    for (int i = 0; i < 20'000 && !self.released_; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     self.over_ = true;
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "optimized/program/walk.h"
@@ -19,6 +20,8 @@ class Backward : public Walk {
     }
     // Else a kernel of its own computes dq, over all items of keys at once.
     finals_ = !options.deterministic;
+    for (int member = 0; member < static_cast<int>(calls_.size()); ++member)
+      in_fragments_.push_back(all_take_fragments(member));
     for (size_t member = 0; member < calls_.size(); ++member)
       if (has_final(static_cast<int>(member)))
         require_dense(calls_[member].dk, "dk"), require_dense(calls_[member].dv, "dv");
@@ -60,33 +63,67 @@ class Backward : public Walk {
 
   void compute(int member, const Operation& op, const OperationTables& tables) const override {
     if (tables.backward_keys.items.size == 0) return;
-    const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
-    const AttentionShape shape = shape_of(member, op);
-    const RankBackwardCall& call = calls_[member];
-    RINGSIDE_CUDA(parts_.family.backward(
-        {.shape = shape,
-         .q = matrix(member, op.queries, 0, dim_qk),
-         .k = matrix(member, op.keys, 0, dim_qk),
-         .v = matrix(member, op.keys, 1, dim_v),
-         .dout = matrix(member, op.queries, 1, dim_v),
-         .lse = DeviceScalars::by_row(floats(member, op.queries, 2), shape.num_heads),
-         .delta = DeviceScalars::by_row(floats(member, op.queries, 3), shape.num_heads),
-         .dq = matrix(member, op.query_sums, 0, dim_qk),
-         .dk = matrix(member, op.key_sums, 0, dim_qk),
-         .dv = matrix(member, op.key_sums, 1, dim_v),
-         .final_dk = final_place(member, op.key_sums, call.dk),
-         .final_dv = final_place(member, op.key_sums, call.dv),
-         .queries = parts_.work_list(tables.backward_queries),
-         .keys = parts_.work_list(tables.backward_keys),
-         .deterministic = options_.deterministic,
-         .options = options_.options,
-         .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
-         .workspace = at(pass_.of_family),
-         .heads_at_a_time = parts_.heads_at_a_time(tables, shape.num_kv_heads, false)},
-        stream_));
+    BackwardArguments arguments = arguments_of(member, op, tables);
+    if (in_fragments_[member]) arguments.dq_layout = AccumulatorLayout::fragments;
+    RINGSIDE_CUDA(parts_.family.backward(arguments, stream_));
   }
 
  private:
+  BackwardArguments arguments_of(int member, const Operation& op,
+                                 const OperationTables& tables) const {
+    const int dim_qk = parts_.shape.head_dim_qk, dim_v = parts_.shape.head_dim_v;
+    const AttentionShape shape = shape_of(member, op);
+    const RankBackwardCall& call = calls_[member];
+    const bool by_lengths = parts_.any_lengths && tables.keys_by_document;
+    return {.shape = shape,
+            .q = matrix(member, op.queries, 0, dim_qk),
+            .k = matrix(member, op.keys, 0, dim_qk),
+            .v = matrix(member, op.keys, 1, dim_v),
+            .dout = matrix(member, op.queries, 1, dim_v),
+            .lse = DeviceScalars::by_row(floats(member, op.queries, 2), shape.num_heads),
+            .delta = DeviceScalars::by_row(floats(member, op.queries, 3), shape.num_heads),
+            .dq = matrix(member, op.query_sums, 0, dim_qk),
+            .dk = matrix(member, op.key_sums, 0, dim_qk),
+            .dv = matrix(member, op.key_sums, 1, dim_v),
+            .final_dk = final_place(member, op.key_sums, call.dk),
+            .final_dv = final_place(member, op.key_sums, call.dv),
+            .queries = parts_.work_list(tables.backward_queries),
+            .keys = parts_.work_list(tables.backward_keys),
+            .deterministic = options_.deterministic,
+            .options = options_.options,
+            .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
+            .workspace = at(pass_.of_family),
+            .heads_at_a_time = parts_.heads_at_a_time(tables, shape.num_kv_heads, false),
+            .most_heads = by_lengths ? parts_.lengths.most_heads : nullptr};
+  }
+
+  // Whether all of a member's launches may leave sums of dq so, which nobody else adds to or moves.
+  bool all_take_fragments(int member) const {
+    if (parts_.family.backward_in_fragments == nullptr) return false;
+    const Schedule& schedule = hosted()[member];
+    const int sums = schedule.home_query_sums;
+    bool any = false;  // without launches, rows may be no fragments
+    for (size_t i = 0; i < schedule.operations.size(); ++i) {
+      const Operation& op = schedule.operations[i];
+      const OperationTables& tables = pass_.operations[member][i];
+      const auto moves = [&](const ScheduledMessage& message) {
+        return message.block.buffer == sums;
+      };
+      if (op.kind == OperationKind::clear) continue;
+      if (op.kind != OperationKind::compute) {
+        if (op.from.buffer == sums || op.to.buffer == sums ||
+            std::ranges::any_of(op.sends, moves) || std::ranges::any_of(op.receives, moves))
+          return false;
+      } else if (tables.backward_keys.items.size > 0) {
+        any = true;
+        if (op.query_sums != sums ||
+            !parts_.family.backward_in_fragments(arguments_of(member, op, tables)))
+          return false;
+      }
+    }
+    return any;
+  }
+
   static void require_all_dense(const RankBackwardCall& call) {
     require_dense(call.q, "q"), require_dense(call.k, "k"), require_dense(call.v, "v");
     require_dense(call.dout, "dout");
@@ -117,7 +154,12 @@ class Backward : public Walk {
     const RankBackwardCall& call = calls_[member];
     const move::RowMap q = parts_.row_map(parts_.members[member].q);
     const Schedule& schedule = hosted()[member];
-    move::unshard(q, floats(member, schedule.home_query_sums, 0), call.dq, stream_);
+    const float* dq = floats(member, schedule.home_query_sums, 0);
+    if (in_fragments_[member])
+      move::unshard(q, {dq, AccumulatorLayout::fragments, parts_.shape.softmax_scale}, call.dq,
+                    stream_);
+    else
+      move::unshard(q, dq, call.dq, stream_);
     if (all_final(member)) return;
     const move::RowMap kv = rows_through_sums(member, parts_.members[member].kv);
     const auto leave = [&](int array, const move::GlobalArray& to) {
@@ -139,6 +181,7 @@ class Backward : public Walk {
   }
 
   std::vector<RankBackwardCall> calls_;
+  std::vector<bool> in_fragments_;  // each member's sums of dq, as kernels hold them
 };
 
 }  // namespace

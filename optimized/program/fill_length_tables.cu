@@ -6,6 +6,7 @@
 #include "optimized/device/block_scan.cuh"
 #include "optimized/device/error.h"
 #include "optimized/program/fill_length_tables.h"
+#include "optimized/tables/heads_at_a_time.h"
 #include "optimized/tables/sums/documents_ahead.h"
 
 namespace ringside {
@@ -94,7 +95,7 @@ __device__ void take_chunk(const LengthTables& t, const LengthTables::Side& x,
   const int s = chunk * kTableThreads + static_cast<int>(threadIdx.x);
   const LengthTables::Bounds o = s < t.max_batch ? t.bounds(given, s) : LengthTables::Bounds{};
   const int longest = __reduce_max_sync(~0u, o.end - o.begin);
-  if (&x == &t.k && threadIdx.x % kWarp == 0) atomicMax(&t.longest_keys[1], longest);
+  if (&x == &t.k && threadIdx.x % kWarp == 0) atomicMax(t.longest_keys, longest);
   if (s >= t.max_batch) return;
   if (!t.fits(x, s, o)) *t.unfit = 1;
   x.cu_seqlens[s] = o.begin, x.cu_seqlens_padded[s] = o.row_begin;
@@ -309,14 +310,16 @@ __global__ void __launch_bounds__(kTableThreads, 1)
   grid.sync();
   if (*t.unfit != 0) {  // the same in every block
     add_up_chunks(t, {}, {});
-    if (first) *t.status = 1, t.longest_keys[1] = 0;
+    if (first) *t.status = 1, *t.longest_keys = 0;
     grid.sync();
   }
   fill_segments(t, {block, blocks});
   grid.sync();
   if (first) {
     *t.unfit = 0;  // everybody has read it
-    t.longest_keys[0] = t.longest_keys[1], t.longest_keys[1] = 0;
+    const int of_rank = (*t.longest_keys + t.cp_size() - 1) / t.cp_size();
+    *t.most_heads = heads_of_documents(of_rank, t.group_size, t.in_part);
+    *t.longest_keys = 0;
   }
   const int of_lists = blocks_of_lists(t, blocks);
   if (block < of_lists)

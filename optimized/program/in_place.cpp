@@ -178,7 +178,7 @@ class Gradients {
             .heads_at_a_time =
                 in_turn_ ? parts_.heads_in_turn(rounds_in_turn())
                          : parts_.heads_at_a_time(tables_of, shape.num_kv_heads * head_parts, true),
-            .longest_keys = by_lengths ? parts_.lengths.longest_keys : nullptr};
+            .most_heads = by_lengths ? parts_.lengths.most_heads : nullptr};
   }
 
   const StackParts& parts_;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "optimized/attention/heads.h"
 #include "optimized/device/processors.h"
 #include "optimized/device/properties.h"
 #include "optimized/program/choose_family.h"
+#include "optimized/tables/heads_at_a_time.h"
 #include "optimized/tables/schedules/final_items.h"
 #include "optimized/tables/sums/first_keys.h"
 #include "optimized/tables/sums/item_turns.h"
@@ -69,17 +69,29 @@ int ProgramParts::longest_keys() const {
   return std::min(longest, max_seqlen);
 }
 
-int ProgramParts::heads_of_documents(int heads) const {
-  return std::min(ringside::heads_of_documents(longest_keys(), problem.group_size()), heads);
+// Of a step of a ring, most items meet all queries of their document that a rank has.
+bool ProgramParts::meet_in_part(bool alone) const {
+  constexpr int kLong = 2;
+  return alone && problem.mask.visible(0, kLong, kLong).size() < kLong;
+}
+
+// Measured: of many heads of short documents, sixteen alone, and all of a step, which is short.
+int ProgramParts::heads_of_documents(int longest, int heads, bool alone) const {
+  constexpr int kMostAlone = 16;
+  const int most = alone ? std::min(heads, kMostAlone) : heads;
+  return std::min(ringside::heads_of_documents(longest, problem.group_size(), meet_in_part(alone)),
+                  most);
 }
 
 // Items that meet few rows each, of a window, go side by side in all heads, where each has a query
-// head to itself.
+// head to itself. Long ones that are alike walk over the same rows at one time.
 int ProgramParts::heads_at_a_time(const OperationTables& of, int heads, bool alone) const {
   constexpr int64_t kShortWalk = 2048;
-  if (of.keys_by_document) return alone ? heads_of_documents(heads) : heads;
-  const bool is_short =
-      alone && of.rows_met > 0 && of.rows_met <= kShortWalk && heads >= problem.num_heads;
+  if (of.keys_by_document) return heads_of_documents(of.most_rows_met, heads, alone);
+  const bool has_head = alone && heads >= problem.num_heads;  // each item, to itself
+  if (of.keys_alike && of.most_rows_met >= kShortWalk && first_keys_see_all(problem.mask))
+    return std::min(has_head || problem.group_size() == 1 ? family.heads_at_a_time : 1, heads);
+  const bool is_short = has_head && of.rows_met > 0 && of.rows_met <= kShortWalk;
   const bool together =
       is_short || ends_late_by_sections(of.longest_keys, heads, processors_of_device());
   return together ? heads : std::min(family.heads_at_a_time, heads);
@@ -180,9 +192,9 @@ int ProgramParts::rows_of_whole_keys() const {
 
 int ProgramParts::documents_ahead(int head_parts) const {
   if (family.backward_first_stores == nullptr || !first_keys_see_all(problem.mask)) return 0;
-  const int ahead = ringside::documents_ahead(heads_of_documents(problem.num_kv_heads * head_parts),
-                                              processors_of_device());
   const int longest = longest_keys();
+  const int heads = heads_of_documents(longest, problem.num_kv_heads * head_parts, true);
+  const int ahead = ringside::documents_ahead(heads, processors_of_device());
   return longest > 0 && problem.layout_k.num_rows() / longest >= ahead ? ahead : 0;
 }
 
@@ -212,9 +224,12 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
     made.carries_dq = std::ranges::any_of(
         items.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });
     made.backward_keys = add(items), made.written = rows_written(items.items);
-    made.rows_met = items.rows_met, made.head_parts = head_parts_of(items.rows_met);
+    made.rows_met = items.rows_met, made.most_rows_met = items.most_rows_met;
+    made.head_parts = head_parts_of(items.rows_met);
     made.keys_in_one_item = one_item_a_sequence(items);
     made.longest_keys = items.longest_share;
+    constexpr double kNearly = 1.25;
+    made.keys_alike = items.longest_share * std::ssize(items.items) < kNearly;
     made.keys_by_document = items.order == ItemOrder::by_document && !made.keys_in_one_item;
     if (!made.keys_in_one_item) made.keys_in_turn = add_in_turn(items, made.backward_keys);
     made.turns_are_quicker = made.keys_in_turn.items.size > 0 && turns_are_quicker();

@@ -41,7 +41,9 @@ struct OperationTables {                               // what the device reads 
   bool keys_by_document = false;  // of those of several, those of a document go together
   bool first_keys_ahead = false;  // but for those that begin it: put_first_keys_ahead()
   double longest_keys = 0;        // of all work of a head, what the longest item of keys has
+  bool keys_alike = false;        // whether others have nearly as much
   int64_t rows_met = 0;           // by the item of keys in the middle of all work; 0: not known
+  int most_rows_met = 0;          // by any item of keys; 0: the device knows (most_heads)
   int head_parts = 1;             // of items of keys, where these may be taken in parts
 };
 
@@ -159,8 +161,9 @@ struct ProgramParts {
   // Of so many heads of a launch, key heads or parts of their query heads, of how many items of
   // keys are taken at a time. alone: the launch is all that there is.
   int heads_at_a_time(const OperationTables& of, int heads, bool alone) const;
-  int heads_of_documents(int heads) const;  // likewise, of a list by document
-  int longest_keys() const;                 // of a document, as far as is known
+  int heads_of_documents(int longest, int heads, bool alone) const;  // likewise, by document
+  bool meet_in_part(bool alone) const;  // as heads_of_documents() of any list takes it
+  int longest_keys() const;             // of a document, as far as is known
   // Of key heads, where items add to dq in turn, and the last of them may round.
   int heads_in_turn(bool rounds) const;
   // In how many parts items of keys take the query heads of a key head, where dk and dv are summed

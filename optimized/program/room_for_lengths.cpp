@@ -1,5 +1,7 @@
 #include "optimized/program/room_for_lengths.h"
 
+#include "optimized/tables/heads_at_a_time.h"
+
 namespace ringside {
 
 void set_partners(PassParts& parts, TableOf<Segment> partners) {
@@ -55,6 +57,7 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
                             family.by_document ? ListOrder::by_document : ListOrder::longest_first);
     return made;
   }
+  lengths_.group_size = parts.problem.group_size(), lengths_.in_part = parts.meet_in_part(alone);
   const int rows = family.backward_key_rows(parts.shape);
   const int whole = alone ? parts.rows_of_whole_keys() : 0;
   made.head_parts = parts.head_parts_of(made.rows_met);
@@ -82,7 +85,8 @@ TableOf<Segment> RoomForLengths::allocate() {
   partners_ = device_.reserve<Segment>(lists_.num_partners);
   status_ = device_.add(std::vector<int32_t>{0});
   unfit_ = device_.add(std::vector<int32_t>{0});
-  longest_keys_ = device_.add(std::vector<int32_t>{0, 0});
+  longest_keys_ = device_.add(std::vector<int32_t>{0});
+  most_heads_ = device_.add(std::vector<int32_t>{kEveryHead});
   device_.allocate();
   for (size_t i = 0; i < work_.size(); ++i) {
     LengthTables::List& list = lists_.lists[i];
@@ -111,6 +115,7 @@ void RoomForLengths::point() {
   for (const LengthTables::List& list : lists_.lists) lengths_.num_slots += list.num_slots();
   lengths_.status = device_.at(status_), lengths_.unfit = device_.at(unfit_);
   lengths_.longest_keys = device_.at(longest_keys_);
+  lengths_.most_heads = device_.at(most_heads_);
 }
 
 RoomForLengths::GroupTables RoomForLengths::reserve_groups(const LengthTables::Groups& groups) {

@@ -68,7 +68,7 @@ class RoomForLengths {
   LengthLists lists_;
   std::map<std::tuple<Operand, int, int>, int> buffers_of_plan_;  // by shard and row
   SideTables q_, k_;
-  TableOf<int32_t> status_, unfit_, longest_keys_;
+  TableOf<int32_t> status_, unfit_, longest_keys_, most_heads_;
   TableOf<Segment> partners_;
   TableOf<LengthTables::ResidentBuffer> buffers_;
   TableOf<LengthTables::Run> runs_;

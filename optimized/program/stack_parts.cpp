@@ -120,7 +120,8 @@ int64_t StackParts::bytes_of_first_words() const {
 }
 
 bool StackParts::put_first_keys_ahead(HostWorkList& keys) const {
-  const int heads = heads_of_documents(problem.num_kv_heads * head_parts_of(keys.rows_met));
+  const int heads = heads_of_documents(keys.most_rows_met,
+                                       problem.num_kv_heads * head_parts_of(keys.rows_met), true);
   return family.backward_first_stores != nullptr &&
          ringside::put_first_keys_ahead(keys, problem.mask, heads, processors_of_device());
 }

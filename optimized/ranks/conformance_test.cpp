@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <tuple>
@@ -186,6 +187,32 @@ TEST(RankProgram, GoesOnFromNothingWhereNobodyWasBefore) {
         run.expect_backward(Found::results);
       }
     }
+}
+
+// Ranks of padding, and of queries that see no key: launches that add to dq there are none.
+TEST(RankProgram, LeavesZerosWhereARankSeesNothing) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  const PackedLayout short_ones({0, 2, 5}, {0, 16, 32}), q{{0, 32}}, k{{0, 4}};
+  const Problem problems[] = {{short_ones, short_ones, Mask::causal(), 2, 2},
+                              {q, k, Mask::sliding_window(3, 0), 2, 2}};
+  Random random(34);
+  for (const Problem& problem : problems) {
+    const Plan plan = build_plan(problem, place(problem, "zigzag", 4), {"p2p"});
+    const std::vector<Schedule> schedules = make_schedules(plan, Pass::backward);
+    EXPECT_TRUE(std::ranges::any_of(schedules, [&](const Schedule& schedule) {
+      return std::ranges::all_of(schedule.operations, [&](const Operation& op) {
+        return op.kind != OperationKind::compute || plan.tile_lists[op.tiles].empty();
+      });
+    }));
+    for (const TypeInfo& type : {testing::kBFloat16, testing::kFloat16})
+      for (const int dim : {8, 13, 64, 128}) {
+        const RanksCase ranks_case(random, type, problem, plan, dim);
+        RanksRun run(ranks_case, type, 1);
+        SCOPED_TRACE(std::to_string(dim) + " by " + run.family());
+        run.expect_forward(Found::results);
+        run.expect_backward(Found::results);
+      }
+  }
 }
 
 // A number that is none, of a row in the middle of a block: who does not see it keeps his results,

@@ -157,7 +157,9 @@ HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, 
   for (const WeighedItem& weighed : items) work += weighed.weight;
   if (!items.empty()) list.longest_share = double(items[0].weight) / double(work);
   for (const auto& [weight, item, rank] : items) {
-    if (2 * before < work) list.rows_met = weight / (item.end - item.begin);
+    const int64_t met = weight / (item.end - item.begin);
+    if (2 * before < work) list.rows_met = met;
+    list.most_rows_met = std::max(list.most_rows_met, static_cast<int>(met));
     before += weight;
   }
   if (order == ItemOrder::by_document && !items.empty() && sort_by_document(items, work))

@@ -34,6 +34,7 @@ struct HostWorkList {
   std::vector<Segment> partners;
   // How many rows of partners the item meets that is in the middle of all work.
   int64_t rows_met = 0;
+  int most_rows_met = 0;     // by any item
   double longest_share = 0;  // of all work, what the longest item has
   ItemOrder order = ItemOrder::longest_first;
 };

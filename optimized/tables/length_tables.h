@@ -116,10 +116,11 @@ struct LengthTables {
   int64_t num_partners = 0, num_slots = 0;  // of all buffers, of all lists
   int32_t* status = nullptr;                // 0, or 1 once lengths did not fit
   int32_t* unfit = nullptr;                 // whether those of this launch do; 0 between launches
-  // [2] tokens of keys of the longest sequence, and of those seen so far; the latter 0 between
-  // launches.
-  int32_t* longest_keys = nullptr;
-  bool has_firsts_ahead = false;  // some list
+  int32_t* longest_keys = nullptr;          // of the sequences of this launch; 0 between launches
+  int32_t* most_heads = nullptr;            // heads_of_documents()
+  int group_size = 1;                       // as that takes it
+  bool in_part = false;                     // likewise
+  bool has_firsts_ahead = false;            // some list
 
   RINGSIDE_HD const Side& side(Operand s) const { return s == Operand::q ? q : k; }
   RINGSIDE_HD int cp_size() const { return q.home.owned.cp_size; }

@@ -56,7 +56,10 @@ TEST(WorkList, KnowsHowManyRowsTheItemInTheMiddleOfAllWorkMeets) {
   for (int begin = 0; begin < 960 && 2 * before < work; begin += 64)
     met = 960 - begin, before += 64 * met;
   EXPECT_EQ(list.rows_met, met);
-  EXPECT_EQ(key_items(problem, {}, 64).rows_met, 0);
+  EXPECT_EQ(list.most_rows_met, 960);
+  const HostWorkList none = key_items(problem, {}, 64);
+  EXPECT_EQ(none.rows_met, 0);
+  EXPECT_EQ(none.most_rows_met, 0);
 }
 
 TEST(WorkList, KnowsWhatItsLongestItemHasOfTheWork) {

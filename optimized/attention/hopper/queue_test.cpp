@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "optimized/attention/heads.h"
 #include "optimized/tables/build_work_list.h"
+#include "optimized/tables/heads_at_a_time.h"
 #include "reference/transport/transport.h"
 
 namespace ringside::hopper {

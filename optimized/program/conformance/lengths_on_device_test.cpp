@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "optimized/program/conformance/test_device_run.h"
 #include "optimized/program/fill_length_tables.h"
 #include "optimized/program/stack_parts.h"
+#include "optimized/tables/heads_at_a_time.h"
 #include "optimized/tables/sums/first_keys.h"
 
 namespace ringside {
@@ -39,8 +41,9 @@ PackedLayout documents(Random& random) {
   return {valid, padded};
 }
 
-Capacity room_for(const Problem& problem, int max_seqlen) {
+Capacity room_for(const Problem& problem, int max_seqlen, int ranks = 1) {
   Capacity room;
+  room.cp_size = ranks;
   room.comm.name = "p2p", room.mask = problem.mask;
   room.num_heads = problem.num_heads, room.num_kv_heads = problem.num_kv_heads;
   room.max_sequences = problem.layout_q.batch() + 2, room.max_seqlen = max_seqlen;
@@ -217,46 +220,106 @@ TEST(LengthsOnTheDevice, OfShortDocumentsMakeAnItemEach) {
 
 TEST(LengthsOnTheDevice, OfLongDocumentsTakeFewHeadsAtATime) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  for (const auto& [longest, heads] : {std::pair{8191, 16}, {8192, 8}, {16384, 4}, {32768, 2}}) {
-    const PackedLayout layout(std::vector<int32_t>{0, longest});
-    const Problem problem{layout, layout, Mask::full(), 32, 32};
-    const ProgramOptions options{128, 128, ElementType::bfloat16};
-    const StackParts told(room_for(problem, longest), options);
-    const StackParts known(build_plan(problem, place(problem, "zigzag", 1), {"p2p"}), options);
-    for (const StackParts* parts : {&told, &known}) {
-      EXPECT_EQ(parts->heads_of_documents(32), heads) << longest;
-      EXPECT_EQ(parts->heads_of_documents(1), 1) << longest;
+  const ProgramOptions options{128, 128, ElementType::bfloat16};
+  const auto heads_of = [&](const ProgramParts& parts, int longest, int heads, bool alone) {
+    OperationTables list;
+    list.keys_by_document = true, list.most_rows_met = longest;
+    return parts.heads_at_a_time(list, heads, alone);
+  };
+  const PackedLayout layout(std::vector<int32_t>{0, 64});
+  for (const bool causal : {true, false}) {
+    const Problem problem{layout, layout, causal ? Mask::causal() : Mask::full(), 32, 32};
+    const StackParts parts(build_plan(problem, place(problem, "zigzag", 1), {"p2p"}), options);
+    for (const auto& [longest, heads] : {std::pair{8192, 8}, {16384, 4}, {32768, 2}}) {
+      const int of_all = longest < 12288 ? 4 : 2;
+      EXPECT_EQ(heads_of(parts, longest, 32, true), causal ? heads : of_all) << longest;
+      EXPECT_EQ(heads_of(parts, longest, 32, false), of_all) << longest << " rows of a rank";
+      EXPECT_EQ(heads_of(parts, longest, 1, true), 1) << longest;
+    }
+    for (const int longest : {0, 2047}) {
+      EXPECT_EQ(heads_of(parts, longest, 32, true), 16) << longest;
+      EXPECT_EQ(heads_of(parts, longest, 32, false), 32) << "of a step, which is short";
+      EXPECT_EQ(heads_of(parts, longest, 8, true), 8) << longest;
     }
   }
 }
 
-// Of many sequences, in whichever chunk, and not of those before; of lengths that do not fit, none.
-TEST(LengthsOnTheDevice, TellOfTheLongest) {
+// Items that walk over the same rows at one time, of a key head that others share the sooner.
+TEST(LengthsOnTheDevice, ThatAreAlikeTakeFewHeadsAtATime) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
-  constexpr int kSequences = 3 * LengthTables::kChunk - 7, kRows = 2 * kSequences;
+  const ProgramOptions options{128, 128, ElementType::bfloat16};
+  const auto parts_of = [&](const PackedLayout& keys, const Mask& mask, int num_kv_heads) {
+    const PackedLayout queries(std::vector<int32_t>{0, 4096});
+    const Problem problem{queries, keys, mask, 8, num_kv_heads};
+    return StackParts(build_plan(problem, place(problem, "zigzag", 1), {"p2p"}), options);
+  };
+  const auto list_of = [](const StackParts& parts) -> const OperationTables& {
+    return *std::ranges::find_if(parts.backward.operations[0], [](const OperationTables& tables) {
+      return tables.backward_keys.items.size > 0;
+    });
+  };
+  const auto heads_of = [&](const StackParts& parts, int heads, bool alone) {
+    return parts.heads_at_a_time(list_of(parts), heads, alone);
+  };
+  const PackedLayout one(std::vector<int32_t>{0, 4096});
+  const StackParts all = parts_of(one, Mask::full(), 8);
+  const int few = std::min(all.family.heads_at_a_time, 8);
+  EXPECT_EQ(heads_of(all, 8, true), few);
+  EXPECT_EQ(heads_of(all, 8, false), few);
+  const StackParts shared = parts_of(one, Mask::full(), 2);
+  EXPECT_EQ(heads_of(shared, 8, true), few) << "parts of a key head";
+  EXPECT_EQ(heads_of(shared, 2, false), 1);
+  for (const Mask& mask : {Mask::causal(), Mask::sliding_window(3000, 0)}) {
+    const StackParts others = parts_of(one, mask, 8);
+    const double longest = list_of(others).longest_keys;
+    EXPECT_EQ(heads_of(others, 8, false),
+              ends_late_by_sections(longest, 8, processors_of_device()) ? 8 : few)
+        << "items begin at other rows";
+  }
+}
+
+// Of many sequences, in whichever chunk, and not of those before; of lengths that do not fit, as of
+// none. Rows of a rank count.
+TEST(LengthsOnTheDevice, TellOfHowManyHeadsItemsAreTaken) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  constexpr int kSequences = 3 * LengthTables::kChunk - 7, kRows = 2 * kSequences + 70'000;
   const auto layout_with = [](int at, int length) {
     std::vector<int32_t> begins{0};
     for (int seq = 0; seq < kSequences; ++seq)
       begins.push_back(begins.back() + (seq == at ? length : seq % 2));
     return PackedLayout(begins);
   };
-  const PackedLayout full(std::vector<int32_t>{0, kRows});
-  Capacity room = room_for({full, full, Mask::causal(), 2, 2}, 1000);
-  room.max_sequences = kSequences;
-  const StackParts told(room, {128, 128, ElementType::bfloat16});
-  const PackedLayout few = layout_with(0, 2);  // tokens of queries
-  const auto longest_of = [&](const PackedLayout& layout) {
-    tell(told, few, layout);
-    int32_t words[2] = {-1, -1};
-    RINGSIDE_CUDA(
-        cudaMemcpy(words, told.lengths.longest_keys, sizeof(words), cudaMemcpyDeviceToHost));
-    EXPECT_EQ(words[1], 0);
-    return words[0];
+  const PackedLayout full(std::vector<int32_t>{0, kRows}), few = layout_with(0, 2);
+  const auto told_by = [&](const StackParts& parts, const PackedLayout& keys) {
+    tell(parts, few, keys);
+    int32_t heads = -1, longest = -1;
+    const LengthTables& t = parts.lengths;
+    RINGSIDE_CUDA(cudaMemcpy(&heads, t.most_heads, sizeof(heads), cudaMemcpyDeviceToHost));
+    RINGSIDE_CUDA(cudaMemcpy(&longest, t.longest_keys, sizeof(longest), cudaMemcpyDeviceToHost));
+    EXPECT_EQ(longest, 0);
+    return heads;
   };
-  for (const auto& [at, length] : {std::pair{kSequences - 1, 700}, {0, 300}, {5, 0}, {600, 37}})
-    EXPECT_EQ(longest_of(layout_with(at, length)), std::max(length, 1)) << at;
-  EXPECT_EQ(longest_of(layout_with(3, 1001)), 0) << "longer than there is room for";
-  EXPECT_EQ(longest_of(layout_with(3, 1000)), 1000);
+  const auto parts_of = [&](const Mask& mask, int ranks) {
+    const Problem problem{full, full, mask, 2, 2};
+    Capacity room = room_for(problem, 66'000, ranks);
+    room.max_sequences = kSequences;
+    return StackParts(room, {128, 128, ElementType::bfloat16});
+  };
+  const StackParts causal = parts_of(Mask::causal(), 1), all = parts_of(Mask::full(), 1);
+  for (const auto& [at, length, heads, of_all] : {std::tuple{kSequences - 1, 8192, 8, 4},
+                                                  {0, 20'000, 4, 2},
+                                                  {5, 0, kEveryHead, kEveryHead},
+                                                  {600, 32'768, 2, 2},
+                                                  {7, 8191, kEveryHead, 4}}) {
+    EXPECT_EQ(told_by(causal, layout_with(at, length)), heads) << at;
+    EXPECT_EQ(told_by(all, layout_with(at, length)), of_all) << at;
+  }
+  EXPECT_EQ(told_by(causal, layout_with(3, 66'000)), 2);
+  EXPECT_EQ(told_by(causal, layout_with(3, 66'001)), kEveryHead) << "longer than there is room for";
+  EXPECT_EQ(told_by(causal, layout_with(3, 10'000)), 8);
+  const StackParts ring = parts_of(Mask::causal(), 2);
+  EXPECT_EQ(told_by(ring, layout_with(3, 4094)), kEveryHead);
+  EXPECT_EQ(told_by(ring, layout_with(3, 4095)), 4);
 }
 
 }  // namespace

@@ -188,4 +188,28 @@ MUTANTS_OF_HOPPER_DQ = [
         "in_fragments ? fragment_place(d) : d;",
         "d;",
     ),
+    Mutant(
+        "hopper, fragments of a rank: nobody scales the sums",
+        "optimized/program/backward.cpp",
+        "{dq, AccumulatorLayout::fragments, parts_.shape.softmax_scale}",
+        "{dq, AccumulatorLayout::fragments, 1}",
+    ),
+    Mutant(
+        "hopper, fragments of a rank: columns are rounded in the order of places",
+        "optimized/program/backward.cpp",
+        "{dq, AccumulatorLayout::fragments, parts_.shape.softmax_scale}",
+        "{dq, AccumulatorLayout::rows, parts_.shape.softmax_scale}",
+    ),
+    Mutant(
+        "hopper, fragments of a rank: one that sees nothing is taken to have some",
+        "optimized/program/backward.cpp",
+        "    return any;\n",
+        "    return true;\n",
+    ),
+    Mutant(
+        "hopper, softcap: sums in rows are left to an instance that there is not",
+        LAUNCH,
+        "only_cap() && has_instance(Options::softcap, dq)",
+        "only_cap()",
+    ),
 ]

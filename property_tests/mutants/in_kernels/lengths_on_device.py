@@ -50,13 +50,13 @@ MUTANTS_OF_DEVICE_LENGTHS = [
     Mutant(
         "lengths on the device: the longest of all that there were is taken for these ones'",
         LENGTHS,
-        "t.longest_keys[0] = t.longest_keys[1], t.longest_keys[1] = 0;",
-        "t.longest_keys[0] = t.longest_keys[1];",
+        "    *t.longest_keys = 0;\n",
+        "",
     ),
     Mutant(
         "lengths on the device: the longest of those that do not fit is told",
         LENGTHS,
-        "*t.status = 1, t.longest_keys[1] = 0;",
+        "*t.status = 1, *t.longest_keys = 0;",
         "*t.status = 1;",
     ),
     Mutant(
@@ -72,8 +72,20 @@ MUTANTS_OF_DEVICE_LENGTHS = [
         "const int longest = o.end - o.begin;",
     ),
     Mutant(
+        "lengths on the device: a rank of several is taken to have all of the longest",
+        LENGTHS,
+        "(*t.longest_keys + t.cp_size() - 1) / t.cp_size();",
+        "*t.longest_keys;",
+    ),
+    Mutant(
+        "lengths on the device: of how many heads items are taken follows from no mask",
+        "optimized/program/room_for_lengths.cpp",
+        "lengths_.in_part = parts.meet_in_part(alone);",
+        "lengths_.in_part = alone;",
+    ),
+    Mutant(
         "eight heads of long documents have items at a time, whose rows the cache does not hold",
-        "optimized/attention/heads.h",
+        "optimized/tables/heads_at_a_time.h",
         "return longest < 16384 ? 8 : longest < 32768 ? 4 : 2;",
         "return 8;",
     ),

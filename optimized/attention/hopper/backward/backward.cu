@@ -91,7 +91,7 @@ Parameters parameters_of(const BackwardArguments& a, const Maps& maps) {
           .delta = a.delta,
           .work = a.keys,
           .order = {heads, at_a_time},
-          .longest_keys = a.longest_keys,
+          .most_heads = a.most_heads,
           .head_parts = a.head_parts,
           .taken = static_cast<unsigned*>(a.workspace),
           .dropped = static_cast<int32_t*>(a.workspace) + 1,
@@ -119,9 +119,10 @@ cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) 
     if (!a.options.empty()) {
       using Dims = HeadDims<128, 128>;
       const OptionParameters with_options{parameters, score_numbers(a.shape, a.options)};
-      return with_options.scores.only_cap()
-                 ? launch_backward<Dims, Options::softcap>(with_options, dq_of(a), grid, stream)
-                 : launch_backward<Dims, Options::all>(with_options, dq_of(a), grid, stream);
+      const Dq dq = dq_of(a);
+      return with_options.scores.only_cap() && has_instance(Options::softcap, dq)
+                 ? launch_backward<Dims, Options::softcap>(with_options, dq, grid, stream)
+                 : launch_backward<Dims, Options::all>(with_options, dq, grid, stream);
     }
     return with_head_dims(a.shape, [&](auto dims) {
       return launch_backward<decltype(dims), Options::none>(parameters, dq_of(a), grid, stream);

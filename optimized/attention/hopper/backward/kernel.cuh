@@ -74,8 +74,10 @@ cudaError_t launch_of_type(const ParametersOf<kOptions>& parameters, Dq dq, dim3
     return launch_with_shared(kernel, grid, kThreads, sizeof(SharedOf<Shape, kOptions>), stream,
                               parameters);
   };
-  if (dq == Dq::none) return run(attention_backward<T, Shape, Dq::none, kOptions>);
-  if (dq == Dq::add) return run(attention_backward<T, Shape, Dq::add, kOptions>);
+  if constexpr (has_instance(kOptions, Dq::none))
+    if (dq == Dq::none) return run(attention_backward<T, Shape, Dq::none, kOptions>);
+  if constexpr (has_instance(kOptions, Dq::add))
+    if (dq == Dq::add) return run(attention_backward<T, Shape, Dq::add, kOptions>);
   if constexpr (Shape::kTakesTurns)
     if (dq == Dq::add_fragments)
       return run(attention_backward<T, Shape, Dq::add_fragments, kOptions>);

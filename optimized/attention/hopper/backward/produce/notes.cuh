@@ -29,9 +29,8 @@ class Queue {
   __device__ QueueEntry entry() const {
     QueueOrder order = p_.order;
     // Asked for anew, as there is no register to keep it: notes are written ahead of need.
-    if (p_.longest_keys != nullptr)
-      order.heads_of_section =
-          min(heads_of_documents(*p_.longest_keys, p_.shape.group_size), order.heads);
+    if (p_.most_heads != nullptr)
+      order.heads_of_section = min(*p_.most_heads, order.heads_of_section);
     return order.in_sections(index_, items_);
   }
   __device__ void advance() {

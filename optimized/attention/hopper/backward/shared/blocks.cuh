@@ -59,8 +59,8 @@ struct Parameters {
   AttentionShape shape;
   DeviceScalars lse, delta;
   WorkList work;
-  QueueOrder order;             // of key heads, each as many times as its query heads have parts
-  const int32_t* longest_keys;  // as in BackwardArguments
+  QueueOrder order;           // of key heads, each as many times as its query heads have parts
+  const int32_t* most_heads;  // as in BackwardArguments
   int head_parts;
   unsigned* taken;   // from the queue; 0 at the start
   int32_t* dropped;  // becomes 1 where numbers were dropped (seen_pairs.cuh); 0 at the start
