@@ -75,26 +75,29 @@ class Backward : public Walk {
     const AttentionShape shape = shape_of(member, op);
     const RankBackwardCall& call = calls_[member];
     const bool by_lengths = parts_.any_lengths && tables.keys_by_document;
-    return {.shape = shape,
-            .q = matrix(member, op.queries, 0, dim_qk),
-            .k = matrix(member, op.keys, 0, dim_qk),
-            .v = matrix(member, op.keys, 1, dim_v),
-            .dout = matrix(member, op.queries, 1, dim_v),
-            .lse = DeviceScalars::by_row(floats(member, op.queries, 2), shape.num_heads),
-            .delta = DeviceScalars::by_row(floats(member, op.queries, 3), shape.num_heads),
-            .dq = matrix(member, op.query_sums, 0, dim_qk),
-            .dk = matrix(member, op.key_sums, 0, dim_qk),
-            .dv = matrix(member, op.key_sums, 1, dim_v),
-            .final_dk = final_place(member, op.key_sums, call.dk),
-            .final_dv = final_place(member, op.key_sums, call.dv),
-            .queries = parts_.work_list(tables.backward_queries),
-            .keys = parts_.work_list(tables.backward_keys),
-            .deterministic = options_.deterministic,
-            .options = options_.options,
-            .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
-            .workspace = at(pass_.of_family),
-            .heads_at_a_time = parts_.heads_at_a_time(tables, shape.num_kv_heads, false),
-            .most_heads = by_lengths ? parts_.lengths.most_heads : nullptr};
+    const int head_parts = options_.deterministic ? 1 : tables.head_parts;
+    return {
+        .shape = shape,
+        .q = matrix(member, op.queries, 0, dim_qk),
+        .k = matrix(member, op.keys, 0, dim_qk),
+        .v = matrix(member, op.keys, 1, dim_v),
+        .dout = matrix(member, op.queries, 1, dim_v),
+        .lse = DeviceScalars::by_row(floats(member, op.queries, 2), shape.num_heads),
+        .delta = DeviceScalars::by_row(floats(member, op.queries, 3), shape.num_heads),
+        .dq = matrix(member, op.query_sums, 0, dim_qk),
+        .dk = matrix(member, op.key_sums, 0, dim_qk),
+        .dv = matrix(member, op.key_sums, 1, dim_v),
+        .final_dk = final_place(member, op.key_sums, call.dk),
+        .final_dv = final_place(member, op.key_sums, call.dv),
+        .queries = parts_.work_list(tables.backward_queries),
+        .keys = parts_.work_list(tables.backward_keys),
+        .deterministic = options_.deterministic,
+        .options = options_.options,
+        .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
+        .workspace = at(pass_.of_family),
+        .head_parts = head_parts,
+        .heads_at_a_time = parts_.heads_at_a_time(tables, shape.num_kv_heads * head_parts, false),
+        .most_heads = by_lengths ? parts_.lengths.most_heads : nullptr};
   }
 
   // Whether all of a member's launches may leave sums of dq so, which nobody else adds to or moves.

@@ -14,6 +14,8 @@
 namespace ringside {
 namespace {
 
+constexpr int64_t kShortWalk = 2048;  // rows of queries
+
 AttentionShape shape_asked(const Problem& problem, const ProgramOptions& o) {
   require_head_dims(o);
   return {.group_size = problem.group_size(),
@@ -69,29 +71,29 @@ int ProgramParts::longest_keys() const {
   return std::min(longest, max_seqlen);
 }
 
-// Of a step of a ring, most items meet all queries of their document that a rank has.
+// Where only the device knows the lengths: of a step of a ring, most items meet all queries of
+// their document that a rank has.
 bool ProgramParts::meet_in_part(bool alone) const {
   constexpr int kLong = 2;
   return alone && problem.mask.visible(0, kLong, kLong).size() < kLong;
 }
 
 // Measured: of many heads of short documents, sixteen alone, and all of a step, which is short.
-int ProgramParts::heads_of_documents(int longest, int heads, bool alone) const {
+int ProgramParts::heads_of_documents(int longest, int heads, bool in_part, bool alone) const {
   constexpr int kMostAlone = 16;
   const int most = alone ? std::min(heads, kMostAlone) : heads;
-  return std::min(ringside::heads_of_documents(longest, problem.group_size(), meet_in_part(alone)),
-                  most);
+  return std::min(ringside::heads_of_documents(longest, problem.group_size(), in_part), most);
 }
 
 // Items that meet few rows each, of a window, go side by side in all heads, where each has a query
-// head to itself. Long ones that are alike walk over the same rows at one time.
+// head to itself. Long ones that have as much to do as others walk over the same rows at one time.
 int ProgramParts::heads_at_a_time(const OperationTables& of, int heads, bool alone) const {
-  constexpr int64_t kShortWalk = 2048;
-  if (of.keys_by_document) return heads_of_documents(of.most_rows_met, heads, alone);
-  const bool has_head = alone && heads >= problem.num_heads;  // each item, to itself
-  if (of.keys_alike && of.most_rows_met >= kShortWalk && first_keys_see_all(problem.mask))
-    return std::min(has_head || problem.group_size() == 1 ? family.heads_at_a_time : 1, heads);
-  const bool is_short = has_head && of.rows_met > 0 && of.rows_met <= kShortWalk;
+  const bool in_parts = heads >= problem.num_heads;  // each item has a query head to itself
+  if (of.keys_by_document)
+    return heads_of_documents(of.most_rows_met, heads, of.keys_in_part, alone || of.head_parts > 1);
+  if (of.keys_are_even && of.most_rows_met >= kShortWalk && first_keys_see_all(problem.mask))
+    return std::min(in_parts ? family.heads_at_a_time : 1, heads);
+  const bool is_short = alone && in_parts && of.rows_met > 0 && of.rows_met <= kShortWalk;
   const bool together =
       is_short || ends_late_by_sections(of.longest_keys, heads, processors_of_device());
   return together ? heads : std::min(family.heads_at_a_time, heads);
@@ -108,6 +110,17 @@ int ProgramParts::head_parts_of(int64_t rows_met) const {
   return gains && family.backward_head_parts != nullptr ? family.backward_head_parts(shape) : 1;
 }
 
+// Of a step of a ring, short ones are not taken apart; nor are those that meet all rows: they begin
+// with the same ones, and are quicker one key head after the other.
+int ProgramParts::head_parts_of(const HostWorkList& keys, bool alone) const {
+  constexpr int kLongStep = 1024;  // rows of a document on a rank
+  if (!alone && (keys.most_rows_met < kLongStep || !keys.in_part)) return 1;
+  if (alone && keys.most_rows_met >= kShortWalk && keys.is_even() &&
+      first_keys_see_all(problem.mask))
+    return 1;
+  return head_parts_of(keys.rows_met);
+}
+
 // Items that begin together wait for each other by document and head: the more heads there are, the
 // fewer. But what they read is in the cache the shorter. Measured of packs of 32k tokens.
 int ProgramParts::heads_in_turn(bool rounds) const {
@@ -122,9 +135,8 @@ int ProgramParts::heads_in_turn(bool rounds) const {
 }
 
 // Key heads that several query heads share are slower all at once than two at a time.
-ItemOrder ProgramParts::order_of_keys(int head_parts, bool alone) const {
-  return problem.group_size() == 1 || (alone && head_parts > 1) ? order_of_items()
-                                                                : ItemOrder::longest_first;
+ItemOrder ProgramParts::order_of_keys(int head_parts) const {
+  return problem.group_size() == 1 || head_parts > 1 ? order_of_items() : ItemOrder::longest_first;
 }
 
 // Of score options, kernels know where a block's first row stands, and no gaps.
@@ -139,10 +151,12 @@ HostWorkList ProgramParts::items_of(Pass pass, const std::vector<RankTiles>& til
   const auto items = [&](ItemOrder order) {
     return key_items(problem, tiles, family.backward_key_rows(shape), order, neighbours());
   };
-  if (problem.group_size() == 1) return items(order_of_keys(1, alone));
+  if (problem.group_size() == 1) return items(order_of_keys(1));
   HostWorkList list = items(ItemOrder::longest_first);
-  const ItemOrder order = order_of_keys(head_parts_of(list.rows_met), alone);
-  return order == list.order ? std::move(list) : items(order);
+  const int head_parts = head_parts_of(list, alone);
+  if (const ItemOrder order = order_of_keys(head_parts); order != list.order) list = items(order);
+  list.head_parts = head_parts;
+  return list;
 }
 
 WorkTable ProgramParts::add(const HostWorkList& list) {
@@ -193,7 +207,8 @@ int ProgramParts::rows_of_whole_keys() const {
 int ProgramParts::documents_ahead(int head_parts) const {
   if (family.backward_first_stores == nullptr || !first_keys_see_all(problem.mask)) return 0;
   const int longest = longest_keys();
-  const int heads = heads_of_documents(longest, problem.num_kv_heads * head_parts, true);
+  const int heads =
+      heads_of_documents(longest, problem.num_kv_heads * head_parts, meet_in_part(true), true);
   const int ahead = ringside::documents_ahead(heads, processors_of_device());
   return longest > 0 && problem.layout_k.num_rows() / longest >= ahead ? ahead : 0;
 }
@@ -225,11 +240,10 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
         items.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });
     made.backward_keys = add(items), made.written = rows_written(items.items);
     made.rows_met = items.rows_met, made.most_rows_met = items.most_rows_met;
-    made.head_parts = head_parts_of(items.rows_met);
+    made.head_parts = items.head_parts;
     made.keys_in_one_item = one_item_a_sequence(items);
     made.longest_keys = items.longest_share;
-    constexpr double kNearly = 1.25;
-    made.keys_alike = items.longest_share * std::ssize(items.items) < kNearly;
+    made.keys_are_even = items.is_even(), made.keys_in_part = items.in_part;
     made.keys_by_document = items.order == ItemOrder::by_document && !made.keys_in_one_item;
     if (!made.keys_in_one_item) made.keys_in_turn = add_in_turn(items, made.backward_keys);
     made.turns_are_quicker = made.keys_in_turn.items.size > 0 && turns_are_quicker();

@@ -41,10 +41,14 @@ struct OperationTables {                               // what the device reads 
   bool keys_by_document = false;  // of those of several, those of a document go together
   bool first_keys_ahead = false;  // but for those that begin it: put_first_keys_ahead()
   double longest_keys = 0;        // of all work of a head, what the longest item of keys has
-  bool keys_alike = false;        // whether others have nearly as much
+  bool keys_are_even = false;     // HostWorkList::is_even()
+  bool keys_in_part = false;      // HostWorkList::in_part
   int64_t rows_met = 0;           // by the item of keys in the middle of all work; 0: not known
   int most_rows_met = 0;          // by any item of keys; 0: the device knows (most_heads)
   int head_parts = 1;             // of items of keys, where these may be taken in parts
+
+  // In parts, several items add to dk and dv of their keys.
+  bool can_start() const { return head_parts == 1; }
 };
 
 // Behind the areas of a pass, or, of all ranks in one, in them: home rows in the kernels' type,
@@ -161,19 +165,20 @@ struct ProgramParts {
   // Of so many heads of a launch, key heads or parts of their query heads, of how many items of
   // keys are taken at a time. alone: the launch is all that there is.
   int heads_at_a_time(const OperationTables& of, int heads, bool alone) const;
-  int heads_of_documents(int longest, int heads, bool alone) const;  // likewise, by document
-  bool meet_in_part(bool alone) const;  // as heads_of_documents() of any list takes it
+  int heads_of_documents(int longest, int heads, bool in_part, bool alone) const;  // by document
+  bool meet_in_part(bool alone) const;  // likewise, of lists that only the device knows
   int longest_keys() const;             // of a document, as far as is known
   // Of key heads, where items add to dq in turn, and the last of them may round.
   int heads_in_turn(bool rounds) const;
   // In how many parts items of keys take the query heads of a key head, where dk and dv are summed
   // up.
   int head_parts_of(int64_t rows_met) const;
+  int head_parts_of(const HostWorkList& keys, bool alone) const;
   // Of how many documents of any lengths that are known of the items that begin their keys come
   // ahead, and store dq; 0: of none, as others would wait for long, or do not meet all queries.
   int documents_ahead(int head_parts) const;
   // Of items of keys that take heads in so many parts.
-  ItemOrder order_of_keys(int head_parts, bool alone) const;
+  ItemOrder order_of_keys(int head_parts) const;
   // The rows of an item that may have a sequence's keys all at once, where all lengths that are
   // known of allow for it and such items keep the device busy; else 0.
   int rows_of_whole_keys() const;

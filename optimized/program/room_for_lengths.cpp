@@ -60,7 +60,7 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
   lengths_.group_size = parts.problem.group_size(), lengths_.in_part = parts.meet_in_part(alone);
   const int rows = family.backward_key_rows(parts.shape);
   const int whole = alone ? parts.rows_of_whole_keys() : 0;
-  made.head_parts = parts.head_parts_of(made.rows_met);
+  if (alone) made.head_parts = parts.head_parts_of(made.rows_met);
   made.backward_queries =
       add_list(Operand::q, queries, keys, family.backward_query_rows(parts.shape));
   if (whole > 0) {
@@ -68,7 +68,7 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
     made.keys_in_one_item = true, made.carries_dq = parts.longest_keys() > rows;
     return made;
   }
-  made.keys_by_document = parts.order_of_keys(made.head_parts, alone) == ItemOrder::by_document;
+  made.keys_by_document = parts.order_of_keys(made.head_parts) == ItemOrder::by_document;
   if (!made.keys_by_document) {
     made.backward_keys = add_keys(rows, ListOrder::longest_first);
   } else {

@@ -65,7 +65,7 @@ void StackParts::make_passes(const Stacks& stacks, TablesOf tables_of) {
     for (size_t i = 0; i < made.operations.size(); ++i) {
       const Operation& op = made.schedule.operations[i];
       operations.push_back(tables_of(made.schedule, op, made.operations[i]));
-      operations.back().starts = made.operations[i].starts;
+      operations.back().starts = made.operations[i].starts && operations.back().can_start();
       if (pass == Pass::backward && op.kind == OperationKind::compute)
         keys_in_one_item = keys_in_one_item && operations.back().keys_in_one_item,
         carries_dq = carries_dq || operations.back().carries_dq,
@@ -120,8 +120,8 @@ int64_t StackParts::bytes_of_first_words() const {
 }
 
 bool StackParts::put_first_keys_ahead(HostWorkList& keys) const {
-  const int heads = heads_of_documents(keys.most_rows_met,
-                                       problem.num_kv_heads * head_parts_of(keys.rows_met), true);
+  const int heads = heads_of_documents(keys.most_rows_met, problem.num_kv_heads * keys.head_parts,
+                                       keys.in_part, true);
   return family.backward_first_stores != nullptr &&
          ringside::put_first_keys_ahead(keys, problem.mask, heads, processors_of_device());
 }

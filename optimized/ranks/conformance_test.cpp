@@ -215,6 +215,26 @@ TEST(RankProgram, LeavesZerosWhereARankSeesNothing) {
   }
 }
 
+// Documents that a rank has alone are final at once, unless their query heads are taken apart: then
+// dk and dv are summed up.
+TEST(RankProgram, SumsUpWhatIsTakenApart) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  const PackedLayout layout{{0, 1'100, 2'200}};
+  const Problem problem{layout, layout, Mask::causal(), 4, 1};
+  Random random(35);
+  for (const std::string partition : {"whole_pack", "zigzag"}) {
+    const Plan plan = build_plan(problem, place(problem, partition, 2), {"p2p"});
+    RanksCase ranks_case(random, testing::kBFloat16, problem, plan, 64);
+    for (const bool deterministic : {false, true}) {
+      ranks_case.deterministic = deterministic;
+      RanksRun run(ranks_case, testing::kBFloat16, 1);
+      SCOPED_TRACE(partition + " by " + run.family());
+      run.expect_forward(Found::results);
+      run.expect_backward(Found::results);
+    }
+  }
+}
+
 // A number that is none, of a row in the middle of a block: who does not see it keeps his results,
 // final ones and those that go on.
 TEST(RankProgram, KeepsWhatIsNotANumberToThoseWhoSeeIt) {

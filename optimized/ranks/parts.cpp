@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "optimized/tables/row_owner.h"
-#include "optimized/tables/schedules/final_items.h"
 #include "optimized/tables/schedules/last_sum.h"
 #include "optimized/tables/schedules/operation_blocks.h"
 #include "reference/rows/seen_rows.h"
@@ -116,7 +115,10 @@ void RankParts::add_tables(const Plan& plan, PassParts& parts) {
       items.push_back(op.kind == OperationKind::compute
                           ? items_of(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}}, false)
                           : HostWorkList{});
-    parts.final_rows.push_back(tell_final(plan, schedule, items));
+    const bool summed_up =
+        std::ranges::any_of(items, [](const HostWorkList& list) { return list.head_parts > 1; });
+    parts.final_rows.push_back(
+        tell_final(plan, schedule, summed_up ? FinalItems{} : find_final(schedule, items)));
     auto& of_member = parts.operations.emplace_back();
     for (int i = 0; i < static_cast<int>(schedule.operations.size()); ++i)
       of_member.push_back(tables_of(plan, schedule, i, items[i]));
@@ -132,8 +134,7 @@ void RankParts::add_tables(const Plan& plan, PassParts& parts) {
 
 // Results of rows behind which nobody writes any more are final at once: they need no sums in
 // float32 that are converted behind.
-FinalRows RankParts::tell_final(const Plan& plan, const Schedule& schedule,
-                                std::vector<HostWorkList>& items) {
+FinalItems RankParts::find_final(const Schedule& schedule, std::vector<HostWorkList>& items) const {
   if (!family.final_results || home_in_workspace) return {};
   std::vector<HostWorkList> home(items.size());
   const auto computes_home = [&](const Operation& op) {
@@ -141,13 +142,18 @@ FinalRows RankParts::tell_final(const Plan& plan, const Schedule& schedule,
   };
   for (size_t i = 0; i < items.size(); ++i)
     if (computes_home(schedule.operations[i])) home[i] = std::move(items[i]);
-  const FinalItems found = tell_final_items(schedule, home);
+  FinalItems found = tell_final_items(schedule, home);
   for (size_t i = 0; i < items.size(); ++i)
     if (computes_home(schedule.operations[i])) items[i] = std::move(home[i]);
+  return found;
+}
+
+FinalRows RankParts::tell_final(const Plan& plan, const Schedule& schedule,
+                                const FinalItems& found) {
   const int rows = static_cast<int>(found.row_is_final.size());
   FinalRows made{.any = found.rows > 0,
-                 .all = found.rows == rows,
-                 .sums_unused = found.rows == rows && found.sums_unused,
+                 .all = found.rows > 0 && found.rows == rows,
+                 .sums_unused = found.rows > 0 && found.rows == rows && found.sums_unused,
                  .others = {}};
   if (!made.any) return made;
   const Operand operand = schedule.pass == Pass::forward ? Operand::q : Operand::kv;
@@ -170,7 +176,7 @@ OperationTables RankParts::tables_of(const Plan& plan, const Schedule& schedule,
     made.blocks = tables.add(operation_blocks(schedule, op));
   if (op.kind != OperationKind::compute) return made;
   made = add_items(schedule.pass, {{&plan.tile_lists[op.tiles], 0, 0}}, items);
-  made.starts = finds_nothing(schedule, operation);
+  made.starts = finds_nothing(schedule, operation) && made.can_start();
   return made;
 }
 

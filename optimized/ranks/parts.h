@@ -8,6 +8,7 @@
 #include "optimized/program/parts.h"
 #include "optimized/ranks/program.h"
 #include "optimized/tables/own_rows.h"
+#include "optimized/tables/schedules/final_items.h"
 
 namespace ringside {
 
@@ -38,8 +39,8 @@ struct RankParts : ProgramParts {
   OperationTables tables_of(const Plan& plan, const Schedule& schedule, int operation,
                             const HostWorkList& items);
   // Of the items of operations that compute, for calls that leave final results in place.
-  FinalRows tell_final(const Plan& plan, const Schedule& schedule,
-                       std::vector<HostWorkList>& items);
+  FinalItems find_final(const Schedule& schedule, std::vector<HostWorkList>& items) const;
+  FinalRows tell_final(const Plan& plan, const Schedule& schedule, const FinalItems& found);
   RowTables add_rows(const std::vector<int32_t>& rows);
 };
 

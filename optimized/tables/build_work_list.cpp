@@ -95,6 +95,7 @@ struct WeighedItem {
   int rank = 0;  // of those given
 
   std::pair<int, int> document() const { return {rank, item.own.seq}; }
+  int64_t rows_met() const { return weight / (item.end - item.begin); }
 };
 
 // Those of a document go where its first one is, in the order that they have. False: a document has
@@ -139,6 +140,16 @@ void add_items(const Problem& problem, Operand side, const Piece& piece, int row
   if (any) list.partners.insert(list.partners.end(), piece.partners.begin(), piece.partners.end());
 }
 
+// Whether most items of a document meet other numbers of rows than each other: of a causal mask all
+// do, and none where all rows are met, or as many of a window.
+bool meet_in_part(const std::vector<WeighedItem>& items) {
+  std::map<std::pair<int, int>, std::set<int64_t>> rows;  // of a document
+  for (const WeighedItem& weighed : items) rows[weighed.document()].insert(weighed.rows_met());
+  size_t numbers = 0;
+  for (const auto& [document, of_document] : rows) numbers += of_document.size() - 1;
+  return 2 * numbers > items.size() - rows.size();
+}
+
 HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, int rows_of_item,
                    Operand side, ItemOrder order, Neighbours queries) {
   HostWorkList list;
@@ -156,12 +167,13 @@ HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, 
   int64_t work = 0, before = 0;
   for (const WeighedItem& weighed : items) work += weighed.weight;
   if (!items.empty()) list.longest_share = double(items[0].weight) / double(work);
-  for (const auto& [weight, item, rank] : items) {
-    const int64_t met = weight / (item.end - item.begin);
+  for (const WeighedItem& weighed : items) {
+    const int64_t met = weighed.rows_met();
     if (2 * before < work) list.rows_met = met;
     list.most_rows_met = std::max(list.most_rows_met, static_cast<int>(met));
-    before += weight;
+    before += weighed.weight;
   }
+  list.in_part = meet_in_part(items);
   if (order == ItemOrder::by_document && !items.empty() && sort_by_document(items, work))
     list.order = order;
   for (const WeighedItem& weighed : items) list.items.push_back(weighed.item);

@@ -57,9 +57,28 @@ TEST(WorkList, KnowsHowManyRowsTheItemInTheMiddleOfAllWorkMeets) {
     met = 960 - begin, before += 64 * met;
   EXPECT_EQ(list.rows_met, met);
   EXPECT_EQ(list.most_rows_met, 960);
+  EXPECT_TRUE(list.in_part);
+  EXPECT_FALSE(list.is_even());
   const HostWorkList none = key_items(problem, {}, 64);
   EXPECT_EQ(none.rows_met, 0);
   EXPECT_EQ(none.most_rows_met, 0);
+  EXPECT_FALSE(none.in_part);
+}
+
+TEST(WorkList, KnowsWhetherItsItemsMeetTheSameRows) {
+  const PackedLayout layout(std::vector<int32_t>{0, 64, 2112});
+  const auto list_of = [&](const Mask& mask, int ranks, const Transport& transport, int step) {
+    const Problem problem{layout, layout, mask};
+    const Plan plan = build_plan(problem, place(problem, "zigzag", ranks), transport);
+    return key_items(problem, {{&plan.tiles(plan.steps_of_rank[0][step]), 0, 0}}, 64);
+  };
+  for (const Mask& mask : {Mask::full(), Mask::sliding_window(300, 300)})
+    EXPECT_FALSE(list_of(mask, 1, {"p2p"}, 0).in_part);
+  EXPECT_TRUE(list_of(Mask::full(), 1, {"p2p"}, 0).is_even());
+  EXPECT_TRUE(list_of(Mask::causal(), 1, {"p2p"}, 0).in_part);
+  EXPECT_TRUE(list_of(Mask::causal(), 2, {"p2p"}, 0).in_part) << "a rank's own keys";
+  EXPECT_FALSE(list_of(Mask::causal(), 2, {"p2p"}, 1).in_part) << "the other one's";
+  EXPECT_FALSE(list_of(Mask::causal(), 8, {"all_gather"}, 0).in_part) << "most, in two numbers";
 }
 
 TEST(WorkList, KnowsWhatItsLongestItemHasOfTheWork) {

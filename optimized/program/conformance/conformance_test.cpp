@@ -13,6 +13,7 @@
 
 #include "optimized/program/conformance/test_device_run.h"
 #include "optimized/program/program.h"
+#include "optimized/program/stack_parts.h"
 
 namespace ringside {
 namespace {
@@ -125,6 +126,32 @@ TEST(CudaProgram, AgreesWithTheCpuWhereHeadsOfARingShareKeyHeads) {
       run.expect_forward(), run.expect_backward();
       if (deterministic) run.expect_same_backward();
     }
+  }
+}
+
+// Many queries of few keys, and documents of which a causal mask hides half: in the steps of a ring
+// in which it does, each query head of a key head has items of its own.
+TEST(CudaProgram, TakesQueryHeadsOfARingApartWhereItemsMeetRowsInPart) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(18);
+  const PackedLayout q{{0, 2'200, 2'900, 3'600, 4'300}}, k{{0, 64, 764, 1'464, 2'164}};
+  const Problem problem{q, k, Mask::causal(), 4, 1};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
+  const StackParts parts(plan, {64, 64, ElementType::bfloat16});
+  int apart = 0, launches = 0;
+  for (const OperationTables& operation : parts.backward.operations[0])
+    if (operation.backward_keys.items.size > 0) {
+      ++launches, apart += operation.head_parts > 1 ? 1 : 0;
+      EXPECT_TRUE(operation.head_parts == 1 || !operation.starts);
+    }
+  EXPECT_EQ(launches, 2);
+  EXPECT_EQ(apart, parts.family.backward_head_parts != nullptr ? 1 : 0);
+  for (const bool deterministic : {false, true}) {
+    DeviceCase device_case(random, testing::kBFloat16, problem, 64);
+    device_case.plan = plan, device_case.deterministic = deterministic;
+    const DeviceRun run(device_case, testing::kBFloat16);
+    run.expect_forward(), run.expect_backward();
+    if (deterministic) run.expect_same_backward();
   }
 }
 

@@ -221,27 +221,28 @@ TEST(LengthsOnTheDevice, OfShortDocumentsMakeAnItemEach) {
 TEST(LengthsOnTheDevice, OfLongDocumentsTakeFewHeadsAtATime) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   const ProgramOptions options{128, 128, ElementType::bfloat16};
-  const auto heads_of = [&](const ProgramParts& parts, int longest, int heads, bool alone) {
+  const PackedLayout layout(std::vector<int32_t>{0, 64});
+  const Problem problem{layout, layout, Mask::causal(), 32, 32};
+  const StackParts parts(build_plan(problem, place(problem, "zigzag", 1), {"p2p"}), options);
+  const auto heads_of = [&](int longest, int heads, bool alone, bool in_part) {
     OperationTables list;
-    list.keys_by_document = true, list.most_rows_met = longest;
+    list.keys_by_document = true, list.most_rows_met = longest, list.keys_in_part = in_part;
     return parts.heads_at_a_time(list, heads, alone);
   };
-  const PackedLayout layout(std::vector<int32_t>{0, 64});
-  for (const bool causal : {true, false}) {
-    const Problem problem{layout, layout, causal ? Mask::causal() : Mask::full(), 32, 32};
-    const StackParts parts(build_plan(problem, place(problem, "zigzag", 1), {"p2p"}), options);
-    for (const auto& [longest, heads] : {std::pair{8192, 8}, {16384, 4}, {32768, 2}}) {
-      const int of_all = longest < 12288 ? 4 : 2;
-      EXPECT_EQ(heads_of(parts, longest, 32, true), causal ? heads : of_all) << longest;
-      EXPECT_EQ(heads_of(parts, longest, 32, false), of_all) << longest << " rows of a rank";
-      EXPECT_EQ(heads_of(parts, longest, 1, true), 1) << longest;
-    }
-    for (const int longest : {0, 2047}) {
-      EXPECT_EQ(heads_of(parts, longest, 32, true), 16) << longest;
-      EXPECT_EQ(heads_of(parts, longest, 32, false), 32) << "of a step, which is short";
-      EXPECT_EQ(heads_of(parts, longest, 8, true), 8) << longest;
+  for (const auto& [longest, heads] : {std::pair{8192, 8}, {16384, 4}, {32768, 2}}) {
+    const int of_all = longest < 12288 ? 4 : 2;
+    for (const bool alone : {true, false}) {
+      EXPECT_EQ(heads_of(longest, 32, alone, true), heads) << longest;
+      EXPECT_EQ(heads_of(longest, 32, alone, false), of_all) << longest;
+      EXPECT_EQ(heads_of(longest, 1, alone, true), 1) << longest;
     }
   }
+  for (const int longest : {0, 2047})
+    for (const bool in_part : {true, false}) {
+      EXPECT_EQ(heads_of(longest, 32, true, in_part), 16) << longest;
+      EXPECT_EQ(heads_of(longest, 32, false, in_part), 32) << "of a step, which is short";
+      EXPECT_EQ(heads_of(longest, 8, true, in_part), 8) << longest;
+    }
 }
 
 // Items that walk over the same rows at one time, of a key head that others share the sooner.
@@ -267,8 +268,10 @@ TEST(LengthsOnTheDevice, ThatAreAlikeTakeFewHeadsAtATime) {
   EXPECT_EQ(heads_of(all, 8, true), few);
   EXPECT_EQ(heads_of(all, 8, false), few);
   const StackParts shared = parts_of(one, Mask::full(), 2);
-  EXPECT_EQ(heads_of(shared, 8, true), few) << "parts of a key head";
-  EXPECT_EQ(heads_of(shared, 2, false), 1);
+  EXPECT_EQ(shared.head_parts, 1);
+  for (const bool alone : {true, false}) EXPECT_EQ(heads_of(shared, 2, alone), 1);
+  const StackParts hidden = parts_of(one, Mask::causal(), 2);
+  EXPECT_EQ(hidden.head_parts, hidden.family.backward_head_parts != nullptr ? 4 : 1);
   for (const Mask& mask : {Mask::causal(), Mask::sliding_window(3000, 0)}) {
     const StackParts others = parts_of(one, mask, 8);
     const double longest = list_of(others).longest_keys;

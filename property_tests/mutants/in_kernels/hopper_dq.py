@@ -203,8 +203,8 @@ MUTANTS_OF_HOPPER_DQ = [
     Mutant(
         "hopper, fragments of a rank: one that sees nothing is taken to have some",
         "optimized/program/backward.cpp",
-        "    return any;\n",
-        "    return true;\n",
+        "    bool any = false;  // without launches",
+        "    bool any = true;  // without launches",
     ),
     Mutant(
         "hopper, softcap: sums in rows are left to an instance that there is not",
