@@ -20,8 +20,6 @@ class Backward : public Walk {
     }
     // Else a kernel of its own computes dq, over all items of keys at once.
     finals_ = !options.deterministic;
-    for (int member = 0; member < static_cast<int>(calls_.size()); ++member)
-      in_fragments_.push_back(all_take_fragments(member));
     for (size_t member = 0; member < calls_.size(); ++member)
       if (has_final(static_cast<int>(member)))
         require_dense(calls_[member].dk, "dk"), require_dense(calls_[member].dv, "dv");
@@ -30,6 +28,8 @@ class Backward : public Walk {
   void run_all() {
     for (size_t member = 0; member < calls_.size(); ++member)
       require_kept(member, calls_[member].kept);
+    for (size_t member = 0; member < calls_.size(); ++member)
+      in_fragments_.push_back(all_take_fragments(static_cast<int>(member)));
     begin();
     for (size_t member = 0; member < calls_.size(); ++member) start(member);
     run();

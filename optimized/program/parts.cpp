@@ -78,7 +78,7 @@ bool ProgramParts::meet_in_part(bool alone) const {
   return alone && problem.mask.visible(0, kLong, kLong).size() < kLong;
 }
 
-// Measured: of many heads of short documents, sixteen alone, and all of a step, which is short.
+// Measured: of many heads of short documents, sixteen alone or apart, and all of another step.
 int ProgramParts::heads_of_documents(int longest, int heads, bool in_part, bool alone) const {
   constexpr int kMostAlone = 16;
   const int most = alone ? std::min(heads, kMostAlone) : heads;
@@ -88,7 +88,7 @@ int ProgramParts::heads_of_documents(int longest, int heads, bool in_part, bool 
 // Items that meet few rows each, of a window, go side by side in all heads, where each has a query
 // head to itself. Long ones that have as much to do as others walk over the same rows at one time.
 int ProgramParts::heads_at_a_time(const OperationTables& of, int heads, bool alone) const {
-  const bool in_parts = heads >= problem.num_heads;  // each item has a query head to itself
+  const bool in_parts = of.head_parts == problem.group_size();  // a query head of each item's own
   if (of.keys_by_document)
     return heads_of_documents(of.most_rows_met, heads, of.keys_in_part, alone || of.head_parts > 1);
   if (of.keys_are_even && of.most_rows_met >= kShortWalk && first_keys_see_all(problem.mask))
@@ -110,10 +110,10 @@ int ProgramParts::head_parts_of(int64_t rows_met) const {
   return gains && family.backward_head_parts != nullptr ? family.backward_head_parts(shape) : 1;
 }
 
-// Of a step of a ring, short ones are not taken apart; nor are those that meet all rows: they begin
-// with the same ones, and are quicker one key head after the other.
+// Long ones that meet all rows, or as many, are not taken apart: they begin with the same rows, and
+// are quicker one key head after the other. Nor are short ones of a step of a ring.
 int ProgramParts::head_parts_of(const HostWorkList& keys, bool alone) const {
-  constexpr int kLongStep = 1024;  // rows of a document on a rank
+  constexpr int kLongStep = 1024;
   if (!alone && (keys.most_rows_met < kLongStep || !keys.in_part)) return 1;
   if (alone && keys.most_rows_met >= kShortWalk && keys.is_even() &&
       first_keys_see_all(problem.mask))

@@ -31,7 +31,7 @@ struct OperationTables {                               // what the device reads 
   WorkTable forward, backward_queries, backward_keys;  // of compute
   WorkTable keys_in_turn;          // items_in_turn() of `backward_keys`, where there are some
   bool turns_are_quicker = false;  // than adding in any order
-  bool starts = false;             // whether its sums hold nothing before it
+  bool starts = false;             // whether its sums hold nothing before it, and it may store
   std::vector<Interval> written;  // of compute: rows that its items write, as far as the host knows
   std::vector<Interval> cleared;  // of clear: rows that nobody writes first
   TableOf<CellBlock> blocks;      // of combine, and of copies that go by a table

@@ -173,7 +173,7 @@ HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, 
     list.most_rows_met = std::max(list.most_rows_met, static_cast<int>(met));
     before += weighed.weight;
   }
-  list.in_part = meet_in_part(items);
+  if (side == Operand::kv) list.in_part = meet_in_part(items);
   if (order == ItemOrder::by_document && !items.empty() && sort_by_document(items, work))
     list.order = order;
   for (const WeighedItem& weighed : items) list.items.push_back(weighed.item);

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from copies.scratch import ROOT, Failure, Patience, run
 from copies.suites import NO_SUCH_TEST, ending, red_gtest
+from in_kernels.heads import MUTANTS_OF_HEADS
 from in_kernels.hopper_backward import MUTANTS_OF_HOPPER_BACKWARD
 from in_kernels.hopper_dq import MUTANTS_OF_HOPPER_DQ
 from in_kernels.hopper_forward import MUTANTS_OF_HOPPER
@@ -31,6 +32,7 @@ KERNELS = [
     *(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER),
     *(MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_HOPPER_SHAPES + MUTANTS_OF_HOPPER_DQ),
     *(MUTANTS_OF_NOT_FINITE + MUTANTS_OF_LENGTHS + MUTANTS_OF_DEVICE_LENGTHS),
+    *MUTANTS_OF_HEADS,
 ]
 ROOM = "kernels"  # of tests in noticed.json
 # The C++ tests in parts; what is in none of them comes last.
@@ -106,6 +108,10 @@ MADE_FOR: tuple[tuple[Callable[[Mutant], bool], tuple[str, ...]], ...] = (
     (
         MUTANTS_OF_DEVICE_LENGTHS.__contains__,
         (f"{ROOM}: LengthsOnTheDevice.*:RoomForLengths.*",),
+    ),
+    (
+        MUTANTS_OF_HEADS.__contains__,
+        (f"{ROOM}: LengthsOnTheDevice.*:CudaProgram.TakesQ*:RankProgram.SumsUp*",),
     ),
     (
         lambda mutant: mutant.name.startswith("hopper, in turn"),

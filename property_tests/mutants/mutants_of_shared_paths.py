@@ -216,6 +216,12 @@ MUTANTS_OF_SHARED_PATHS = [
         "ahead + begins[document - ahead + 1];",
     ),
     Mutant(
+        "items of a window are taken to meet rows in part",
+        "optimized/tables/build_work_list.cpp",
+        "return 2 * numbers > items.size() - rows.size();",
+        "return numbers > 0;",
+    ),
+    Mutant(
         "an item of 256 rows loses its last",
         "optimized/tables/build_work_list.cpp",
         "std::min(begin + rows_of_item, valid)",

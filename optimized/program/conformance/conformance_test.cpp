@@ -129,29 +129,36 @@ TEST(CudaProgram, AgreesWithTheCpuWhereHeadsOfARingShareKeyHeads) {
   }
 }
 
-// Many queries of few keys, and documents of which a causal mask hides half: in the steps of a ring
-// in which it does, each query head of a key head has items of its own.
-TEST(CudaProgram, TakesQueryHeadsOfARingApartWhereItemsMeetRowsInPart) {
+// Many queries of few keys, and documents of which a causal mask hides half: where it does, each
+// query head of a key head has items of its own, in a ring in the step of a rank's own keys. Of
+// heads that are exchanged, a rank has two of the four.
+TEST(CudaProgram, TakesQueryHeadsApartWhereItemsMeetRowsInPart) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(18);
-  const PackedLayout q{{0, 2'200, 2'900, 3'600, 4'300}}, k{{0, 64, 764, 1'464, 2'164}};
-  const Problem problem{q, k, Mask::causal(), 4, 1};
-  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
-  const StackParts parts(plan, {64, 64, ElementType::bfloat16});
-  int apart = 0, launches = 0;
-  for (const OperationTables& operation : parts.backward.operations[0])
-    if (operation.backward_keys.items.size > 0) {
-      ++launches, apart += operation.head_parts > 1 ? 1 : 0;
-      EXPECT_TRUE(operation.head_parts == 1 || !operation.starts);
+  for (const auto& [transport, many, taken_apart] :
+       {std::tuple{"p2p", 2'200, 1}, {"a2a", 1'100, 2}}) {
+    const int some = many / 3;
+    const PackedLayout q({0, many, many + some, many + 2 * some, many + 3 * some});
+    const PackedLayout k({0, 64, 64 + some, 64 + 2 * some, 64 + 3 * some});
+    const Problem problem{q, k, Mask::causal(), 4, 1};
+    const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {transport});
+    const StackParts parts(plan, {64, 64, ElementType::bfloat16});
+    int apart = 0, launches = 0;
+    for (const OperationTables& operation : parts.backward.operations[0])
+      if (operation.backward_keys.items.size > 0) {
+        ++launches, apart += operation.head_parts > 1 ? 1 : 0;
+        EXPECT_TRUE(operation.head_parts == 1 || !operation.starts);
+      }
+    EXPECT_EQ(launches, 2) << transport;
+    EXPECT_EQ(apart, parts.family.backward_head_parts != nullptr ? taken_apart : 0) << transport;
+    for (const bool deterministic : {false, true}) {
+      DeviceCase device_case(random, testing::kBFloat16, problem, 64);
+      device_case.plan = plan, device_case.deterministic = deterministic;
+      const DeviceRun run(device_case, testing::kBFloat16);
+      SCOPED_TRACE(std::string(transport) + " by " + run.family());
+      run.expect_forward(), run.expect_backward();
+      if (deterministic) run.expect_same_backward();
     }
-  EXPECT_EQ(launches, 2);
-  EXPECT_EQ(apart, parts.family.backward_head_parts != nullptr ? 1 : 0);
-  for (const bool deterministic : {false, true}) {
-    DeviceCase device_case(random, testing::kBFloat16, problem, 64);
-    device_case.plan = plan, device_case.deterministic = deterministic;
-    const DeviceRun run(device_case, testing::kBFloat16);
-    run.expect_forward(), run.expect_backward();
-    if (deterministic) run.expect_same_backward();
   }
 }
 

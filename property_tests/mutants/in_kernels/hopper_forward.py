@@ -9,7 +9,6 @@ LINE = "optimized/attention/hopper/seen_line.h"
 NOTE = "optimized/attention/hopper/block_note.h"
 BOX = "optimized/attention/hopper/machine/box.h"
 QUEUE = "optimized/attention/hopper/queue.h"
-HEADS = "optimized/tables/heads_at_a_time.h"
 RESULTS = "optimized/attention/hopper/forward/results.cuh"
 SOFTMAX = "optimized/attention/hopper/forward/softmax.cuh"
 LAUNCH = "optimized/attention/hopper/forward/forward.cu"
@@ -217,18 +216,6 @@ MUTANTS_OF_HOPPER = [
         PRODUCER,
         "return (item.alone & kAloneBefore) != 0 ?",
         "return false ?",
-    ),
-    Mutant(
-        "hopper: one item's part of a head's work is taken for its part of all",
-        HEADS,
-        "return longest * processors / heads > kMostIdle;",
-        "return longest * processors > kMostIdle + 0 * heads;",
-    ),
-    Mutant(
-        "hopper: heads go by sections, however long the last one's longest item",
-        HEADS,
-        "constexpr double kMostIdle = 0.1;",
-        "constexpr double kMostIdle = 10;",
     ),
     Mutant(
         "hopper: an item's rows see what the first of their segment do",

@@ -84,12 +84,6 @@ MUTANTS_OF_DEVICE_LENGTHS = [
         "lengths_.in_part = alone;",
     ),
     Mutant(
-        "eight heads of long documents have items at a time, whose rows the cache does not hold",
-        "optimized/tables/heads_at_a_time.h",
-        "return longest < 16384 ? 8 : longest < 32768 ? 4 : 2;",
-        "return 8;",
-    ),
-    Mutant(
         "lengths on the device: a block that is alone leaves the buffers to others",
         LENGTHS,
         "if (blocks == 1)",
