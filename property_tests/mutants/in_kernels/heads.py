@@ -28,7 +28,7 @@ MUTANTS_OF_HEADS = [
         "heads: of documents all of whose rows are met, as many have items as of others",
         HEADS,
         "if (!in_part) return",
-        "if (longest < 0) return",
+        "if (!in_part && longest < 0) return",
     ),
     Mutant(
         "heads: key heads that others share go two at a time, though all rows are met",
@@ -58,7 +58,7 @@ MUTANTS_OF_HEADS = [
         "heads taken apart: whoever leaves dk and dv takes them for final",
         "optimized/ranks/parts.cpp",
         "summed_up ? FinalItems{} : find_final(schedule, items)",
-        "find_final(schedule, items)",
+        "summed_up && items.empty() ? FinalItems{} : find_final(schedule, items)",
     ),
     Mutant(
         "heads taken apart: in deterministic passes, too",

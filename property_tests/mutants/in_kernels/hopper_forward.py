@@ -107,7 +107,7 @@ MUTANTS_OF_HOPPER = [
         "hopper: the last section of heads is as wide as the others",
         QUEUE,
         "const unsigned here = left < heads_of_section ? left : heads_of_section;",
-        "const unsigned here = heads_of_section;",
+        "const unsigned here = left < 0 ? left : heads_of_section;",
     ),
     Mutant(
         "hopper: short items of a launch are left out",
