@@ -88,14 +88,15 @@ int ProgramParts::heads_of_documents(int longest, int heads, bool in_part, bool 
 // Items that meet few rows each, of a window, go side by side in all heads, where each has a query
 // head to itself. Long ones that have as much to do as others walk over the same rows at one time.
 int ProgramParts::heads_at_a_time(const OperationTables& of, int heads, bool alone) const {
+  const WorkOfItems& keys = of.of_keys;
   const bool in_parts = of.head_parts == problem.group_size();  // a query head of each item's own
   if (of.keys_by_document)
-    return heads_of_documents(of.most_rows_met, heads, of.keys_in_part, alone || of.head_parts > 1);
-  if (of.keys_are_even && of.most_rows_met >= kShortWalk && first_keys_see_all(problem.mask))
+    return heads_of_documents(keys.most_rows_met, heads, keys.in_part, alone || of.head_parts > 1);
+  if (keys.is_even && keys.most_rows_met >= kShortWalk && first_keys_see_all(problem.mask))
     return std::min(in_parts ? family.heads_at_a_time : 1, heads);
-  const bool is_short = alone && in_parts && of.rows_met > 0 && of.rows_met <= kShortWalk;
+  const bool is_short = alone && in_parts && keys.rows_met > 0 && keys.rows_met <= kShortWalk;
   const bool together =
-      is_short || ends_late_by_sections(of.longest_keys, heads, processors_of_device());
+      is_short || ends_late_by_sections(keys.longest_share, heads, processors_of_device());
   return together ? heads : std::min(family.heads_at_a_time, heads);
 }
 
@@ -115,8 +116,7 @@ int ProgramParts::head_parts_of(int64_t rows_met) const {
 int ProgramParts::head_parts_of(const HostWorkList& keys, bool alone) const {
   constexpr int kLongStep = 1024;
   if (!alone && (keys.most_rows_met < kLongStep || !keys.in_part)) return 1;
-  if (alone && keys.most_rows_met >= kShortWalk && keys.is_even() &&
-      first_keys_see_all(problem.mask))
+  if (alone && keys.most_rows_met >= kShortWalk && keys.is_even && first_keys_see_all(problem.mask))
     return 1;
   return head_parts_of(keys.rows_met);
 }
@@ -239,11 +239,9 @@ OperationTables ProgramParts::add_items(Pass pass, const std::vector<RankTiles>&
     made.carries_dq = std::ranges::any_of(
         items.items, [&](const WorkItem& item) { return item.end - item.begin > rows; });
     made.backward_keys = add(items), made.written = rows_written(items.items);
-    made.rows_met = items.rows_met, made.most_rows_met = items.most_rows_met;
+    made.of_keys = items;
     made.head_parts = items.head_parts;
     made.keys_in_one_item = one_item_a_sequence(items);
-    made.longest_keys = items.longest_share;
-    made.keys_are_even = items.is_even(), made.keys_in_part = items.in_part;
     made.keys_by_document = items.order == ItemOrder::by_document && !made.keys_in_one_item;
     if (!made.keys_in_one_item) made.keys_in_turn = add_in_turn(items, made.backward_keys);
     made.turns_are_quicker = made.keys_in_turn.items.size > 0 && turns_are_quicker();

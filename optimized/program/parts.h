@@ -40,11 +40,7 @@ struct OperationTables {                               // what the device reads 
   bool carries_dq = false;        // such items have more keys than others may (carried)
   bool keys_by_document = false;  // of those of several, those of a document go together
   bool first_keys_ahead = false;  // but for those that begin it: put_first_keys_ahead()
-  double longest_keys = 0;        // of all work of a head, what the longest item of keys has
-  bool keys_are_even = false;     // HostWorkList::is_even()
-  bool keys_in_part = false;      // HostWorkList::in_part
-  int64_t rows_met = 0;           // by the item of keys in the middle of all work; 0: not known
-  int most_rows_met = 0;          // by any item of keys; 0: the device knows (most_heads)
+  WorkOfItems of_keys;            // zeros where only the device knows (most_heads)
   int head_parts = 1;             // of items of keys, where these may be taken in parts
 
   // In parts, several items add to dk and dv of their keys.

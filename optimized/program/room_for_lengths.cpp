@@ -60,7 +60,7 @@ OperationTables RoomForLengths::add_items(Pass pass, const ProgramParts& parts,
   lengths_.group_size = parts.problem.group_size(), lengths_.in_part = parts.meet_in_part(alone);
   const int rows = family.backward_key_rows(parts.shape);
   const int whole = alone ? parts.rows_of_whole_keys() : 0;
-  if (alone) made.head_parts = parts.head_parts_of(made.rows_met);
+  if (alone) made.head_parts = parts.head_parts_of(made.of_keys.rows_met);
   made.backward_queries =
       add_list(Operand::q, queries, keys, family.backward_query_rows(parts.shape));
   if (whole > 0) {

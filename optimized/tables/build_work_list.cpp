@@ -152,6 +152,7 @@ bool meet_in_part(const std::vector<WeighedItem>& items) {
 
 HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, int rows_of_item,
                    Operand side, ItemOrder order, Neighbours queries) {
+  constexpr double kNearly = 1.25;  // of the mean
   HostWorkList list;
   std::vector<WeighedItem> items;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -167,6 +168,7 @@ HostWorkList build(const Problem& problem, const std::vector<RankTiles>& ranks, 
   int64_t work = 0, before = 0;
   for (const WeighedItem& weighed : items) work += weighed.weight;
   if (!items.empty()) list.longest_share = double(items[0].weight) / double(work);
+  list.is_even = list.longest_share * double(items.size()) < kNearly;
   for (const WeighedItem& weighed : items) {
     const int64_t met = weighed.rows_met();
     if (2 * before < work) list.rows_met = met;

@@ -29,22 +29,19 @@ enum class ItemOrder : uint8_t {
                 // has half of the work, behind which processors would idle
 };
 
-struct HostWorkList {
+struct WorkOfItems {         // what the items of a list have to do
+  int64_t rows_met = 0;      // rows of partners that the item meets in the middle of all work
+  int most_rows_met = 0;     // by any item
+  bool in_part = false;      // of keys: most items of a document meet other ones than each other
+  double longest_share = 0;  // of all work, what the longest item has
+  bool is_even = false;      // whether others have nearly as much
+};
+
+struct HostWorkList : WorkOfItems {
   std::vector<WorkItem> items;
   std::vector<Segment> partners;
-  // How many rows of partners the item meets that is in the middle of all work.
-  int64_t rows_met = 0;
-  int most_rows_met = 0;     // by any item
-  bool in_part = false;      // whether most items of a document meet other ones than each other
-  double longest_share = 0;  // of all work, what the longest item has
   ItemOrder order = ItemOrder::longest_first;
   int head_parts = 1;  // of items of keys: in how many their query heads are taken
-
-  // Whether all have nearly as much work as the longest.
-  bool is_even() const {
-    constexpr double kNearly = 1.25;
-    return longest_share * static_cast<double>(items.size()) < kNearly;
-  }
 };
 
 // Items are blocks of query rows, partners key segments.

@@ -10,9 +10,9 @@ namespace ringside {
 // Of how many at most, of a list by document, so that what items of a few documents read and add to
 // stays in the cache, or much of it. Where many query heads share a key head, those of one are
 // enough sooner. A launch that ends with a section of a few heads ends late: these numbers divide
-// most numbers of heads. longest: rows that items of a document meet, or, of lengths that only a
-// device knows, a rank's share of its keys. in_part: an item meets
-// half of them, as of a causal mask, and not nearly all. Measured.
+// most numbers of heads. longest: rows that an item meets at most, or, of lengths that only a
+// device knows, a rank's share of a document's keys. in_part: each item meets other rows than the
+// next, as of a causal mask; else they walk over the same ones. Measured.
 inline constexpr int kEveryHead = INT32_MAX;
 RINGSIDE_HD inline int heads_of_documents(int longest, int group_size, bool in_part) {
   constexpr int kManyHeads = 8;

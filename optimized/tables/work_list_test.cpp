@@ -58,7 +58,7 @@ TEST(WorkList, KnowsHowManyRowsTheItemInTheMiddleOfAllWorkMeets) {
   EXPECT_EQ(list.rows_met, met);
   EXPECT_EQ(list.most_rows_met, 960);
   EXPECT_TRUE(list.in_part);
-  EXPECT_FALSE(list.is_even());
+  EXPECT_FALSE(list.is_even);
   const HostWorkList none = key_items(problem, {}, 64);
   EXPECT_EQ(none.rows_met, 0);
   EXPECT_EQ(none.most_rows_met, 0);
@@ -74,7 +74,7 @@ TEST(WorkList, KnowsWhetherItsItemsMeetTheSameRows) {
   };
   for (const Mask& mask : {Mask::full(), Mask::sliding_window(300, 300)})
     EXPECT_FALSE(list_of(mask, 1, {"p2p"}, 0).in_part);
-  EXPECT_TRUE(list_of(Mask::full(), 1, {"p2p"}, 0).is_even());
+  EXPECT_TRUE(list_of(Mask::full(), 1, {"p2p"}, 0).is_even);
   EXPECT_TRUE(list_of(Mask::causal(), 1, {"p2p"}, 0).in_part);
   EXPECT_TRUE(list_of(Mask::causal(), 2, {"p2p"}, 0).in_part) << "a rank's own keys";
   EXPECT_FALSE(list_of(Mask::causal(), 2, {"p2p"}, 1).in_part) << "the other one's";

@@ -45,8 +45,8 @@ MUTANTS_OF_HEADS = [
     Mutant(
         "heads: those that no mask hides anything of are taken apart",
         PARTS,
-        "keys.most_rows_met >= kShortWalk && keys.is_even()",
-        "keys.most_rows_met < 0 && keys.is_even()",
+        "keys.most_rows_met >= kShortWalk && keys.is_even",
+        "keys.most_rows_met < 0 && keys.is_even",
     ),
     Mutant(
         "heads taken apart: each begins with nothing",
