@@ -51,7 +51,7 @@ def table_of(results: dict[str, Any]) -> Iterable[str]:
     """Lines of Markdown for one GPU."""
     tests = results["tests"]
     clean = all("SUMMARY: 0 " in part for part in results["sanitizers"].split("; ") if part)
-    sanitizers = "compute-sanitizer found nothing" if clean else results["sanitizers"]
+    sanitizers = "compute-sanitizer found nothing" if clean else results["sanitizers"].strip("; ")
     sanitizers = sanitizers if results["sanitizers"] else "compute-sanitizer did not run"
     yield (
         f"{results['gpu']}, driver {results['driver']}, commit {results['commit'][:7]}: "

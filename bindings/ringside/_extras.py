@@ -1,4 +1,4 @@
-"""Packages that only a part of ringside needs: which extra of the package brings them.
+"""Packages that only a part of ringside needs, by the extra that brings them.
 
 `import ringside`, plans, attention and verify() need NumPy alone.
 """
@@ -37,7 +37,7 @@ def extra(name: str, what: str) -> Iterator[None]:
     ...     raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
     Traceback (most recent call last):
     ringside._extras.MissingExtra: got no package matplotlib; expected it, which a picture needs; \
-fix: pip install "ringside[plot]"
+fix: pip install matplotlib
     """
     try:
         yield
@@ -47,7 +47,7 @@ fix: pip install "ringside[plot]"
             raise
         raise MissingExtra(
             f"got no package {package}; expected it, which {what} needs; "
-            f'fix: pip install "ringside[{name}]"',
+            f"fix: pip install {' '.join(EXTRAS[name])}",
             name=package,
         ) from None
 

@@ -90,6 +90,10 @@ def test_times_are_told_on_the_command_line(tmp_path):
         code, out, error = run(*flags, *more, "--json", tmp_path / "x.json")
         assert code == 0, error
         assert " ms " in out and ("ms predicted" in out) == told
+        words = " ".join(out.split())
+        model = "h200-mma" if "h200-mma" in more else "h200"
+        said = f"ms: both passes, predicted by model {model}, bfloat16 heads of 128."
+        assert (said if told else "ms: none, as model h200 knows no bfloat16 heads of 64.") in words
         for choice in json.loads((tmp_path / "x.json").read_text())["choices"]:
             assert (choice["forward_ms"] is not None) == told
 

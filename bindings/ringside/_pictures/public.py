@@ -30,7 +30,7 @@ def draw_layout(layout: _core.PackedLayout, path: Path = None, *, ax: Axes | Non
         The matplotlib figure.
 
     Raises:
-        ImportError: matplotlib is missing: pip install "ringside[plot]".
+        ImportError: matplotlib is missing: pip install matplotlib.
 
     >>> import ringside as rs
     >>> figure = rs.draw_layout(rs.PackedLayout.from_lengths([5, 3], pad_to_multiple_of=4))
@@ -74,7 +74,7 @@ def draw_mask(
 
     Raises:
         InvalidArgument: layouts of unequal numbers of documents, or another shape of `against`.
-        ImportError: matplotlib is missing: pip install "ringside[plot]".
+        ImportError: matplotlib is missing: pip install matplotlib.
 
     >>> import ringside as rs
     >>> layout = rs.PackedLayout.from_lengths([5, 3], pad_to_multiple_of=4)

@@ -39,7 +39,7 @@ def draw(self: Plan, path: Path = None) -> Figure:
         The matplotlib figure.
 
     Raises:
-        ImportError: matplotlib is missing: pip install "ringside[plot]".
+        ImportError: matplotlib is missing: pip install matplotlib.
 
     >>> import ringside as rs
     >>> figure = rs.plan(rs.PackedLayout([0, 4]), cp_size=2).draw()

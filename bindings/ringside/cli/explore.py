@@ -42,11 +42,11 @@ HEADINGS = {
     "rows_kv": "kv rows",
     "mib_workspace": "MiB held",
 }
-CAPTION = (
+CAPTION = (  # with {ms}
     "imbalance: pairs, busiest rank / mean. work: 128 x 128 blocks that hold a pair, busiest rank "
     "/ an equal share of one rank's; critical: of a ring, the busiest rank of each step, as ranks "
     "keep step. fill: pairs / area of these blocks. MiB in, out: busiest rank, both passes, "
-    "bfloat16. ms: both passes, predicted. messages: received, forward. kv rows: resident at most. "
+    "bfloat16. {ms}. messages: received, forward. kv rows: resident at most. "
     "MiB held: workspace. *: nothing else is at least as good in critical, ms, MiB in and kv rows."
 )
 
@@ -153,7 +153,8 @@ def _model_of(name: str | None, head_dim: int) -> TimeModel | None:
 def _show(compared: Comparison, cp_size: int) -> None:
     """The table of one number of ranks, and the choice."""
     counted = [choice for choice in compared.choices if choice.cp_size == cp_size]
-    table = _report.new_table(f"{cp_size} ranks", CAPTION if cp_size == _last(compared) else "")
+    caption = _caption(compared.settings) if cp_size == compared.settings.cp_sizes[-1] else ""
+    table = _report.new_table(f"{cp_size} ranks", caption)
     for name in ("partition", "transport", ""):
         table.add_column(name, no_wrap=True)
     for name, _ in COLUMNS:
@@ -171,8 +172,13 @@ def _show(compared: Comparison, cp_size: int) -> None:
         out.print(Text(f"take {chosen.name}: {reason}.\n"), soft_wrap=True)
 
 
-def _last(compared: Comparison) -> int:
-    return compared.settings.cp_sizes[-1]
+def _caption(settings: Settings) -> str:
+    """Says whose times these are, or why there are none: then the choice goes by blocks."""
+    model = settings.model
+    of_heads = f"{DTYPE} heads of {settings.heads.head_dim}"
+    if model is None:
+        return CAPTION.format(ms=f"ms: none, as model {DEFAULT_MODEL} knows no {of_heads}")
+    return CAPTION.format(ms=f"ms: both passes, predicted by model {model.name}, {of_heads}")
 
 
 def _numbers(choice: Choice) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Optional
 
-from ringside._extras import extra
+from ringside._extras import EXTRAS, extra
 from ringside.learn._shipped import copy_notebooks
 
 with extra("cli", "the ringside command"):
@@ -28,6 +28,6 @@ def learn(
     for path in copy_notebooks(folder, notebook or ()):
         print(path)
     print(
-        f'\nOpen them with: jupyter lab {folder} (pip install "ringside[learn]" brings it and what '
-        "the notebooks need)."
+        f"\nOpen them with: jupyter lab {folder} (pip install {' '.join(EXTRAS['learn'])} brings "
+        "it and what the notebooks need)."
     )

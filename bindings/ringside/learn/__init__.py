@@ -12,7 +12,7 @@ found and a picture of it, or "holds".
 >>> verdict.word
 'refuted'
 
-check needs Hypothesis and Matplotlib, pip install "ringside[learn]"; this module does not.
+check needs Hypothesis and Matplotlib; this module does not.
 """
 
 from ringside.learn._balance import Balance, Share, balance, share_of

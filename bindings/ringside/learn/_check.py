@@ -73,7 +73,7 @@ def check(n: SupportsIndex, answer: Answer | None, *, seed: SupportsIndex = 0) -
     Raises:
         InvalidArgument: no notebook has that number, or seed is negative.
         TypeError: answer is no function.
-        ImportError: Hypothesis or Matplotlib is missing: pip install "ringside[learn]".
+        ImportError: Hypothesis or Matplotlib is missing: pip install hypothesis matplotlib.
 
     >>> from ringside import learn
     >>> def positions(cu_seqlens, cu_seqlens_padded):

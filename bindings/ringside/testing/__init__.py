@@ -22,7 +22,7 @@ out is wrong at row 0 of document 0, head 0:
 * `tolerance` derives how large an error rounding explains,
 * `faults` is a gallery of known silent faults, each caught.
 
-strategies and faults need Hypothesis, pip install "ringside[testing]"; this module does not.
+strategies and faults need Hypothesis; this module does not.
 """
 
 from ringside.testing._fuzz import fuzz
