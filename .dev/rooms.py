@@ -38,7 +38,7 @@ MAY_INCLUDE = {
         *("reference/support", "reference/attention", "reference/execute", "reference/schedule"),
     },
     "reference/estimate": {
-        *("reference/support", "reference/rows", "reference/plan"),
+        *("reference/support", "reference/rows", "reference/plan", "reference/verify"),
         *("reference/transport", "reference/schedule"),
     },
     "reference/sockets": {"reference/support", "reference/schedule/run"},

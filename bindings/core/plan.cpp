@@ -25,12 +25,14 @@ using Shards = std::vector<Shard>;
 
 // --- construction ---
 
-Shards stacked(Shards shards) {  // fills in rows left at -1
-  for (Shard& shard : shards) {
-    int next = 0;
-    for (Segment& s : shard) {
-      if (s.row == -1) s.row = next;
-      next = s.row_end();
+Shards stacked(Shards shards, const char* name) {  // fills in rows left at -1
+  for (size_t rank = 0; rank < shards.size(); ++rank) {
+    int64_t next = 0;
+    for (Segment& s : shards[rank]) {
+      require(std::in_range<int>(next), name, "[", rank, "] lists segments down to row ", next,
+              "; expected 0 to 2147483647. Own every row once, or split the pack");
+      if (s.row == -1) s.row = static_cast<int>(next);
+      next = int64_t{s.row} + s.len;
     }
   }
   return shards;
@@ -41,7 +43,7 @@ Shards shards_from(const py::object& x, const char* name, const char* or_else) {
   if (!is_list(x) || !caster.load(x, false))
     throw py::type_error(concat(name, " is a ", py::str(py::type::of(x)).cast<std::string>(),
                                 "; expected ", or_else, "a list of Segment for every rank"));
-  return stacked(py::detail::cast_op<Shards&&>(std::move(caster)));
+  return stacked(py::detail::cast_op<Shards&&>(std::move(caster)), name);
 }
 
 // Of a partition of the user's own: not that of another.

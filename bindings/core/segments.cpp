@@ -63,6 +63,9 @@ std::optional<int> owner_of(const StepView& s) {
 }
 
 py::array_t<int32_t> positions_of(const Segment& s) {
+  const int64_t last = s.pos + (int64_t{s.len} - 1) * s.stride;
+  require(s.len <= 0 || std::in_range<int32_t>(last), repr(s), " reaches position ", last,
+          "; expected one that fits int32. Pass a smaller len or stride");
   std::vector<int32_t> positions;
   for (int i = 0; i < s.len; ++i) positions.push_back(s.position(i));
   return to_array(positions);

@@ -114,6 +114,31 @@ PLANS = {
         "seq=2",
         "not among the 2 of the layout",
     ),
+    **{
+        f"segments: of sequence {seq}": (
+            owned([rs.Segment(0, 0, 4)], [rs.Segment(seq, 0, 2)]),
+            f"rank 1 query segment (seq={seq},",
+            "not among the 2 of the layout. Count sequences from 0",
+        )
+        for seq in (-1, 2, 99, -(2**31), 2**31 - 1)
+    },
+    "segments of keys: of no sequence": (
+        owned(*SEGMENTS, partition_k=[SEGMENTS[0], [rs.Segment(-1, 0, 2)]]),
+        "rank 1 key segment (seq=-1,",
+        "not among the 2 of the layout",
+    ),
+    "segments: more rows than can be counted": (
+        owned([rs.Segment(0, 0, 2**31 - 1), rs.Segment(0, 0, 2), rs.Segment(0, 0, 2)]),
+        "partition[0] lists segments down to row 2147483649",
+        "expected 0 to 2147483647",
+        "Own every row once",
+    ),
+    "a segment's positions beyond int32": (
+        lambda: rs.Segment(0, 2**31 - 2, 3).positions,
+        "reaches position 2147483648",
+        "fits int32",
+        "Pass a smaller",
+    ),
     "segments: too far": (
         owned([rs.Segment(0, 0, 3, stride=2)]),
         "reaches position 4 of sequence 0, which has 4 rows",

@@ -7,16 +7,24 @@
 #include "reference/support/errors.h"
 #include "reference/transport/gather.h"
 #include "reference/transport/ring_of_groups.h"
+#include "reference/verify/validate.h"
 
 namespace ringside {
 namespace {
 
+// Of each sequence, once they have been checked: they may be anybody's.
+std::vector<int64_t> count_segments(Operand operand, const PackedLayout& layout,
+                                    const std::vector<Shard>& shards) {
+  check_shards(operand, layout, shards);
+  std::vector<int64_t> counts(layout.batch());
+  for (const Shard& shard : shards)
+    for (const Segment& s : shard) ++counts[s.seq];
+  return counts;
+}
+
 int64_t most_tiles(const Problem& problem, const Placement& placement) {
-  std::vector<int64_t> of_q(problem.layout_q.batch()), of_k(of_q.size());
-  for (const Shard& shard : placement.q)
-    for (const Segment& s : shard) ++of_q[s.seq];
-  for (const Shard& shard : placement.k)
-    for (const Segment& s : shard) ++of_k[s.seq];
+  const auto of_q = count_segments(Operand::q, problem.layout_q, placement.q);
+  const auto of_k = count_segments(Operand::kv, problem.layout_k, placement.k);
   int64_t most = 0;
   for (size_t s = 0; s < of_q.size(); ++s) most += of_q[s] * of_k[s];
   return most;

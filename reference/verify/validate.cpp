@@ -40,7 +40,7 @@ void check_segments(const std::string& what, const PackedLayout& layout, const S
     check_interrupt(8);
     const Where where{what, s};
     require(0 <= s.seq && s.seq < layout.batch(), where, " names a sequence that is not among the ",
-            layout.batch(), " of the layout");
+            layout.batch(), " of the layout. Count sequences from 0");
     require(s.stride >= 1 && s.len >= 1 && s.pos >= 0, where,
             "; expected stride >= 1, len >= 1 and pos >= 0. Leave empty segments out");
     require(s.row == next_row, where, " starts at row ", s.row, " but the rows before it end at ",
@@ -51,8 +51,19 @@ void check_segments(const std::string& what, const PackedLayout& layout, const S
     const int64_t behind = last + s.stride;  // where the next row would be
     require(behind <= std::numeric_limits<int>::max(), where, " goes on at position ", behind,
             "; expected at most 2147483647. Of one row any stride will do, such as 1");
-    next_row = s.row_end();
+    require(s.gap == 0, where, " has a gap of ", s.gap, " positions inside; expected none. ",
+            "Make it two segments");
+    const int64_t end = int64_t{s.row} + s.len;
+    require(end <= std::numeric_limits<int>::max(), where, " ends at row ", end,
+            "; expected at most 2147483647. Own every row once, or split the pack");
+    next_row = static_cast<int>(end);
   }
+}
+
+void check_shards(Operand operand, const PackedLayout& layout, const std::vector<Shard>& shards) {
+  const char* what = operand == Operand::q ? "query" : "key";
+  for (size_t rank = 0; rank < shards.size(); ++rank)
+    check_segments(concat("rank ", rank, " ", what), layout, shards[rank]);
 }
 
 void check_ownership(Operand operand, const PackedLayout& layout,
@@ -62,9 +73,9 @@ void check_ownership(Operand operand, const PackedLayout& layout,
   const auto at = [&](int rank, int row) {
     return Unsaid{is_q ? At{.rank = rank, .row = row} : At{.rank = rank, .key = row}};
   };
+  check_shards(operand, layout, shards);
   std::vector<int> owner(layout.num_rows(), -1);
   for (int rank = 0; rank < static_cast<int>(shards.size()); ++rank) {
-    check_segments(concat("rank ", rank, " ", what), layout, shards[rank]);
     for (const Segment& s : shards[rank]) {
       check_interrupt(s.len);
       for (int i = 0; i < s.len; ++i) {

@@ -112,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadSegment{{0, 1, 4, 0, 3}, {"reaches position 9 of sequence 0"}},
         BadSegment{{0, 1, 2147483647, 0, 1}, {"goes on at position 2147483648", "such as 1"}},
         BadSegment{{0, 1, INT_MAX, 0, 3}, {"reaches position 4294967295 of sequence 0"}},
-        BadSegment{{0, 0, 1, 0, INT_MAX}, {"reaches position 2147483646 of sequence 0"}}));
+        BadSegment{{0, 0, 1, 0, INT_MAX}, {"reaches position 2147483646 of sequence 0"}},
+        BadSegment{{0, 0, 1, 0, 4, 2, 3}, {"has a gap of 3 positions", "two segments"}}));
 
 TEST(CheckSegments, LieBackToBack) {
   const PackedLayout layout = two_sequences();
@@ -128,6 +129,23 @@ TEST(CheckSegments, LieBackToBack) {
         check_segments("x", layout, {{0, 0, 2, 0, 4}, {1, 7, 1, 3, 1}});
       },
       {"row=3", "the rows before it end at 4"});
+}
+
+TEST(CheckSegments, EndWhereRowsCanBeCounted) {
+  const PackedLayout layout({0, INT_MAX});
+  EXPECT_NO_THROW(
+      check_segments("x", layout, {{0, 0, 1, 0, INT_MAX - 1}, {0, 0, 1, INT_MAX - 1, 1}}));
+  expect_refused(
+      [&] {
+        check_segments("x", layout, {{0, 0, 1, 0, INT_MAX}, {0, 0, 1, INT_MAX, INT_MAX}});
+      },
+      {"ends at row 4294967294", "at most 2147483647", "Own every row once"});
+}
+
+TEST(CheckShards, NamesTheRankOfASegmentOfNoSequence) {
+  const std::vector<Shard> shards{{{0, 0, 1, 0, 2}}, {{-7, 0, 1, 0, 2}}};
+  expect_refused([&] { check_shards(Operand::kv, two_sequences(), shards); },
+                 {"rank 1 key segment (seq=-7,", "not among the 2 of the layout"});
 }
 
 void check_two(const Shard& first, const Shard& second) {

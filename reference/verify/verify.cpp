@@ -86,6 +86,7 @@ void verify_tile(const Plan& plan, const Step& step, const Tile& tile) {
 
 void verify_indices(const Plan& plan) {
   const Problem& problem = plan.problem;
+  as_plan_error([&] { check_problem(problem); });
   plan_require(plan.held.empty(), "the plan has the tiles of ", plan.held.size(), " of ",
                plan.cp_size(), " ranks; only a whole plan can be proved");
   plan_require(
@@ -180,7 +181,6 @@ int64_t verify_tiles(const Plan& plan) {
 }
 
 PlanProof verify(const Plan& plan) {
-  as_plan_error([&] { check_problem(plan.problem); });
   verify_indices(plan);
   PlanProof proof;
   proof.rows = int64_t{plan.problem.layout_q.num_rows()} + plan.problem.layout_k.num_rows();

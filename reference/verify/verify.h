@@ -26,7 +26,7 @@ struct PlanProof {  // what was checked
 PlanProof verify(const Plan& plan);
 
 // The parts, in order; each trusts the ones before it.
-void verify_indices(const Plan& plan);       // pools, heads, step counts
+void verify_indices(const Plan& plan);       // the problem, pools, heads, step counts
 int64_t verify_exchanges(const Plan& plan);  // messages and contents
 void verify_kinds(const Plan& plan);  // exchanges are called what they are, by all ranks alike
 int64_t verify_tiles(const Plan& plan);

@@ -262,6 +262,12 @@ TEST(Verify, KvHeadsOfTheQueryHeadsMustBeResident) {  // two heads owned, the se
                           {"rank 0 step 0 computes heads [0, 4) but holds only kv heads [0, 1)"});
 }
 
+TEST(VerifyIndices, RefusesHeadsThatNothingCanBeDividedBy) {
+  Plan plan = good_plan("p2p");
+  plan.problem.num_kv_heads = 0;
+  expect_error<PlanError>([&] { verify_indices(plan); }, {"num_kv_heads=0"});
+}
+
 TEST(Verify, CountsWhatItProved) {  // 5 and 3 tokens, causal: 15 + 6 pairs; 12 rows of q and of k
   for (const char* comm : {"p2p", "all_gather", "a2a"}) {
     const PlanProof proof = verify(good_plan(comm));
