@@ -248,6 +248,8 @@ void bind_names(py::module_& m) {
   m.attr("TABLE_COLUMNS") = columns;
   m.def("partition", strictly<"name", "layout", "cp_size", "mask">(&segments_of), "name"_a,
         "layout"_a, "cp_size"_a, "mask"_a, "See ringside.partition.");
+  m.def("check_cp_size", strictly<"cp_size">(&check_cp_size), "cp_size"_a,
+        "Raises ValueError for no rank, and for more than memory holds one step of.");
   m.attr("PARTITIONS") = names(partitions());
   m.attr("PARTITION_TABLE") = partition_table();
   m.attr("COMMS") = names(transports());

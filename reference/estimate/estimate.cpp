@@ -5,6 +5,7 @@
 
 #include "reference/estimate/fetched.h"
 #include "reference/estimate/fetched_stripes.h"
+#include "reference/estimate/plan_memory.h"
 #include "reference/estimate/plan_size.h"
 #include "reference/estimate/shard_counts.h"
 #include "reference/support/errors.h"
@@ -214,6 +215,7 @@ CostOfPasses estimate(const Problem& problem, const Placement& placement,
                       const BlockSize& block_size) {
   check_block_size(block_size);
   Plan homes = plan_of_homes(problem, placement, transport);
+  check_memory_of_cost(problem, placement, transport);
   const int cp_size = homes.cp_size();
   const std::string& name = transport.name;
   if (name == "all_gather")

@@ -1,10 +1,11 @@
 #include "reference/estimate/plan_size.h"
 
-#include <cstdio>
 #include <vector>
 
+#include "reference/estimate/plan_memory.h"
 #include "reference/estimate/shard_counts.h"
 #include "reference/support/errors.h"
+#include "reference/support/memory.h"
 #include "reference/transport/gather.h"
 #include "reference/transport/ring_of_groups.h"
 #include "reference/verify/validate.h"
@@ -40,13 +41,6 @@ int64_t all_tiles(const Problem& problem, const std::vector<const Shard*>& q,
   return tiles;
 }
 
-std::string gibibytes(int64_t tiles) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f",
-                static_cast<double>(tiles) * sizeof(Tile) / (1024.0 * 1024 * 1024));
-  return text;
-}
-
 }  // namespace
 
 int64_t num_tiles(const Problem& problem, const Placement& placement, const Transport& transport) {
@@ -73,10 +67,13 @@ void check_tiles(const Problem& problem, const Placement& placement, const Trans
   require(max_tiles >= 0, "max_tiles=", max_tiles, "; expected 0 or more. Leave it out for ",
           kMaxTiles);
   if (problem.layout_q.batch() != problem.layout_k.batch()) return;  // refused where it is built
-  if (most_tiles(problem, placement) <= max_tiles) return;
+  const int64_t most = most_tiles(problem, placement);
+  check_memory_of_plan(problem, placement, transport);
+  if (most <= max_tiles) return;
   const int64_t tiles = num_tiles(problem, placement, transport);
-  require(tiles <= max_tiles, "the plan has ", tiles, " tiles, ", gibibytes(tiles),
-          " GiB; expected at most max_tiles=", max_tiles,
+  require(tiles <= max_tiles, "the plan has ", tiles, " tiles, ",
+          gibibytes(static_cast<double>(tiles) * sizeof(Tile)),
+          "; expected at most max_tiles=", max_tiles,
           ". To count what it costs, call ringside.estimate() with the same arguments: it builds "
           "none. To build it all the same, pass max_tiles=",
           tiles);

@@ -5,6 +5,7 @@
 #include "reference/partition/partition.h"
 #include "reference/plan/tiles.h"
 #include "reference/support/errors.h"
+#include "reference/support/memory.h"
 #include "reference/support/names.h"
 #include "reference/verify/validate.h"
 
@@ -66,8 +67,16 @@ std::span<const NamedTransport> transports() {
   return kTable;
 }
 
-Placement place(const Problem& problem, const std::string& partition, int cp_size) {
+void check_cp_size(int cp_size) {
+  constexpr double kBytesOfRank =
+      2 * (sizeof(Shard) + sizeof(Buffer)) + sizeof(std::vector<Step>) + sizeof(Step);
   require(cp_size >= 1, "cp_size=", cp_size, "; expected at least 1 rank");
+  require_memory(kBytesOfRank * cp_size, concat("cp_size=", cp_size, ": one step of all ranks"),
+                 "Pass fewer ranks");
+}
+
+Placement place(const Problem& problem, const std::string& partition, int cp_size) {
+  check_cp_size(cp_size);
   const NamedPartition& named = find_partition(partition);
   OwnedRows owned = own_rows(named, problem, cp_size);
   return {std::move(owned.q), std::move(owned.k), named.name};

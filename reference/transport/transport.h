@@ -41,6 +41,7 @@ struct Transport {
   StackOrder order = StackOrder::fewest_segments;
 };
 
+void check_cp_size(int cp_size);  // raises InvalidArgument for none, and for more than memory holds
 Placement place(const Problem& problem, const std::string& partition, int cp_size);
 Plan build_plan(const Problem& problem, const Placement& placement, const Transport& transport);
 // The same steps of the same ranks, with the tiles of some alone: what a process needs that holds

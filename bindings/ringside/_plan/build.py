@@ -80,7 +80,8 @@ def plan(
 
     Raises:
         ValueError: arguments that do not fit, unknown names (the known ones are listed), segments
-            that own a row twice or not at all, more than max_tiles tiles.
+            that own a row twice or not at all, more than max_tiles tiles, more ranks than memory
+            holds the steps of.
 
     Sources: ring, Liu et al., arXiv:2310.01889; dual chunks, Transformer Engine's context
     parallelism; stripes, Brandon et al., arXiv:2311.09431; all-to-all, Jacobs et al. (Ulysses),

@@ -90,7 +90,7 @@ def estimate(
         The counts; with a model also `forward` and `backward`, which are timelines.
 
     Raises:
-        ValueError: as ringside.plan and Plan.cost do.
+        ValueError: as ringside.plan and Plan.cost do; more ranks than memory holds the counts of.
         Unsupported: comm="fetch" that is built to be counted, of about more than 50 million
             tiles; a model that lacks the dtype, the head size or the exchange.
 

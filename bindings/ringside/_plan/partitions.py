@@ -99,6 +99,7 @@ def _lists_owners(given: Any) -> bool:
 def _ranks(cp_size: SupportsIndex | None, why: str) -> int:
     if cp_size is None:
         raise ValueError(f"cp_size is missing; {why}, which needs the number of ranks. Pass it")
+    _core.check_cp_size(cp_size)  # before a list for every rank is made
     return arguments.int32(cp_size, "cp_size")
 
 
