@@ -108,16 +108,40 @@ DoubleArray numbers(const py::handle& x, const char* name) {
   return copied_to<double>(array);
 }
 
+namespace {
+
+// What to do about an array of other rows than the layout's.
+std::string other_rows(const py::array& x, const std::string& name, const PackedLayout& layout) {
+  const py::ssize_t rows = x.shape(0);
+  if (x.shape(1) == layout.num_rows())
+    return concat("Its second axis has as many: where that is [heads, rows, dim], pass ", name,
+                  ".swapaxes(0, 1)");
+  if (rows < layout.num_rows() && rows == layout.num_tokens())
+    return "These are the tokens without their padding: give them their rows, layout.pack() of "
+           "one array a sequence, or pass a layout without padding, PackedLayout(cu_seqlens)";
+  if (rows < layout.num_rows())
+    return concat("Pass all rows of the pack, or the layout of the ", rows, " that there are");
+  return concat(
+      "Where sequences are padded, give the layout cu_seqlens_padded as what padded them "
+      "has it (Transformer Engine's cu_seqlens_q_padded). Where the ",
+      rows - layout.num_rows(),
+      " rows behind the last sequence are padding, and only there, take "
+      "PackedLayout.from_te(..., num_rows=",
+      rows, ")");
+}
+
+}  // namespace
+
 DoubleArray tensor(const py::handle& x, const char* name, const PackedLayout& layout) {
   const py::array array = as_array(x, name);
   require(array.ndim() == 3, name, " has shape ", shape_of(array),
           "; expected three dimensions [rows, heads, dim] (THD)");
   require(array.shape(1) >= 1 && array.shape(2) >= 1, name, " has shape ", shape_of(array),
           "; expected at least one head and one dimension");
-  require(array.shape(0) == layout.num_rows(), name, " has ", array.shape(0),
-          " rows but its layout ends at row ", layout.num_rows(),
-          "; they must agree. If the last rows are padding, say so: let cu_seqlens_padded end at ",
-          array.shape(0));
+  if (array.shape(0) != layout.num_rows())
+    fail<InvalidArgument>(name, " has ", array.shape(0), " rows but its layout ends at row ",
+                          layout.num_rows(), "; they must agree. ",
+                          other_rows(array, name, layout));
   return floating(array, name);
 }
 

@@ -18,17 +18,41 @@ BACKWARD = {
     ),
 }
 BAD_INPUTS = {
-    "q of too few rows": (
+    "q of its tokens alone": (
         {"q": Q[:5]},
         ValueError,
-        ("q has 5 rows but its layout ends at row 6", "must agree", "cu_seqlens_padded end at 5"),
+        (
+            *("q has 5 rows but its layout ends at row 6", "must agree"),
+            *("tokens without their padding", "layout.pack()", "PackedLayout(cu_seqlens)"),
+        ),
     ),
     "k of too many rows": (
         {"k": np.ones((8, 2, 3))},
         ValueError,
-        ("k has 8 rows", "ends at row 6", "cu_seqlens_padded end at 8"),
+        (
+            *("k has 8 rows", "ends at row 6", "Where sequences are padded"),
+            *(
+                "cu_seqlens_q_padded",
+                "the 2 rows behind the last sequence",
+                "from_te(..., num_rows=8",
+            ),
+        ),
     ),
-    "v of too few rows": ({"v": V[:1]}, ValueError, ("v has 1 rows", "ends at row 6")),
+    "v of too few rows": (
+        {"v": V[:1]},
+        ValueError,
+        ("v has 1 rows", "ends at row 6", "all rows of the pack, or the layout of the 1"),
+    ),
+    "q of heads before rows": (
+        {"q": np.ones((4, 6, 3))},
+        ValueError,
+        ("q has 4 rows", "ends at row 6", "[heads, rows, dim]", "pass q.swapaxes(0, 1)"),
+    ),
+    "k of more heads than rows, before rows": (
+        {"k": np.ones((8, 6, 3))},
+        ValueError,
+        ("k has 8 rows", "ends at row 6", "[heads, rows, dim]", "pass k.swapaxes(0, 1)"),
+    ),
     "q of two dimensions": ({"q": Q[0]}, ValueError, ("q has shape (4, 3)", "[rows, heads, dim]")),
     "q of four dimensions": ({"q": Q[None]}, ValueError, ("q has shape (1, 6, 4, 3)", "three")),
     "q without heads": (
@@ -161,6 +185,16 @@ def test_bad_arrays_are_refused_forward(call, bad, kind, says):
 )
 def test_bad_arrays_are_refused_backward(call, bad, kind, says):
     refused(lambda: call(**bad), *says, kind=kind)
+
+
+def test_what_is_advised_about_rows_is_taken():
+    """No advice may make another layout of the same rows, or one that nobody can make."""
+    rs.attention(*(LAYOUT.pack([x[:3], x[:2]]) for x in (Q, K, V)), LAYOUT)
+    rs.attention(Q[:5], K[:5], V[:5], rs.PackedLayout(LAYOUT.cu_seqlens))
+    rs.attention(np.ones((4, 6, 3)).swapaxes(0, 1), K, V, LAYOUT)
+    longer = rs.PackedLayout.from_te(LAYOUT.cu_seqlens, LAYOUT.cu_seqlens_padded, num_rows=8)
+    assert longer.lengths.tolist() == LAYOUT.lengths.tolist()
+    rs.attention(np.ones((8, 4, 3)), np.ones((8, 2, 3)), np.ones((8, 2, 5)), longer)
 
 
 def test_a_layout_that_is_missing_is_asked_for():
