@@ -70,7 +70,10 @@ T converted(const py::handle& x, const std::string& name);
 
 template <typename T>
 T converted_pair(const py::handle& x, const std::string& name) {
-  if (!is_list(x) || py::len(x) != 2) refuse_kind(x, name, "a tuple of two");
+  if (!is_list(x)) refuse_kind(x, name, "a tuple of two");
+  if (py::len(x) != 2)
+    throw py::type_error(
+        concat(name, " has ", py::len(x), " entries; expected a tuple of two. Pass two"));
   const auto both = py::tuple(py::reinterpret_borrow<py::object>(x));
   return {converted<typename T::first_type>(both[0], name + "[0]"),
           converted<typename T::second_type>(both[1], name + "[1]")};

@@ -91,8 +91,26 @@ LAYOUTS = {
     ),
     "from_flash: more tokens than rows": (
         lambda: rs.PackedLayout.from_flash([0, 8], [9]),
-        "sequence 0 has 9 tokens but only 8 rows",
-        "at least",
+        "seqused[0]=9 but sequence 0 has only 8 rows (cu_seqlens[0]=0, cu_seqlens[1]=8)",
+        "at most as many",
+        "in seqused how many",
+    ),
+    "from_flash: cu_seqlens that fall": (
+        lambda: rs.PackedLayout.from_flash([0, 9, 7], [1, 1]),
+        "cu_seqlens[2]=7 is less than cu_seqlens[1]=9",
+        "never decrease",
+        "np.cumsum",
+    ),
+    "from_flash: lengths whose sum is beyond int32": (
+        lambda: rs.PackedLayout.from_flash([0, 8, 16], [2**31 - 1, 2**31 - 1]),
+        "seqused[0]=2147483647 but sequence 0 has only 8 rows",
+        "at most as many",
+    ),
+    "from_te: without padding, beyond the rows": (
+        lambda: rs.PackedLayout.from_te([0, 5], num_rows=3),
+        "num_rows=3 but cu_seqlens ends at 5",
+        "end within the rows",
+        "Pass the rows of q",
     ),
     "from_te: offsets beyond the rows": (
         lambda: rs.PackedLayout.from_te([0, 5], [0, 8], num_rows=7),
@@ -110,6 +128,11 @@ LAYOUTS = {
         "position_ids[2]=3",
         "expected 2",
         "or 0 (a new one)",
+        "pass cu_seqlens",
+    ),
+    "from_position_ids: not from 0": (
+        lambda: rs.PackedLayout.from_position_ids([1, 2, 3]),
+        "position_ids[0]=1; expected 0, where the first document begins. For other orders",
         "pass cu_seqlens",
     ),
     "from_segment_ids: a document in two runs": (
@@ -186,6 +209,17 @@ def test_bad_layouts_are_refused_with_got_expected_and_fix(bad):
 @pytest.mark.parametrize("bad", MASKS.values(), ids=MASKS.keys())
 def test_bad_masks_are_refused_with_got_expected_and_fix(bad):
     refused(*bad)
+
+
+@pytest.mark.parametrize("window", [(3, 0, 1), [3], ()])
+def test_a_window_of_other_than_two_says_how_many_there_are(window):
+    refused(
+        lambda: rs.Mask(window),
+        f"window_size has {len(window)} entries",
+        "expected a tuple of two",
+        "Pass two",
+        kind=TypeError,
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, bool, complex, object, "U3"])

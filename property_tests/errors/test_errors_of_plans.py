@@ -44,7 +44,12 @@ PLANS = {
         "Pass a divisor",
     ),
     "a2a size zero": (planned(comm="a2a+p2p", a2a_size=0), "a2a_size=0", "divisor of cp_size"),
-    "a2a size missing": (planned(comm="a2a+p2p"), "a2a_size=0", "Pass a divisor"),
+    "a2a size missing": (
+        planned(cp_size=4, comm="a2a+p2p"),
+        "a2a_size is missing",
+        'comm="a2a+p2p" needs',
+        "a divisor of cp_size=4. Pass one",
+    ),
     "a2a size for another comm": (
         planned(comm="p2p", a2a_size=2),
         'a2a_size=2 with comm="p2p"',

@@ -60,10 +60,16 @@ PackedLayout PackedLayout::from_flash(std::vector<int32_t> cu_seqlens,
   require(seqused.size() + 1 == cu_seqlens.size(), "seqused has ", seqused.size(),
           " entries and cu_seqlens has ", cu_seqlens.size(),
           "; expected [batch] and [batch+1]. Pass one length a sequence");
+  check_cumulative("cu_seqlens", cu_seqlens);
   std::vector<int32_t> valid{0};
   for (size_t s = 0; s < seqused.size(); ++s) {
+    const int32_t begin = cu_seqlens[s], end = cu_seqlens[s + 1];
     require(seqused[s] >= 0, "seqused[", s, "]=", seqused[s],
             "; a length cannot be negative. Pass 0 for an empty sequence");
+    require(seqused[s] <= end - begin, "seqused[", s, "]=", seqused[s], " but sequence ", s,
+            " has only ", end - begin, " rows (cu_seqlens[", s, "]=", begin, ", cu_seqlens[", s + 1,
+            "]=", end, "); expected at most as many. Pass in cu_seqlens where rows start, padding ",
+            "too, and in seqused how many of each are valid");
     valid.push_back(valid.back() + seqused[s]);
   }
   return PackedLayout(std::move(valid), std::move(cu_seqlens));
@@ -72,8 +78,10 @@ PackedLayout PackedLayout::from_flash(std::vector<int32_t> cu_seqlens,
 PackedLayout PackedLayout::from_te(std::vector<int32_t> cu_seqlens,
                                    std::vector<int32_t> cu_seqlens_padded, int num_rows) {
   PackedLayout layout(std::move(cu_seqlens), std::move(cu_seqlens_padded));
-  require(num_rows >= layout.num_rows(), "num_rows=", num_rows, " but cu_seqlens_padded ends at ",
-          layout.num_rows(), "; the offsets must end within the rows. Pass the rows of q");
+  const bool pads = layout.cu_seqlens_ != layout.cu_seqlens_padded_;
+  require(num_rows >= layout.num_rows(), "num_rows=", num_rows, " but ",
+          pads ? "cu_seqlens_padded" : "cu_seqlens", " ends at ", layout.num_rows(),
+          "; the offsets must end within the rows. Pass the rows of q");
   require(layout.batch() > 0 || num_rows == 0, "num_rows=", num_rows,
           " but there is no sequence to own the rows. Add one of length 0");
   layout.cu_seqlens_padded_.back() = num_rows;
@@ -84,11 +92,13 @@ PackedLayout PackedLayout::from_position_ids(const std::vector<int32_t>& positio
   std::vector<int32_t> ends{0};
   const int rows = static_cast<int>(position_ids.size());
   for (int row = 0; row < rows; ++row) {
-    const int expected = row == 0 ? 0 : position_ids[row - 1] + 1;
-    require(position_ids[row] == expected || position_ids[row] == 0, "position_ids[", row,
-            "]=", position_ids[row], "; expected ", expected,
-            " (the document goes on) or 0 (a new one). ",
-            "For other orders pass cu_seqlens to PackedLayout");
+    constexpr const char* kOtherwise = "For other orders pass cu_seqlens to PackedLayout";
+    const int position = position_ids[row];
+    require(row > 0 || position == 0, "position_ids[0]=", position,
+            "; expected 0, where the first document begins. ", kOtherwise);
+    const int64_t expected = row == 0 ? 0 : int64_t{position_ids[row - 1]} + 1;
+    require(position == expected || position == 0, "position_ids[", row, "]=", position,
+            "; expected ", expected, " (the document goes on) or 0 (a new one). ", kOtherwise);
     if (position_ids[row] == 0 && row > 0) ends.push_back(row);
   }
   if (rows > 0) ends.push_back(rows);

@@ -101,6 +101,31 @@ TEST(PackedLayoutErrors, FewerRowsThanTokens) {
                   "cu_seqlens_padded[2]=15", "at least the lengths", "swap the two arguments"});
 }
 
+TEST(PackedLayoutErrors, OfFlashNameItsArguments) {
+  const auto from_flash = [](const Ints& cu_seqlens, const Ints& seqused) {
+    return [=] { PackedLayout::from_flash(cu_seqlens, seqused); };
+  };
+  expect_error<InvalidArgument>(from_flash({0, 5, 12}, {5, 8}),
+                                {"seqused[1]=8 but sequence 1 has only 7 rows (cu_seqlens[1]=5, "
+                                 "cu_seqlens[2]=12)",
+                                 "at most as many"});
+  expect_error<InvalidArgument>(from_flash({0, 9, 7}, {1, 1}), {"cu_seqlens[2]=7 is less than"});
+  expect_error<InvalidArgument>(from_flash({0, 8, 16}, {INT_MAX, INT_MAX}), {"seqused[0]="});
+}
+
+TEST(PackedLayoutErrors, OfPositionsTheFirstIsZero) {
+  expect_error<InvalidArgument>(
+      [] {
+        PackedLayout::from_position_ids({1, 2, 3});
+      },
+      {"position_ids[0]=1; expected 0, where the first document begins"});
+  expect_error<InvalidArgument>(
+      [] {
+        PackedLayout::from_position_ids({0, 1, 3});
+      },
+      {"position_ids[2]=3; expected 2 (the document goes on) or 0"});
+}
+
 TEST(PackedLayoutErrors, BadLengths) {
   const auto from_lengths = [](const Ints& lengths, int multiple) {
     return [=] { PackedLayout::from_lengths(lengths, multiple); };

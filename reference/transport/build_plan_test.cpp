@@ -31,10 +31,12 @@ TEST(BuildPlan, RefusesAnUnknownTransport) {
 
 TEST(BuildPlan, RefusesAnA2aSizeThatDoesNotDivide) {
   const Placement placement = place(four_tokens(), "zigzag", 4);
-  for (const int size : {0, 3, 5, 8, -2})
+  for (const int size : {3, 5, 8, -2})
     expect_refused(placement, {"a2a+p2p", size},
                    {("a2a_size=" + std::to_string(size)).c_str(), "does not divide cp_size=4",
                     "Pass a divisor"});
+  expect_refused(placement, {"a2a+p2p"},
+                 {"a2a_size is missing", "a divisor of cp_size=4", "Pass one"});
   EXPECT_NO_THROW(build_plan(four_tokens(), placement, {"a2a+p2p", 2}));
 }
 

@@ -18,6 +18,9 @@ void check_a2a_size(const Transport& transport, int cp_size) {
             transport.name, "\"; only comm=\"a2a+p2p\" takes it. Leave it out");
     return;
   }
+  require(transport.a2a_size != 0,
+          "a2a_size is missing; comm=\"a2a+p2p\" needs the number of ranks ",
+          "that trade rows for heads, a divisor of cp_size=", cp_size, ". Pass one");
   require(transport.a2a_size >= 1 && cp_size % transport.a2a_size == 0,
           "a2a_size=", transport.a2a_size, " does not divide cp_size=", cp_size,
           "; comm=\"a2a+p2p\" needs groups of equal size. Pass a divisor of cp_size");
