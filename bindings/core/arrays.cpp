@@ -82,8 +82,8 @@ std::vector<int32_t> integers(const py::handle& x, const char* name) {
   const bool empty_list = array.size() == 0 && !py::isinstance<py::array>(x);
   const char kind = array.dtype().kind();
   if (kind != 'i' && kind != 'u' && !empty_list)
-    throw py::type_error(concat(name, " has dtype ", dtype_of(array), "; expected integers. Pass ",
-                                name, ".astype(np.int32)"));
+    throw py::type_error(concat(name, " has dtype ", dtype_of(array),
+                                "; expected integers. Convert ", name, " to int32"));
   require(array.ndim() == 1, name, " has shape ", shape_of(array),
           "; expected one dimension. Pass ", name, ".reshape(-1) if that is what you mean");
   return kind == 'u' ? narrowed<uint64_t>(array, name) : narrowed<int64_t>(array, name);
@@ -92,8 +92,8 @@ std::vector<int32_t> integers(const py::handle& x, const char* name) {
 DoubleArray floating(const py::array& x, const char* name) {
   if (x.dtype().kind() != 'f')
     throw py::type_error(concat(name, " has dtype ", dtype_of(x),
-                                "; expected float16, float32 or float64. Pass ", name,
-                                ".astype(np.float32)"));
+                                "; expected float16, float32 or float64. Convert ", name,
+                                " to one of them"));
   require_int_shape(x, name);
   return copied_to<double>(x);
 }
@@ -102,8 +102,8 @@ DoubleArray numbers(const py::handle& x, const char* name) {
   const py::array array = as_array(x, name);
   if (std::strchr("fiu", array.dtype().kind()) == nullptr)
     throw py::type_error(concat(name, " has dtype ", dtype_of(array),
-                                "; expected numbers. Pass floats, or ", name,
-                                ".astype(np.float64)"));
+                                "; expected numbers. Pass floats, or convert ", name,
+                                " to float64"));
   require_int_shape(array, name);
   return copied_to<double>(array);
 }

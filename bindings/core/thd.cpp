@@ -85,7 +85,7 @@ void copy_valid_tokens(const py::object& out, const py::object& step_out,
           "step_out is ", dtype_of(source), " ", shape_of(source), " and out is ", dtype_of(target),
           " ", shape_of(target),
           "; expected the same dtype and shape. A step's output has the rows of the whole rank; "
-          "convert it with step_out.astype(out.dtype)");
+          "convert step_out to the dtype of out");
   const bool overlap =
       py::module_::import("numpy").attr("may_share_memory")(source, target).cast<bool>();
   require(!overlap, "out and step_out share memory; expected two arrays. Pass step_out.copy()");

@@ -78,7 +78,7 @@ BAD_INPUTS = {
     "integers": (
         {"q": Q.astype(np.int64)},
         TypeError,
-        ("q has dtype int64", "float16, float32 or float64", ".astype(np.float32)"),
+        ("q has dtype int64", "float16, float32 or float64", "Convert q to one of them"),
     ),
     "booleans": ({"k": K.astype(bool)}, TypeError, ("k has dtype bool", "float32 or float64")),
     "complex numbers": ({"v": V * 1j}, TypeError, ("v has dtype complex128", "float32 or float64")),

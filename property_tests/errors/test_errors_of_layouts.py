@@ -222,6 +222,19 @@ def test_a_window_of_other_than_two_says_how_many_there_are(window):
     )
 
 
+def test_tensors_are_told_nothing_that_only_arrays_have():
+    torch = pytest.importorskip("torch")
+    floats, ones = torch.tensor([0.0, 3.0]), torch.ones(6, 4, 3, dtype=torch.int64)
+    for call, fix in (
+        (lambda: rs.PackedLayout(floats), "Convert cu_seqlens to int32"),
+        (lambda: rs.thd.partition_indices(floats, 2, 0), "Convert cu_seqlens_padded to int32"),
+        (lambda: rs.attention(ones, ones, ones, LAYOUT), "Convert q to one of them"),
+    ):
+        with pytest.raises(TypeError, match=fix) as error:
+            call()
+        assert "astype" not in str(error.value) and "np." not in str(error.value)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, bool, complex, object, "U3"])
 def test_prefix_sums_that_are_not_integers_are_refused(dtype):
     sums = np.array([0, 3, 5]).astype(dtype)
@@ -231,5 +244,9 @@ def test_prefix_sums_that_are_not_integers_are_refused(dtype):
         lambda: rs.PackedLayout.from_lengths(sums),
     ):
         refused(
-            call, f"has dtype {sums.dtype}", "expected integers", "astype(np.int32)", kind=TypeError
+            call,
+            f"has dtype {sums.dtype}",
+            "expected integers. Convert ",
+            " to int32",
+            kind=TypeError,
         )
