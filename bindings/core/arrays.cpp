@@ -191,6 +191,12 @@ py::array_t<int32_t> to_array(const std::vector<int32_t>& x) {
   return py::array_t<int32_t>(static_cast<py::ssize_t>(x.size()), x.data());
 }
 
+py::array_t<int32_t> to_constant(const std::vector<int32_t>& x) {
+  py::array_t<int32_t> array = to_array(x);
+  array.attr("flags").attr("writeable") = false;
+  return array;
+}
+
 std::vector<py::array> parts_of(const py::sequence& parts, const char* name, const char* what) {
   const py::list held(parts);  // whatever parts makes up as it is read lives as long as this
   std::vector<py::array> arrays;

@@ -46,6 +46,7 @@ TensorView view(const DoubleArray& x);
 py::array_t<double> to_array(Tensor&& x);  // [rows, heads, dim]
 py::array_t<double> to_array(std::vector<double>&& x, std::vector<py::ssize_t> shape);
 py::array_t<int32_t> to_array(const std::vector<int32_t>& x);
+py::array_t<int32_t> to_constant(const std::vector<int32_t>& x);  // which nobody may write to
 
 // Arrays [rows, ...] alike but for their rows, and one that can hold rows of any of them. name is
 // the argument's, what is the word for one of them.

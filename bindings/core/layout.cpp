@@ -179,18 +179,19 @@ PackedLayout(cu_seqlens=[0, 2, 5], cu_seqlens_padded=[0, 3, 6])
 
 void bind_numbers(LayoutClass& cls) {
   cls.def_property_readonly(
-         "cu_seqlens", [](const PackedLayout& l) { return to_array(l.cu_seqlens()); },
+         "cu_seqlens", [](const PackedLayout& l) { return to_constant(l.cu_seqlens()); },
          "[batch+1] int32: cumulative numbers of valid tokens.")
       .def_property_readonly(
           "cu_seqlens_padded",
-          [](const PackedLayout& l) { return to_array(l.cu_seqlens_padded()); },
+          [](const PackedLayout& l) { return to_constant(l.cu_seqlens_padded()); },
           "[batch+1] int32: the row where each sequence starts; last, the number of rows.")
       .def_property_readonly(
-          "lengths", [](const PackedLayout& l) { return to_array(lengths(l, &PackedLayout::len)); },
+          "lengths",
+          [](const PackedLayout& l) { return to_constant(lengths(l, &PackedLayout::len)); },
           "[batch] int32: valid tokens of each sequence.")
       .def_property_readonly(
           "padded_lengths",
-          [](const PackedLayout& l) { return to_array(lengths(l, &PackedLayout::padded_len)); },
+          [](const PackedLayout& l) { return to_constant(lengths(l, &PackedLayout::padded_len)); },
           "[batch] int32: rows of each sequence, padding included.")
       .def_property_readonly("num_sequences", &PackedLayout::batch)
       .def_property_readonly("num_rows", &PackedLayout::num_rows, "Rows, padding included.")

@@ -93,11 +93,20 @@ void check_lengths(int len_q, int len_k) {
           "; lengths cannot be negative");
 }
 
+void check_query(int q, int len_q) {
+  require(0 <= q && q < len_q, "q=", q, " is no query of len_q=", len_q,
+          "; expected at least 0 and less than len_q. Padding sees nothing: leave it out");
+}
+
+// Rows beyond the queries are padding, which sees nothing.
+enum class Asked { queries, rows };
+
 std::string words_of_mask(const Mask& mask) {
   return concat("Mask(window_size=(", mask.left, ", ", mask.right, "), chunk_size=", mask.chunk,
                 ", align=\"", name_of(mask.align), "\")");
 }
 
+template <Asked kAsked>
 py::typing::Tuple<py::array_t<int32_t>, py::array_t<int32_t>> visible_of_each(
     const Mask& mask, const Integers<"q">& queries, const IntegerOrIntegers<"len_q">& len_q,
     const IntegerOrIntegers<"len_k">& len_k) {
@@ -107,6 +116,7 @@ py::typing::Tuple<py::array_t<int32_t>, py::array_t<int32_t>> visible_of_each(
   std::vector<int32_t> begin(q.size()), end(q.size());
   for (size_t i = 0; i < q.size(); ++i) {
     check_lengths(len_q.at(i), len_k.at(i));
+    if (kAsked == Asked::queries) check_query(q[i], len_q.at(i));
     const Interval seen = mask.visible(q[i], len_q.at(i), len_k.at(i));
     begin[i] = seen.begin;
     end[i] = seen.end;
@@ -185,10 +195,13 @@ void bind_visible(MaskClass& cls) {
                             [](const Mask& mask) { return std::pair(mask.left, mask.right); })
       .def_property_readonly("chunk_size", [](const Mask& mask) { return mask.chunk; })
       .def_property_readonly("align", [](const Mask& mask) { return name_of(mask.align); })
-      .def("visible", &visible_of_each, "q"_a, "len_q"_a, "len_k"_a)
+      .def("_visible", &visible_of_each<Asked::rows>, "q"_a, "len_q"_a, "len_k"_a,
+           "visible() of rows, [n]: those that are padding see nothing.")
+      .def("visible", &visible_of_each<Asked::queries>, "q"_a, "len_q"_a, "len_k"_a)
       .def("visible",
            strictly<"q", "len_q", "len_k">([](const Mask& mask, int q, int len_q, int len_k) {
              check_lengths(len_q, len_k);
+             check_query(q, len_q);
              const Interval visible = mask.visible(q, len_q, len_k);
              return std::pair(visible.begin, visible.end);
            }),
@@ -196,6 +209,9 @@ void bind_visible(MaskClass& cls) {
 The keys that query q sees: one interval (begin, end), end not included; begin == end for none.
 
 Of several queries q [n], begin and end are [n] int32 each; the lengths are one, or one for each.
+
+Raises:
+    ValueError: a query that is not 0 to len_q - 1, a negative length.
 
 >>> import numpy as np, ringside as rs
 >>> rs.Mask.causal().visible(3, len_q=5, len_k=5)

@@ -135,6 +135,7 @@ def test_rows_move_in_kind(kind, dtype):
         agrees(move(theirs, kind.of(PADDED), 2), move(x, PADDED, 2), kind, dtype)
 
 
+@pytest.mark.filterwarnings("error:The given NumPy array is not writable")
 @pytest.mark.parametrize("kind", [Torch, Jax])
 def test_integers_come_in_kind(kind):
     tokens = kind.of(np.arange(8, dtype=np.int32))

@@ -71,6 +71,14 @@ def test_a_layout_is_its_two_prefix_sums(layout):
         assert x.dtype == np.int32
 
 
+def test_nothing_can_be_written_to_the_numbers_of_a_layout():
+    """They are copies: a write would change nothing, and say nothing."""
+    layout = rs.PackedLayout([0, 5, 12], [0, 8, 16])
+    for name in ("cu_seqlens", "cu_seqlens_padded", "lengths", "padded_lengths"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(layout, name)[1] = 7
+
+
 @given(LAYOUTS)
 def test_layouts_are_equal_when_both_prefix_sums_are(layout):
     padded = layout.cu_seqlens_padded.copy()

@@ -33,10 +33,12 @@ def test_a_query_sees_exactly_the_interval_that_it_is_allowed(mask, len_q, len_k
 def test_positions_outside_the_sequence_see_and_are_seen_by_nobody(mask, len_q, len_k, q, k):
     if not (0 <= q < len_q and 0 <= k < len_k):
         assert not mask.allows(q, k, len_q, len_k)
-    begin, end = mask.visible(q, len_q, len_k)
-    assert 0 <= begin <= end <= len_k
-    if not 0 <= q < len_q:
-        assert begin == end
+    if 0 <= q < len_q:
+        begin, end = mask.visible(q, len_q, len_k)
+        assert 0 <= begin <= end <= len_k
+    else:
+        with pytest.raises(ValueError, match=f"q={q} is no query of len_q={len_q}"):
+            mask.visible(q, len_q, len_k)
 
 
 @given(MASKS, SIZES, SIZES)

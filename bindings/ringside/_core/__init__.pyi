@@ -99,6 +99,12 @@ class Mask:
     def to_dense(
         self, len_q: typing.SupportsIndex, len_k: typing.SupportsIndex
     ) -> numpy.typing.NDArray[numpy.bool]: ...
+    def _visible(
+        self,
+        q: numpy.typing.NDArray[numpy.integer[typing.Any]] | list[int],
+        len_q: typing.SupportsIndex | numpy.typing.NDArray[numpy.integer[typing.Any]] | list[int],
+        len_k: typing.SupportsIndex | numpy.typing.NDArray[numpy.integer[typing.Any]] | list[int],
+    ) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.int32]]: ...
     @typing.overload
     def visible(
         self,

@@ -147,7 +147,7 @@ def seen(
         tokens_of(layout, side.rows) for layout, side in zip(layouts, shown, strict=True)
     )
     lengths = [layout.lengths[document] for layout in layouts]
-    begin, end = mask.visible(q, *lengths)
+    begin, end = mask._visible(q, *lengths)
     in_sight = (key >= begin[:, None]) & (key < end[:, None])
     return np.asarray(in_sight & (of_key == document[:, None]) & is_token)
 

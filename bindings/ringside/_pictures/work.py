@@ -80,7 +80,7 @@ def head_classes(plan: _core.Plan) -> list[tuple[int, int]]:
 def _times_seen(mask: _core.Mask, tile: Any, len_q: int, len_k: int) -> Any:
     """[rows of the tile's keys] how many of its queries see each: ends of intervals, summed up."""
     queries = tile["q_pos"] + tile["q_stride"] * np.arange(tile["q_len"])
-    begin, end = mask.visible(queries.astype(np.int32), len_q, len_k)
+    begin, end = mask._visible(queries.astype(np.int32), len_q, len_k)
     rows = [
         np.clip(-(-(edge.astype(np.int64) - tile["k_pos"]) // tile["k_stride"]), 0, tile["k_len"])
         for edge in (begin, end)

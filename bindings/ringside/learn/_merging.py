@@ -134,7 +134,7 @@ def _step(plan: Plan, q: Array, k: Array, v: Array, step: Step, rows: int) -> tu
     for tile in step.tiles:
         n_q, n_k = (int(x.lengths[tile.q.seq]) for x in (plan.layout_q, plan.layout_k))
         of_q, of_k = tile.q.positions, tile.k.positions
-        seen = np.array([plan.mask.visible(i, n_q, n_k) for i in of_q.tolist()])  # [begin, end)
+        seen = np.transpose(plan.mask._visible(of_q, n_q, n_k))  # [begin, end)
         here = slice(tile.q.row, tile.q.row + tile.q.len)
         keys = slice(tile.k.row, tile.k.row + tile.k.len)
         of_pack = _rows(plan, tile.k, "k")

@@ -70,7 +70,7 @@ def pad_to_multiple(
         _spread(tokens, valid, pad_token, "token"),
         None if labels is None else _spread(labels, valid, pad_label, "label"),
         positions(layout),
-        layout.cu_seqlens_padded,
+        layout.cu_seqlens_padded.copy(),  # the caller's, to be written to
     )
 
 
