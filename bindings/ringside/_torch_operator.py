@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ringside._arrays import programs as _programs
+from ringside._attention.differentiable import require_lengths
 from ringside._attention.options import Options
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.numbers import plan_of
@@ -44,15 +45,6 @@ def backward(
 def _on_host(plan: Plan | DevicePlan, q: Tensor) -> bool:
     """A DevicePlan's lengths lie on a GPU: it refuses tensors on the CPU."""
     return q.device.type == "cpu" and isinstance(plan, Plan)
-
-
-def require_lengths(plan: Plan | DevicePlan, version: int) -> None:
-    """Raises RuntimeError where the lengths are not those of the forward pass."""
-    if version != plan._version:
-        raise RuntimeError(
-            "the plan's lengths were set anew between forward and backward; keep one DevicePlan "
-            "for each batch in flight"
-        )
 
 
 def _options(

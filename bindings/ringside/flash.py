@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside._arguments.flash_positional import takes_positions_of_both
-from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._attention.definition import attention
 from ringside._attention.options import (
     Options,
@@ -24,7 +23,6 @@ __all__ = ["flash_attn_varlen_func"]
 
 
 @takes_positions_of_both
-@answers_in_kind("q", STATISTIC)
 @takes_options
 def flash_attn_varlen_func(
     q: npt.ArrayLike,
@@ -84,7 +82,8 @@ def flash_attn_varlen_func(
             2's, whose random numbers are other ones than those of dropout_seed.
 
     Returns:
-        out [rows_q, num_heads, head_dim_v] in q's dtype; lse [num_heads, rows_q] float32.
+        out [rows_q, num_heads, head_dim_v] in q's dtype, of torch tensors differentiable; lse
+        [num_heads, rows_q] float32, of torch tensors of float64 float64.
 
     Raises:
         ValueError, TypeError: as ringside.attention; positions of neither.
@@ -125,8 +124,9 @@ def flash_attn_varlen_func(
     chunk_size = arguments.int32(attention_chunk, "attention_chunk")
     mask = Mask(window_size=(left, right), chunk_size=chunk_size, align="bottom_right")
     out, lse = attention(q, k, v, layout_q, layout_k, mask=mask, options=options)
-    out = out.astype(np.asarray(q).dtype)
-    return (out, lse.astype(np.float32)) if with_lse else out
+    if isinstance(out, np.ndarray):  # other kinds have q's dtype already
+        out, lse = out.astype(np.asarray(q).dtype), lse.astype(np.float32)
+    return (out, lse) if with_lse else out
 
 
 _NEAREST = {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ringside._arguments.gradients import without_gradients
 from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._core import Mask, PackedLayout, Unsupported, arguments
 from ringside._plan.build import plan as new_plan
@@ -131,6 +132,7 @@ class MicroSequenceBuffer:
             _layout(valid_end - starts[present], end - starts[present]),
         )
 
+    @without_gradients("forward() and backward() inside of a torch.autograd.Function")
     @answers_in_kind("q", STATISTIC)
     def forward(
         self, i: int, q: npt.ArrayLike, k: npt.ArrayLike, v: npt.ArrayLike, **keywords: Any
@@ -167,6 +169,7 @@ class MicroSequenceBuffer:
         self.frontier += 1
         return result
 
+    @without_gradients("forward() and backward() inside of a torch.autograd.Function")
     @answers_in_kind("q", "q", "q", STATISTIC)
     def backward(
         self,

@@ -9,6 +9,7 @@ import torch
 
 from ringside import _torch_operator as _operator
 from ringside._arrays.source import Source
+from ringside._attention.differentiable import require_lengths
 from ringside._attention.options import (
     DEFAULTS,
     OptionKeywords,
@@ -58,7 +59,7 @@ class _VarlenAttention(torch.autograd.Function):
         if dout is None:  # nobody asked for out's gradient
             return (None,) * 7
         q, k, v, sink, out, lse = ctx.saved_tensors
-        _operator.require_lengths(ctx.plan, ctx.lengths)
+        require_lengths(ctx.plan, ctx.lengths)
         arrays = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
         dq, dk, dv, dsink = _operator.backward(
             ctx.plan, arrays, _with_sink(ctx.options, sink), ctx.deterministic
@@ -98,7 +99,7 @@ class _RankAttention(torch.autograd.Function):
         if dout is None:  # nobody asked for out's gradient, on no rank
             return (None,) * 7
         q, k, v, sink, out, lse = ctx.saved_tensors
-        _operator.require_lengths(ctx.plan, ctx.lengths)
+        require_lengths(ctx.plan, ctx.lengths)
         dq, dk, dv, *dsink = ctx.plan.attention_backward_rank(
             *(dout, q, k, v, out, lse),
             group=ctx.group,
@@ -130,6 +131,15 @@ def _of_rank(q: Any, k: Any, v: Any, plan: Any, group: Group, asked: _OfRank) ->
     return _RankAttention.apply(q, k, v, sink, plan, group, asked)
 
 
+def _require_no_gradient(slopes: Any) -> None:
+    """In words that torch can trace."""
+    if isinstance(slopes, torch.Tensor) and slopes.requires_grad and torch.is_grad_enabled():
+        raise Unsupported(
+            "alibi_slopes requires a gradient, which no backward pass computes. Nearest supported: "
+            "a sink that requires one; or alibi_slopes.detach()"
+        )
+
+
 def _with_sink(options: Options, sink: Any) -> Options:
     return options if sink is None else dataclasses.replace(options, sink=sink)
 
@@ -151,6 +161,7 @@ def _traced(options: Options | None, keywords: Any) -> dict[str, Any]:
         given[name] = value
     if given.get("bias") is not None:
         raise Unsupported("bias. Nearest supported: alibi_slopes")
+    _require_no_gradient(given.get("alibi_slopes"))
     return given
 
 
@@ -252,6 +263,7 @@ def varlen_attention(
     """
     if group is not None:
         given = options_of(varlen_attention, options, keywords)
+        _require_no_gradient(given.alibi_slopes)
         keeps = arguments.boolean(keep_kv, "keep_kv")
         out, lse = _of_rank(q, k, v, plan, group, _OfRank(given, deterministic, keeps))
         return (out, lse) if return_lse else out
@@ -264,6 +276,7 @@ def varlen_attention(
         out, lse = _as_operator(q, k, v, plan, _traced(options, keywords), deterministic)
         return (out, lse) if return_lse else out
     options, sink = options_of(varlen_attention, options, keywords), None
+    _require_no_gradient(options.alibi_slopes)
     if isinstance(options.sink, torch.Tensor):  # goes where torch sees it
         options, sink = dataclasses.replace(options, sink=None), options.sink
     out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, options)

@@ -22,7 +22,7 @@ class Torch:
     @staticmethod
     def of(x, dtype=None):
         x = torch.from_numpy(np.array(x))
-        return x.to(TORCH[dtype]).requires_grad_() if x.is_floating_point() and dtype else x
+        return x.to(TORCH[dtype]) if x.is_floating_point() and dtype else x
 
     @staticmethod
     def numbers(x):
@@ -68,7 +68,7 @@ def arrays(seed=0):
 
 def rounded(x, kind, dtype):
     """As the kind holds x in that dtype; integers as they are."""
-    return kind.numbers(kind.of(x, dtype).detach() if kind is Torch else kind.of(x, dtype))
+    return kind.numbers(kind.of(x, dtype))
 
 
 def statistic(dtype):

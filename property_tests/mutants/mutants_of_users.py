@@ -11,6 +11,7 @@ CHOICES = "bindings/ringside/cli/choices.py"
 KINDS = "bindings/ringside/_arguments/kinds.py"
 POSITIONS = "bindings/ringside/_arguments/flash_positional.py"
 OPERATOR = "bindings/ringside/_torch_operator.py"
+PAIRS = "bindings/ringside/_attention/differentiable.py"
 STAND_IN = "bindings/ringside/testing/stand_ins/flash_attn.py"
 METHODS = "bindings/ringside/_plan/own_methods.py"
 DRAWN = "bindings/ringside/testing/strategies.py"
@@ -117,7 +118,7 @@ MUTANTS_OF_USERS = [
     ),
     Mutant(
         "the operator takes any lengths of a plan",
-        OPERATOR,
+        PAIRS,
         "    if version != plan._version:\n",
         "    if False:\n",
     ),

@@ -25,7 +25,7 @@ STATISTIC = "statistic"  # lse and the like: float32, or float64 beside float64 
 
 
 class TorchOnHost:
-    """Tensors on the CPU, those that require a gradient included."""
+    """Tensors on the CPU. Whether one requires a gradient, gradients.py asks before."""
 
     @staticmethod
     def owns(x: Any) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from ringside._arguments.kinds import answers_in_kind
+from ringside._arguments.gradients import rows_in_kind
 from ringside._core import PackedLayout
 
-for _name, _array in (("pack", "arrays"), ("unpack", "x"), ("roll", "x")):
-    _around = answers_in_kind(_array, names=("self", _array))
+for _name, _array, _fill in (
+    ("pack", "arrays", "fill_value"),
+    ("unpack", "x", None),
+    ("roll", "x", "fill_value"),
+):
+    _around = rows_in_kind(_array, fill=_fill, names=("self", _array))
     setattr(PackedLayout, _name, _around(getattr(PackedLayout, _name)))

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arguments.gradients import without_gradients
 from ringside._arguments.kinds import STATISTIC, answers_in_kind
+from ringside._attention.differentiable import HALVES, differentiable_by
 from ringside._attention.formats import (
     QkvFormat,
     batch_and_seqlen,
@@ -113,6 +115,7 @@ def attention(
     return_max_logit: Literal[True],
     **keywords: Unpack[OptionKeywords],
 ) -> tuple[Array, Array, Array]: ...
+@differentiable_by(lambda: attention_backward)
 @answers_in_kind("q", STATISTIC)
 @takes_options
 def attention(
@@ -163,7 +166,8 @@ def attention(
         (out, lse): out [rows_q, num_heads, head_dim_v] float64, lse [num_heads, rows_q] float64,
         the natural log of the sum of exp(score). Padding rows have out 0 and lse -inf; so has a row
         that sees nothing, except that its lse is the sink where there is one. With return_max_logit
-        (out, lse, max_logit), max_logit [num_heads], -inf where no row sees anything.
+        (out, lse, max_logit), max_logit [num_heads], -inf where no row sees anything. Of torch
+        tensors out is differentiable by q, k, v and a sink; lse and max_logit are not.
 
     Raises:
         ValueError: shapes, heads, rows or options that do not fit.
@@ -189,6 +193,7 @@ def attention(
     return results(asked_for(found, with_max_logit), qkv_format, layout_q.num_sequences)
 
 
+@without_gradients(HALVES)
 @answers_in_kind("q", "k", "v", STATISTIC)
 @takes_options
 def attention_backward(

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from ringside._arguments.gradients import without_gradients
 from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._arrays import calls as _device_calls
 from ringside._attention.definition import asked_for, gradients, results
+from ringside._attention.differentiable import HALVES, differentiable_by
 from ringside._attention.formats import QkvFormat, check_format, lse_to_thd, to_thd
 from ringside._attention.options import (
     OptionKeywords,
@@ -90,6 +92,7 @@ def attention(
     backend: str = ...,
     **keywords: Unpack[OptionKeywords],
 ) -> tuple[Array, Array, Array]: ...
+@differentiable_by(lambda: attention_backward)
 @answers_in_kind("q", STATISTIC)
 @takes_options
 def attention(
@@ -120,7 +123,8 @@ def attention(
         rows that see it and no others, with either backend.
 
     Returns:
-        (out, lse), or (out, lse, max_logit) with return_max_logit, as ringside.attention.
+        (out, lse), or (out, lse, max_logit) with return_max_logit, as ringside.attention. Of torch
+        tensors out is differentiable by q, k, v and a sink; lse and max_logit are not.
 
     Raises:
         ValueError, TypeError: arrays that do not fit the plan.
@@ -145,6 +149,7 @@ def attention(
     return results(asked_for(found, asked), qkv_format, batch)
 
 
+@without_gradients(HALVES)
 @answers_in_kind("q", "k", "v", STATISTIC)
 @takes_options
 def attention_backward(
@@ -201,6 +206,7 @@ def attention_backward(
     return gradients(asked_for(found, options.sink is not None), qkv_format, batch)
 
 
+@without_gradients("exchange_transposed(), the gradient of exchange()")
 @answers_in_kind("buffers")
 def exchange(
     self: Plan, step: int, operand: Literal["q", "kv"], buffers: Sequence[npt.ArrayLike]
@@ -224,6 +230,7 @@ def exchange(
     return self._exchange(step, operand, buffers)
 
 
+@without_gradients("exchange(), the gradient of exchange_transposed()")
 @answers_in_kind("buffers")
 def exchange_transposed(
     self: Plan, step: int, operand: Literal["q", "kv"], buffers: Sequence[npt.ArrayLike]

@@ -7,9 +7,11 @@ import weakref
 from typing import Any, Literal, TypeVar, overload
 
 from ringside import _core
+from ringside._arguments.gradients import without_gradients
 from ringside._arrays import calls as _calls
 from ringside._arrays import cuda as _cuda
 from ringside._arrays.device_lengths import DeviceLengths, layouts_of
+from ringside._attention.differentiable import HALVES, differentiable_by
 from ringside._attention.formats import QkvFormat, check_format
 from ringside._attention.options import (
     OptionKeywords,
@@ -224,6 +226,7 @@ class DevicePlan:
         return_max_logit: Literal[True],
         **keywords: Unpack[OptionKeywords],
     ) -> tuple[Array, Array, Array]: ...
+    @differentiable_by(lambda: vars(DevicePlan)["attention_backward"])
     @takes_options
     def attention(
         self,
@@ -261,6 +264,7 @@ class DevicePlan:
         named = {"q": q, "k": k, "v": v}
         return _calls.attention(self, named, options, qkv_format, return_max_logit=asked)
 
+    @without_gradients(HALVES)
     @takes_options
     def attention_backward(
         self,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ringside._arguments.gradients import without_gradients
+from ringside._attention.differentiable import OF_RANKS
 from ringside._attention.options import (
     OptionKeywords,
     Options,
@@ -107,6 +109,7 @@ def prepare(
     runs.prepare(self, group, ready)
 
 
+@without_gradients(OF_RANKS)
 @takes_options
 def attention_rank(
     self: DevicePlan,
@@ -169,6 +172,7 @@ def attention_rank(
     return runs.forward(self, group, named, options, where, return_max_logit=asked)
 
 
+@without_gradients(OF_RANKS)
 @takes_options
 def attention_backward_rank(
     self: DevicePlan,

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ringside._arguments.gradients import without_gradients
 from ringside._arguments.kinds import STATISTIC, answers_in_kind
+from ringside._attention.differentiable import OF_RANKS
 from ringside._attention.options import (
     OptionKeywords,
     Options,
@@ -93,6 +95,7 @@ def prepare(
     runs.prepare(self, group, ready)
 
 
+@without_gradients(OF_RANKS)
 @answers_in_kind("q_r", STATISTIC)
 @takes_options
 def attention_rank(
@@ -159,6 +162,7 @@ def attention_rank(
     return runs.forward(self, group, named, options, where, return_max_logit=asked)
 
 
+@without_gradients(OF_RANKS)
 @answers_in_kind("q_r", "k_r", "v_r", STATISTIC)
 @takes_options
 def attention_backward_rank(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ringside._arguments.kinds import answers_in_kind
+from ringside._arguments.gradients import rows_in_kind
 
 if TYPE_CHECKING:
     from ringside._plan.plan import Plan
@@ -20,7 +20,7 @@ Side = Literal["q", "k"]
 Array = TypeVar("Array")  # of torch, CuPy or JAX: results are of its kind
 
 
-@answers_in_kind("x")
+@rows_in_kind("x")
 def shard(self: Plan, x: Array, rank: int, *, side: Side = "q") -> Array:
     """The rows of x [rows, ...] that a rank owns, in its order: tokens, labels, q, anything.
 
@@ -32,7 +32,7 @@ def shard(self: Plan, x: Array, rank: int, *, side: Side = "q") -> Array:
     return self._shard(x, rank, side=side)
 
 
-@answers_in_kind("parts")
+@rows_in_kind("parts")
 def unshard(self: Plan, parts: Sequence[Array], *, side: Side = "q") -> Array:
     """The global array from every rank's part; the inverse of shard.
 
@@ -44,7 +44,7 @@ def unshard(self: Plan, parts: Sequence[Array], *, side: Side = "q") -> Array:
     return self._unshard(parts, side=side)
 
 
-@answers_in_kind("x")
+@rows_in_kind("x", fill="fill_value")
 def roll(self: Plan, x: Array, shift: int = -1, *, fill_value: Any = 0) -> Array:
     """Shifts a global array along its rows within each document; see PackedLayout.roll.
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ringside import _core
+from ringside._arguments.gradients import asks_for_gradient
 from ringside._arrays.layout import DeviceLayout
 from ringside._core import arguments
 from ringside.thd._device import DeviceContext
@@ -21,6 +22,11 @@ from ringside.thd._device import DeviceContext
 def reorder(x: Any, cu_seqlens_padded: Any, cp_size: int, *, to_ranks: bool) -> Any:
     """One array, or a list or tuple of them in one launch."""
     arrays = list(x) if isinstance(x, list | tuple) else [x]
+    if asks_for_gradient(arrays):
+        from ringside.thd._torch_reorder import reordered
+
+        results = reordered(reorder, arrays, cu_seqlens_padded, cp_size, to_ranks=to_ranks)
+        return type(x)(results) if isinstance(x, list | tuple) else results[0]
     context = DeviceContext(arrays[0])
     offsets = context.describe("cu_seqlens_padded", cu_seqlens_padded)
     given = [context.describe("x", a) for a in arrays]

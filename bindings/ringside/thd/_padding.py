@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ringside import _core
 from ringside._arguments.fill_value import fill_value
+from ringside._arguments.gradients import without_gradients
 from ringside._arguments.kinds import answers_in_kind
 from ringside._core import arguments
 from ringside._rows import positions, valid_rows
@@ -30,6 +31,7 @@ class PaddedBatch(NamedTuple):
     cu_seqlens_padded: npt.NDArray[np.int32]
 
 
+@without_gradients("ringside.PackedLayout.pack()")
 @answers_in_kind("tokens", "labels")
 def pad_to_multiple(
     tokens: npt.ArrayLike,

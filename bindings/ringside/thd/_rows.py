@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ringside import _core
+from ringside._arguments.gradients import rows_in_kind, without_gradients
 from ringside._arguments.kinds import answers_in_kind, writes_in_place
 from ringside._arrays.layout import on_device
 from ringside.thd import _on_device as _thd_cuda
 from ringside.thd._device import refuse_on_host, to_host
 
 
-@answers_in_kind("x")
+@rows_in_kind("x")
 def sequence_order_to_cp_rank_order(x: Any, cu_seqlens_padded: Any, cp_size: int) -> Any:
     """The rows of x rank after rank: rank 0's local rows, then rank 1's, and so on.
 
@@ -41,7 +42,7 @@ def sequence_order_to_cp_rank_order(x: Any, cu_seqlens_padded: Any, cp_size: int
     return _core.thd.sequence_order_to_cp_rank_order(x, cu_seqlens_padded, cp_size)
 
 
-@answers_in_kind("x")
+@rows_in_kind("x")
 def cp_rank_order_to_sequence_order(x: Any, cu_seqlens_padded: Any, cp_size: int) -> Any:
     """The inverse of sequence_order_to_cp_rank_order, for what an all-gather over the ranks left.
 
@@ -94,6 +95,7 @@ def partition_indices(
     return _core.thd.partition_indices(cu_seqlens_padded, cp_size, rank)
 
 
+@without_gradients("out.index_copy(0, rows, step_out[rows])")
 @writes_in_place()
 def copy_valid_tokens(out: Any, step_out: Any, cu_seqlens_padded: Any, cu_seqlens: Any) -> None:
     """Copies each sequence's valid rows from step_out into the same rows of out, in place.

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arguments.gradients import without_gradients
 from ringside._arguments.kinds import writes_in_place
 from ringside._arrays.layout import on_device
 from ringside._core import arguments
@@ -17,6 +18,7 @@ from ringside.thd._device import to_host
 Indices = npt.NDArray[np.int64]
 
 
+@without_gradients("out.index_copy(0, to_rows, x[from_rows])")
 @writes_in_place()
 def copy_rows(out: Any, x: Any, segments: Any) -> None:
     """Copies rows of x to rows of out, in place, by a table of segments.
@@ -54,6 +56,7 @@ def copy_rows(out: Any, x: Any, segments: Any) -> None:
     return None
 
 
+@without_gradients("accumulator.index_add(0, to_rows, x[from_rows])")
 @writes_in_place(sums=True)
 def add_rows(accumulator: Any, x: Any, segments: Any) -> None:
     """Adds rows of x to rows of a float32 accumulator, in place, by a table of segments.
