@@ -19,6 +19,7 @@ from ringside._attention.options import (
     options_of,
     takes_options,
 )
+from ringside._attention.torch_halves import differentiable_once
 from ringside._core import InvalidArgument, Unsupported, arguments
 from ringside._group.group import Group
 from ringside._plan.device_plan import DevicePlan
@@ -55,6 +56,7 @@ class _VarlenAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
+    @differentiable_once
     def backward(ctx: Any, dout: Any, _dlse: Any) -> Any:
         if dout is None:  # nobody asked for out's gradient
             return (None,) * 7
@@ -95,6 +97,7 @@ class _RankAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
+    @differentiable_once
     def backward(ctx: Any, dout: Any, _dlse: Any) -> Any:
         if dout is None:  # nobody asked for out's gradient, on no rank
             return (None,) * 7

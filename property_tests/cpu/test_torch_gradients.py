@@ -213,3 +213,44 @@ def test_numbers_are_the_same_with_and_without_gradients():
         assert torch.equal(call(*x, sink=sink), wanted)
         plain = call(*(y.detach().numpy() for y in x), sink=sink.detach().numpy())
         np.testing.assert_array_equal(wanted, plain)
+
+
+def of_group(q, k, v, sink, again):
+    plan = rs.plan(LAYOUT, cp_size=1, num_heads=4, num_kv_heads=2)
+    with rs.init() as group:
+        out = varlen_attention(q, k, v, plan, sink=sink, group=group)
+        return torch.autograd.grad(out.square().sum(), q, create_graph=again)[0]
+
+
+def gradient_of(call):
+    def gradient(q, k, v, sink, again):
+        return torch.autograd.grad(call(q, k, v, sink).square().sum(), q, create_graph=again)[0]
+
+    return gradient
+
+
+def operator(q, k, v, sink):
+    rest = (PLAN._number, 0, None, 0.0, 0.0, 0, False)
+    return torch.ops.ringside.varlen_attention(q, k, v, sink, None, *rest)[0]
+
+
+TWICE = {
+    "varlen_attention": gradient_of(lambda q, k, v, s: varlen_attention(q, k, v, PLAN, sink=s)),
+    "varlen_attention of a rank": of_group,
+    "the operator": gradient_of(operator),
+    "the plan": gradient_of(lambda q, k, v, s: PLAN.attention(q, k, v, sink=s)[0]),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_gradient_of_gradients_is_refused(name):
+    """Nothing computes it, and without it a penalty of gradients would have none of its own."""
+    q, k, v, sink = heads()
+    gradient = TWICE[name](q, k, v, sink, True)
+    kinds, text = (rs.Unsupported, RuntimeError), r"gradient of a gradient|no autograd formula"
+    with pytest.raises(kinds, match=text):
+        torch.autograd.grad(q.square().sum() + gradient.sum(), q)
+    gradient = TWICE[name](q, k, v, sink, True)
+    with pytest.raises(kinds, match=text):
+        gradient.sum().backward()
+    assert torch.equal(gradient, TWICE[name](q, k, v, sink, False))

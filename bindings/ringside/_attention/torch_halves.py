@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from ringside._arguments.gradients import refuse_gradient
 from ringside._attention.differentiable import require_lengths
 from ringside._attention.options import Options
+from ringside._core import Unsupported
 
 
 def attention(
@@ -51,6 +52,43 @@ def _apart(given: dict[str, Any]) -> tuple[Any, Callable[[Any], dict[str, Any]]]
     return None, lambda _: given  # none, a number, or said twice, which is refused
 
 
+def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Goes around the backward of a function of torch's: gradients of what it returns are refused.
+
+    torch's once_differentiable refuses them in backward() only: to torch.autograd.grad its results
+    are constants.
+    """
+
+    @functools.wraps(backward)
+    def refuse_twice(ctx: Any, *douts: Any) -> Any:
+        with torch.no_grad():
+            found = backward(ctx, *douts)
+        if not torch.is_grad_enabled():
+            return found
+        origins = [x for x in (*ctx.saved_tensors, *douts) if x is not None and x.requires_grad]
+        gradients = [x for x in found if x is not None]
+        tied = iter(_Once.apply(len(gradients), *gradients, *origins))
+        return tuple(None if x is None else next(tied) for x in found)
+
+    return refuse_twice
+
+
+class _Once(torch.autograd.Function):
+    """Gradients that depend on what they were computed from, though nobody knows how."""
+
+    @staticmethod
+    def forward(_ctx: Any, count: int, *tensors: Any) -> Any:
+        return tuple(x.detach() for x in tensors[:count])
+
+    @staticmethod
+    def backward(_ctx: Any, *_: Any) -> Any:
+        raise Unsupported(
+            "the gradient of a gradient of attention, as create_graph=True allows to ask for it. "
+            "Nearest supported: one backward pass, or torch's scaled_dot_product_attention, dense, "
+            "with SDPBackend.MATH, which has two"
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class _Halves:
     forward: Callable[..., Any]
@@ -71,7 +109,7 @@ class _Attention(torch.autograd.Function):
         return out, lse, *more
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, dout: Any, *_: Any) -> Any:
         if dout is None:  # nobody asked for out's gradient
             return (None,) * 5
