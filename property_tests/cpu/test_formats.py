@@ -78,3 +78,44 @@ def test_a_dense_batch_is_a_pack_of_equal_lengths(qkv_format, case, batch, seqle
         for got, x in zip(gradients, wanted[2:5], strict=True):
             assert got.shape == dense(x).shape
             np.testing.assert_allclose(got, dense(x), rtol=0, atol=1e-9)  # sums of large products
+
+
+MASKS = [
+    rs.Mask.full(),
+    rs.Mask.causal(),
+    rs.Mask.sliding_window(2, 1),
+    rs.Mask.chunked(3),
+    rs.Mask(align="bottom_right"),
+]
+PADDED = rs.PackedLayout([0, 5, 12, 12], [0, 8, 16, 24])
+
+
+@pytest.mark.parametrize("qkv_format", ["bshd", "sbhd"])
+@pytest.mark.parametrize("mask", MASKS, ids=repr)
+def test_padding_of_a_dense_batch_is_padding_of_its_pack(qkv_format, mask):
+    """The layout says which rows hold tokens, of keys too; NaN in the others reaches nobody."""
+    rng = np.random.default_rng(0)
+    q, k, v, dout = rng.normal(size=(4, PADDED.num_rows, 2, 4))
+    for x in (q, k, v, dout):
+        x[~valid_rows(PADDED)] = np.nan
+
+    def dense(x):
+        x = x.reshape(3, 8, *x.shape[1:])
+        return x if qkv_format == "bshd" else x.swapaxes(0, 1)
+
+    out, lse = rs.attention(q, k, v, PADDED, mask=mask)
+    wanted = rs.attention_backward(dout, q, k, v, out, lse, PADDED, mask=mask)
+    assert np.isfinite(out).all() and all(np.isfinite(x).all() for x in wanted)
+    batches = [dense(x) for x in (q, k, v)]
+    plan = rs.plan(PADDED, mask=mask, cp_size=2, num_heads=2)
+    for forward, backward, more in (
+        (rs.attention, rs.attention_backward, {"layout_q": PADDED, "mask": mask}),
+        (plan.attention, plan.attention_backward, {}),
+    ):
+        more["qkv_format"] = qkv_format
+        got, got_lse = forward(*batches, **more)
+        np.testing.assert_allclose(got, dense(out), rtol=0, atol=1e-14)
+        np.testing.assert_allclose(got_lse, lse.reshape(2, 3, 8).swapaxes(0, 1), rtol=1e-14)
+        gradients = backward(dense(dout), *batches, got, got_lse, **more)
+        for x, y in zip(gradients, wanted, strict=True):
+            np.testing.assert_allclose(x, dense(y), rtol=0, atol=1e-13)

@@ -48,15 +48,18 @@ def layouts(
     layout_k: PackedLayout | None,
     qkv_format: str,
 ) -> tuple[PackedLayout, PackedLayout]:
-    """Both layouts, from what was given; dense batches need none."""
+    """Both layouts, from what was given; dense batches need none, and have one or two alike."""
     check_format(qkv_format)
     if qkv_format == "thd":
         if layout_q is None:
             raise ValueError('layout_q is missing; "thd" needs to know where the sequences lie')
         return layout_q, layout_k if layout_k is not None else layout_q
+    if layout_k is None and layout_q is None:
+        layout_k = layout_of_dense(k, "k", qkv_format)
     if layout_q is None:
         layout_q = layout_of_dense(q, "q", qkv_format)
-    return layout_q, layout_of_dense(k, "k", qkv_format) if layout_k is None else layout_k
+    layout_q = arguments.layout(layout_q, "layout_q")
+    return layout_q, layout_q if layout_k is None else arguments.layout(layout_k, "layout_k")
 
 
 @overload
