@@ -8,8 +8,9 @@ from ringside._arrays import kinds as _kinds
 from ringside._arrays import programs as _programs
 from ringside._arrays.source import Source
 from ringside._attention.definition import gradients, results
-from ringside._attention.formats import QkvFormat, batch_and_seqlen, lse_to_thd, to_thd
+from ringside._attention.formats import QkvFormat, all_to_thd, batch_and_seqlen
 from ringside._attention.options import Options
+from ringside._core import PackedLayout
 
 Arrays = dict[str, Any]
 
@@ -20,7 +21,7 @@ def attention(
     options: Options,
     qkv_format: QkvFormat,
     *,
-    batch: int | None = None,
+    layouts: tuple[PackedLayout, PackedLayout] | None = None,
     return_max_logit: bool,
 ) -> tuple[Any, ...]:
     """(out, lse), or (out, lse, max_logit), of the caller's kind of arrays.
@@ -30,13 +31,14 @@ def attention(
         named: q, k, v.
         options: of the call.
         qkv_format: of the arrays and of the results.
-        batch: of dense results; default that of q.
+        layouts: of q and of k, whose sequences dense batches have; None: the device knows.
         return_max_logit: whether max_logit is asked for.
     """
     kind, named, options = _kinds.all_imported(named, options)
-    batch = _batch_of(named["q"], qkv_format) if batch is None else batch
-    thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
-    found = _programs.attention(plan, *thd, options, return_max_logit=return_max_logit)
+    thd, batch = _to_thd(named, qkv_format, layouts)
+    found = _programs.attention(
+        plan, *thd.values(), options=options, return_max_logit=return_max_logit
+    )
     out, lse, *more = (kind.exported(x) for x in found)
     return results((out, lse, *more), qkv_format, batch)
 
@@ -47,18 +49,29 @@ def attention_backward(
     options: Options,
     qkv_format: QkvFormat,
     *,
-    batch: int | None = None,
+    layouts: tuple[PackedLayout, PackedLayout] | None = None,
     deterministic: bool,
 ) -> tuple[Any, ...]:
     """(dq, dk, dv), and dsink where there is a sink; arrays are dout, q, k, v, out, lse."""
     kind, named, options = _kinds.all_imported(named, options)
-    batch = _batch_of(named["q"], qkv_format) if batch is None else batch
-    lse = named.pop("lse")
-    thd = {name: to_thd(x, name, qkv_format) for name, x in named.items()}
-    thd["lse"] = lse_to_thd(lse, qkv_format)
+    thd, batch = _to_thd(named, qkv_format, layouts)
     found = _programs.attention_backward(plan, thd, options, deterministic=deterministic)
     return gradients(tuple(kind.exported(x) for x in found if x is not None), qkv_format, batch)
 
 
-def _batch_of(q: Any, qkv_format: QkvFormat) -> int:
-    return 0 if qkv_format == "thd" else batch_and_seqlen(q, "q", qkv_format)[0]
+def _to_thd(
+    named: Arrays, qkv_format: QkvFormat, layouts: tuple[PackedLayout, PackedLayout] | None
+) -> tuple[Arrays, int]:
+    """The arrays packed, and how many sequences a dense batch of them has."""
+    if layouts is not None:
+        return all_to_thd(named, qkv_format, *layouts), layouts[0].num_sequences
+    if qkv_format == "thd":
+        return named, 0
+    batches = {x: batch_and_seqlen(named[x], x, qkv_format)[0] for x in named if x != "lse"}
+    for name, batch in batches.items():
+        if batch != batches["q"]:
+            raise ValueError(
+                f"{name} has shape {tuple(named[name].shape)}, {batch} sequences; expected "
+                f"{batches['q']}, as q has. Pass batches of the same sequences"
+            )
+    return all_to_thd(named, qkv_format, None, None), batches["q"]

@@ -14,12 +14,11 @@ from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._attention.differentiable import HALVES, differentiable_by
 from ringside._attention.formats import (
     QkvFormat,
+    all_to_thd,
     batch_and_seqlen,
     check_format,
     from_thd,
     lse_from_thd,
-    lse_to_thd,
-    to_thd,
 )
 from ringside._attention.options import (
     OptionKeywords,
@@ -48,7 +47,7 @@ def layouts(
     layout_k: PackedLayout | None,
     qkv_format: str,
 ) -> tuple[PackedLayout, PackedLayout]:
-    """Both layouts, from what was given; dense batches need none, and have one or two alike."""
+    """Both layouts, from what was given; dense batches need none."""
     check_format(qkv_format)
     if qkv_format == "thd":
         if layout_q is None:
@@ -191,8 +190,8 @@ def attention(
     options = options_of(attention, options, keywords)
     with_max_logit = arguments.boolean(return_max_logit, "return_max_logit")
     layout_q, layout_k = layouts(q, k, layout_q, layout_k, qkv_format)
-    thd = [to_thd(x, name, qkv_format) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
-    found = _core.attention(*thd, layout_q, layout_k, mask, to_core(options))
+    thd = all_to_thd({"q": q, "k": k, "v": v}, qkv_format, layout_q, layout_k)
+    found = _core.attention(*thd.values(), layout_q, layout_k, mask, to_core(options))
     return results(asked_for(found, with_max_logit), qkv_format, layout_q.num_sequences)
 
 
@@ -239,11 +238,9 @@ def attention_backward(
     """
     options = options_of(attention_backward, options, keywords)
     layout_q, layout_k = layouts(q, k, layout_q, layout_k, qkv_format)
-    named = ((dout, "dout"), (q, "q"), (k, "k"), (v, "v"), (out, "out"))
-    thd = [to_thd(x, name, qkv_format) for x, name in named]
-    found = _core.attention_backward(
-        *thd, lse_to_thd(lse, qkv_format), layout_q, layout_k, mask, to_core(options)
-    )
+    named = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
+    thd = all_to_thd(named, qkv_format, layout_q, layout_k)
+    found = _core.attention_backward(*thd.values(), layout_q, layout_k, mask, to_core(options))
     with_sink = options.sink is not None
     return gradients(asked_for(found, with_sink), qkv_format, layout_q.num_sequences)
 

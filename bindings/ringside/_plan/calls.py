@@ -16,7 +16,7 @@ from ringside._arguments.kinds import STATISTIC, answers_in_kind
 from ringside._arrays import calls as _device_calls
 from ringside._attention.definition import asked_for, gradients, results
 from ringside._attention.differentiable import HALVES, differentiable_by
-from ringside._attention.formats import QkvFormat, check_format, lse_to_thd, to_thd
+from ringside._attention.formats import QkvFormat, all_to_thd, check_format
 from ringside._attention.options import (
     OptionKeywords,
     Options,
@@ -141,11 +141,12 @@ def attention(
     named, batch = {"q": q, "k": k, "v": v}, self.layout_q.num_sequences
     asked = arguments.boolean(return_max_logit, "return_max_logit")
     if arguments.text(backend, "backend") == "cuda":
+        layouts = (self.layout_q, self.layout_k)
         return _device_calls.attention(
-            self, named, options, qkv_format, batch=batch, return_max_logit=asked
+            self, named, options, qkv_format, layouts=layouts, return_max_logit=asked
         )
-    thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
-    found = self._attention(*thd, to_core(options, self._dropout_origin), backend)
+    thd = all_to_thd(named, qkv_format, self.layout_q, self.layout_k)
+    found = self._attention(*thd.values(), to_core(options, self._dropout_origin), backend)
     return results(asked_for(found, asked), qkv_format, batch)
 
 
@@ -195,14 +196,13 @@ def attention_backward(
     batch = self.layout_q.num_sequences
     deterministic = arguments.boolean(deterministic, "deterministic")
     if arguments.text(backend, "backend") == "cuda":
+        layouts = (self.layout_q, self.layout_k)
         return _device_calls.attention_backward(
-            self, named, options, qkv_format, batch=batch, deterministic=deterministic
+            self, named, options, qkv_format, layouts=layouts, deterministic=deterministic
         )
-    del named["lse"]
-    thd = [to_thd(x, name, qkv_format) for name, x in named.items()]
-    thd.append(lse_to_thd(lse, qkv_format))
+    thd = all_to_thd(named, qkv_format, self.layout_q, self.layout_k)
     core = to_core(options, self._dropout_origin)
-    found = self._attention_backward(*thd, core, backend)
+    found = self._attention_backward(*thd.values(), core, backend)
     return gradients(asked_for(found, options.sink is not None), qkv_format, batch)
 
 
