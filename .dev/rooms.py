@@ -162,7 +162,11 @@ MAY_IMPORT = {
         *("flash", "micro_sequences"),
     },
     "_torch_operator": {"_attention", "_arrays", "_plan"},
-    "torch": {"_core", "_attention", "_arrays", "_group", "_plan", "_torch_operator"},
+    "_torch_arguments": {"_core", "_plan"},
+    "torch": {
+        *("_core", "_attention", "_arrays", "_group", "_plan"),
+        *("_torch_arguments", "_torch_operator"),
+    },
     "testing": {"", "_core", "_extras", "_rows", "_attention", "_plan"},
     "testing/faults": {"", "_extras", "testing"},
     "testing/stand_ins": {""},

@@ -24,6 +24,7 @@ from ringside._core import InvalidArgument, Unsupported, arguments
 from ringside._group.group import Group
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
+from ringside._torch_arguments import require_kinds, require_no_gradient, require_plan
 
 try:  # torch.compiler.disable, but for that it imports torch._dynamo, 2 s, only when it is called
     from torch._compile import _disable_dynamo as _untraced
@@ -123,24 +124,11 @@ class _OfRank:
 
 @_untraced
 def _of_rank(q: Any, k: Any, v: Any, plan: Any, group: Group, asked: _OfRank) -> Any:
-    if not isinstance(plan, Plan | DevicePlan):
-        raise TypeError(
-            f"plan is a {type(plan).__name__}; expected a Plan or a DevicePlan beside a group"
-        )
     sink = asked.options.sink if isinstance(asked.options.sink, torch.Tensor) else None
     if sink is not None:  # goes where torch sees it
         options = dataclasses.replace(asked.options, sink=None)
         asked = dataclasses.replace(asked, options=options)
     return _RankAttention.apply(q, k, v, sink, plan, group, asked)
-
-
-def _require_no_gradient(slopes: Any) -> None:
-    """In words that torch can trace."""
-    if isinstance(slopes, torch.Tensor) and slopes.requires_grad and torch.is_grad_enabled():
-        raise Unsupported(
-            "alibi_slopes requires a gradient, which no backward pass computes. Nearest supported: "
-            "a sink that requires one; or alibi_slopes.detach()"
-        )
 
 
 def _with_sink(options: Options, sink: Any) -> Options:
@@ -164,7 +152,7 @@ def _traced(options: Options | None, keywords: Any) -> dict[str, Any]:
         given[name] = value
     if given.get("bias") is not None:
         raise Unsupported("bias. Nearest supported: alibi_slopes")
-    _require_no_gradient(given.get("alibi_slopes"))
+    require_no_gradient(given.get("alibi_slopes"))
     return given
 
 
@@ -264,9 +252,14 @@ def varlen_attention(
     >>> out.dtype, q.grad.shape
     (torch.bfloat16, torch.Size([2, 1, 8]))
     """
+    compiles = torch.compiler.is_compiling()
+    if compiles:
+        require_plan(plan)
+    else:
+        require_kinds(plan, q, k, v)
     if group is not None:
         given = options_of(varlen_attention, options, keywords)
-        _require_no_gradient(given.alibi_slopes)
+        require_no_gradient(given.alibi_slopes)
         keeps = arguments.boolean(keep_kv, "keep_kv")
         out, lse = _of_rank(q, k, v, plan, group, _OfRank(given, deterministic, keeps))
         return (out, lse) if return_lse else out
@@ -275,11 +268,11 @@ def varlen_attention(
             f"keep_kv={keep_kv} without a group; expected keep_kv=False, as nothing is exchanged. "
             "Leave it out, or pass the group of the plan's ranks"
         )
-    if torch.compiler.is_compiling():
+    if compiles:
         out, lse = _as_operator(q, k, v, plan, _traced(options, keywords), deterministic)
         return (out, lse) if return_lse else out
     options, sink = options_of(varlen_attention, options, keywords), None
-    _require_no_gradient(options.alibi_slopes)
+    require_no_gradient(options.alibi_slopes)
     if isinstance(options.sink, torch.Tensor):  # goes where torch sees it
         options, sink = dataclasses.replace(options, sink=None), options.sink
     out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, options)

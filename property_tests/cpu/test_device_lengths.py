@@ -60,7 +60,7 @@ def library(monkeypatch):
         Capacity=lambda **sizes: sizes, thd=types.SimpleNamespace(Layout=lambda *parts: parts)
     )
     monkeypatch.setattr(_cuda, "cuda_core", lambda: core)
-    monkeypatch.setattr(_cuda, "require_cuda", lambda: None)
+    monkeypatch.setattr(_cuda, "require_cuda", lambda *_: None)
     return library
 
 

@@ -170,15 +170,20 @@ def problem() -> str:
 
 
 @functools.cache  # what was found stays; what was not is looked for again
-def require_cuda() -> None:
+def require_cuda(
+    subject: str = 'backend="cuda"', nearest: str = 'backend="reference" (CPU, float64)'
+) -> None:
     """Raises Unsupported where there is no CUDA in the build, or no device.
 
     Warns of kernels that were compiled to be checked, not to be run: they are right, but slow.
+
+    Args:
+        subject: what the caller asked for.
+        nearest: what runs without CUDA.
     """
     if reason := problem():
         raise _core.Unsupported(
-            f'backend="cuda" cannot run here: {reason}. Nearest supported: backend="reference" '
-            f"(CPU, float64)"
+            f"{subject} cannot run here: {reason}. Nearest supported: {nearest}"
         )
     if cuda_core().QUICK_KERNELS:
         warnings.warn(

@@ -39,7 +39,7 @@ class Call:
     """What one call of a plan's needs besides its arrays."""
 
     def __init__(self, plan: Source, arrays: dict[str, Any], options: Options, *, poison: bool):
-        _cuda.require_cuda()
+        _cuda.require_cuda("attention of arrays on a GPU", "arrays on the CPU, as by q.cpu()")
         self.plan, self.options = plan, options
         q = arrays["q"]
         self.library = _cuda.library_of(q)

@@ -118,7 +118,10 @@ class DevicePlan:
             "pad_to_multiple_of": arguments.int32(pad_to_multiple_of, "pad_to_multiple_of"),
             "max_seqlen": _or(_MOST, max_seqlen, "max_seqlen"),
         }
-        _cuda.require_cuda()
+        _cuda.require_cuda(
+            "a DevicePlan, whose lengths lie on a GPU,",
+            "ringside.plan(layout, ...), whose lengths lie on the host",
+        )
         self._source = _cuda.cuda_core().Capacity(**capacity)
         self._digest = hashlib.sha256(repr(capacity).encode()).hexdigest()[:16]
         self._programs: dict[Any, Any] = {}

@@ -123,7 +123,7 @@ class RanksCall:
         options: Options,
         keep_kv: bool = False,
     ) -> None:
-        _cuda.require_cuda()
+        _cuda.require_cuda("attention of arrays on a GPU", "arrays on the CPU, as by q_r.cpu()")
         self.plan, self.group, self.options = plan, group, options
         to_core(options, per_head=()).require_heads(plan.num_heads)
         q = arrays["q_r"][0]
