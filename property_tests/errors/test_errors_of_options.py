@@ -2,7 +2,9 @@
 
 import pytest
 import ringside as rs
+import torch
 from bad_calls import LAYOUT, LSE, OUT, PLAN, K, Q, V, refused
+from ringside.torch import varlen_attention
 
 FLASH = ([0, 4, 6], [0, 4, 6], 4, 4)
 CALLS = {
@@ -41,8 +43,12 @@ def test_an_option_said_twice_is_refused(name, call, option):
     [
         ("soft_cap", "softcap"),
         ("scale", "softmax_scale"),
+        ("sm_scale", "softmax_scale"),
         ("sinks", "sink"),
+        ("s_aux", "sink"),
         ("drop_p", "dropout_p"),
+        ("dropout", "dropout_p"),
+        ("seed", "dropout_seed"),
     ],
 )
 def test_an_unknown_keyword_names_the_nearest(name, call, misspelt, nearest):
@@ -52,6 +58,52 @@ def test_an_unknown_keyword_names_the_nearest(name, call, misspelt, nearest):
             f"{name}() got an unexpected keyword argument '{misspelt}'",
             "expected only q, k, v" if "backward" not in name else "expected only dout",
             f"Pass {nearest}, if that is meant, or leave {misspelt} out",
+            kind=TypeError,
+        )
+
+
+TENSORS = tuple(map(torch.from_numpy, (Q, K, V)))
+VARLEN = {"varlen_attention": lambda **kw: varlen_attention(*TENSORS, PLAN, **kw)}
+MAKES = {
+    "plan": lambda **kw: rs.plan(LAYOUT, cp_size=2, **kw),
+    "estimate": lambda **kw: rs.estimate(LAYOUT, cp_size=2, **kw),
+    "DevicePlan.__init__": lambda **kw: rs.DevicePlan(max_sequences=1, num_rows_q=4, **kw),
+}
+OF_A_PLAN = ("Plan.attention", "Plan.attention_backward", "varlen_attention")
+OF_A_MASK = ("attention", "attention_backward", *MAKES)
+OF_RESULTS = ("attention", "Plan.attention")
+CAUSAL, WINDOW = "mask=ringside.Mask.causal()", "mask=ringside.Mask.sliding_window(left, right)"
+OFFSETS = "ringside.PackedLayout(cu_seqlens_q)"
+
+
+@pytest.mark.parametrize(
+    ("word", "names", "fix"),
+    [
+        ("causal", OF_A_PLAN, f"Pass {CAUSAL} to ringside.plan, if that is meant"),
+        ("causal", OF_A_MASK, f"Pass {CAUSAL}, if that is meant, or leave causal out"),
+        ("window_size", OF_A_PLAN, f"Pass {WINDOW} to ringside.plan, if"),
+        ("window_size", OF_A_MASK, f"Pass {WINDOW}, if"),
+        ("window", OF_A_MASK, f"Pass {WINDOW}, if"),
+        ("window", ["flash_attn_varlen_func"], "Pass window_size, if"),
+        ("is_causal", ["flash_attn_varlen_func"], "Pass causal, if"),
+        ("attn_mask", OF_A_MASK, "Pass mask=ringside.Mask.full(), if"),
+        ("cu_seqlens_q", OF_A_PLAN, f"Pass {OFFSETS} to ringside.plan, if"),
+        ("cu_seqlens_q", [x for x in OF_A_MASK if "Device" not in x], f"Pass {OFFSETS}, if"),
+        ("cu_seqlens_q", ["DevicePlan.__init__"], "Pass cu_seqlens_q to set_lengths(), if"),
+        ("return_softmax_lse", ["flash_attn_varlen_func"], "Pass return_attn_probs, if"),
+        ("return_softmax_lse", ["varlen_attention"], "Pass return_lse, if"),
+        ("return_softmax_lse", OF_RESULTS, "Leave return_softmax_lse out: lse is always returned"),
+        ("world_size", MAKES, "Pass cp_size, if"),
+        ("num_head", MAKES, "Pass num_heads, if"),
+        ("unheard_of", [*CALLS, *VARLEN, *MAKES], ". Leave unheard_of out"),
+    ],
+)
+def test_words_of_the_field_name_what_is_meant(word, names, fix):
+    for name in names:
+        refused(
+            lambda name=name: {**CALLS, **VARLEN, **MAKES}[name](**{word: True}),
+            f"{name}() got an unexpected keyword argument '{word}'; expected only",
+            fix,
             kind=TypeError,
         )
 

@@ -6,7 +6,6 @@ makes of them, and why there is more than one struct, says bindings/core/options
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arguments.keywords import unexpected_keyword
 from ringside._core import Unsupported
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def options_of(
     if not keywords:
         return NO_OPTIONS if options is None else options
     if unknown := [name for name in keywords if name not in DEFAULTS]:
-        raise _unexpected(call, unknown[0])
+        raise unexpected_keyword(call, unknown[0])
     if options is None:
         return Options(**keywords)
     for name in keywords:
@@ -182,21 +182,6 @@ def is_set(name: str, value: object) -> bool:
     """
     default = DEFAULTS[name]
     return value is not default and not (type(value) is type(default) and value == default)
-
-
-def _unexpected(call: Callable[..., Any], name: str) -> TypeError:
-    parameters = [
-        parameter
-        for parameter in inspect.signature(call).parameters.values()
-        if parameter.name != "self" and parameter.kind is not parameter.VAR_POSITIONAL
-    ]
-    known = [parameter.name for parameter in parameters]
-    served = [parameter.name for parameter in parameters if parameter.annotation != "None"]
-    nearest = difflib.get_close_matches(name, served, n=1, cutoff=0.0)[0]
-    return TypeError(
-        f"{call.__qualname__}() got an unexpected keyword argument '{name}'; expected only "
-        f"{', '.join(known)}. Pass {nearest}, if that is meant, or leave {name} out"
-    )
 
 
 def takes_options(call: Call) -> Call:

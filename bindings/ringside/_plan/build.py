@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
+from ringside._arguments.keywords import knows_keywords
 from ringside._core import Mask, PackedLayout
 from ringside._plan.names import Comm
 from ringside._plan.partitions import Partition, segments_of_both
 from ringside._plan.plan import Plan
 
 
+@knows_keywords
 def plan(
     layout_q: PackedLayout,
     layout_k: PackedLayout | None = None,

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from ringside import _core
 from ringside._arguments.gradients import without_gradients
+from ringside._arguments.keywords import knows_keywords
 from ringside._arrays import calls as _calls
 from ringside._arrays import cuda as _cuda
 from ringside._arrays.device_lengths import DeviceLengths, layouts_of
@@ -79,6 +80,7 @@ class DevicePlan:
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
 
+    @knows_keywords
     def __init__(
         self,
         *,

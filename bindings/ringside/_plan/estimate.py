@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, SupportsIndex, overload
 
 from ringside import _core
+from ringside._arguments.keywords import knows_keywords
 from ringside._core import Mask, PackedLayout
 from ringside._plan import timing
 from ringside._plan.names import Comm
@@ -54,6 +55,7 @@ def estimate(
     model: Any,
     dtype: str = ...,
 ) -> timing.TimedCost: ...
+@knows_keywords
 def estimate(
     layout_q: PackedLayout,
     layout_k: PackedLayout | None = None,
