@@ -1,9 +1,12 @@
 """A test of one decorator: what it draws, what it says."""
 
+import itertools
+
 import pytest
 import ringside as rs
+import torch
 from hypothesis import given, settings
-from ringside.testing import Disagreement, fuzz
+from ringside.testing import Disagreement, adapters, fuzz
 from ringside.testing._fuzz import LACKS, _cases
 from ringside.testing.junit import Result, write_junit
 
@@ -57,6 +60,7 @@ HAS = {
     "grouped_heads": lambda c: c.num_heads != c.num_kv_heads,
     "other_keys": lambda c: c.layout_k is not None,
     "empty": lambda c: any(c.layout_q.lengths == 0),
+    "scales": lambda c: c.softmax_scale is not None and c.softmax_scale <= 0,
 }
 
 
@@ -74,6 +78,29 @@ def test_what_it_lacks_is_not_drawn_and_else_it_is(name):
         return any(found)
 
     assert of(set()) and not of({name})
+
+
+def test_the_example_of_the_readme_holds_with_the_attention_of_torch():
+    """Causal, document by document: at a scale of 0 or below torch gives NaN, or sees too much."""
+
+    @adapters.TorchFunction
+    def mine(q, k, v, *, layout_q, layout_k, mask, softmax_scale):
+        attend = torch.nn.functional.scaled_dot_product_attention
+        causal = mask.window_size[1] == 0
+        documents = [
+            attend(
+                *(x[a:b].transpose(0, 1)[None] for x in (q, k, v)),
+                is_causal=causal, scale=softmax_scale, enable_gqa=True,
+            )[0].transpose(0, 1)
+            for a, b in itertools.pairwise(layout_q.cu_seqlens.tolist())
+        ]  # fmt: skip
+        return torch.cat(documents) if documents else q.new_zeros(*q.shape[:2], v.shape[2])
+
+    reasons = ("padding", "windows", "chunks", "bottom_right", "other_keys", "empty")
+    lacks = dict.fromkeys(reasons, "one call a document")
+    fuzz(examples=100, lacks={**lacks, "scales": "NaN below 0"})(mine)()
+    with pytest.raises(Disagreement, match=r"softmax_scale=-?0"):
+        fuzz(examples=300, lacks=lacks)(mine)()
 
 
 def test_junit_counts_and_holds_what_a_package_prints(tmp_path):

@@ -11,7 +11,10 @@ from ringside._extras import extra
 from ringside.testing.cases import Case
 from ringside.testing.check import Demands, check_attention, check_context_parallel
 
-LACKS = ("padding", "windows", "chunks", "bottom_right", "grouped_heads", "other_keys", "empty")
+LACKS = (
+    *("padding", "windows", "chunks", "bottom_right", "grouped_heads", "other_keys", "empty"),
+    "scales",
+)
 Cases = Any  # a Hypothesis strategy of Case, which is imported when a test is made
 
 
@@ -36,7 +39,8 @@ def fuzz(
         cases: a Hypothesis strategy, in place of what dtype and lacks would draw.
         lacks: what it does not support, each with the reason, which the report repeats: "padding",
             "windows", "chunks", "bottom_right", "grouped_heads", "other_keys" (keys of other
-            lengths than queries) and "empty" (documents without a token).
+            lengths than queries), "empty" (documents without a token) and "scales" (a softmax_scale
+            of 0 or below, of which torch's scaled_dot_product_attention makes NaN with is_causal).
 
     Returns:
         A decorator. The test raises Disagreement where a case disagrees, and AssertionError where
@@ -120,6 +124,8 @@ def _cases(dtype: str, lacks: set[str], context_parallel: bool) -> Cases:
         given["heads"] = st.integers(1, 3).map(lambda n: (n, n))
     if "other_keys" in lacks:
         given["layouts_k"] = lambda layout: st.none()
+    if "scales" in lacks:
+        given["softmax_scales"] = strategies.softmax_scales(positive=True)
     if not context_parallel:
         given |= {"partitions": st.just("zigzag"), "comms": st.just("p2p"), "cp_sizes": st.just(1)}
     return strategies.cases(**given)

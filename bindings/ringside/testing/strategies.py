@@ -200,16 +200,20 @@ def _heads(max_kv_heads: int, max_group_size: int) -> SearchStrategy[tuple[int, 
     return _table((1, pairs), (len(pairs) // 3, [(1, 1)]))
 
 
-def softmax_scales() -> SearchStrategy[float | None]:
+def softmax_scales(*, positive: bool = False) -> SearchStrategy[float | None]:
     """None (the default scale), 0, negative, and large enough that few keys matter.
+
+    Args:
+        positive: neither 0 nor negative.
 
     >>> softmax_scales().example()  # doctest: +SKIP
     0.125
     """
-    return SCALES
+    return POSITIVE_SCALES if positive else SCALES
 
 
 SCALES = st.sampled_from([None, 1.0, 0.125, 0.0, -0.5, 8.0])
+POSITIVE_SCALES = st.sampled_from([None, 1.0, 0.125, 8.0])
 
 
 @st.composite
