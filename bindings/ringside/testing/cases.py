@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 import ringside as rs
 from ringside._attention.options import DEFAULTS
+from ringside._core import arguments
 from ringside._rows import valid_rows
 from ringside.testing._judging import errors
-from ringside.testing.dtypes import round_to
+from ringside.testing.dtypes import float_of, round_to
 
 __all__ = ["Arrays", "Case", "Results", "normal_rows"]
 
@@ -71,6 +72,11 @@ class Case:
         softcap, sink, alibi_slopes, dropout_p, dropout_seed: as for ringside.attention.
         seed: of the random arrays.
 
+    Raises:
+        ValueError: a dtype that has no such name, heads that are no multiple of num_kv_heads, sizes
+            below 1.
+        TypeError: layouts that are none.
+
     >>> import ringside as rs
     >>> case = Case(rs.PackedLayout([0, 3], [0, 4]), cp_size=2, comm="all_gather")
     >>> case
@@ -102,6 +108,24 @@ class Case:
     dropout_p: float = 0.0
     dropout_seed: int = 0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuses what no array could be drawn for."""
+        arguments.layout(self.layout_q, "layout_q")
+        if self.layout_k is not None:
+            arguments.layout(self.layout_k, "layout_k")
+        float_of(self.dtype)
+        for name in ("num_heads", "num_kv_heads", "head_dim", "head_dim_v"):
+            if arguments.int32(getattr(self, name), name) < 1:
+                raise ValueError(
+                    f"{name}={getattr(self, name)}; expected 1 or more. Leave it out, or pass 1"
+                )
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"num_heads={self.num_heads} with num_kv_heads={self.num_kv_heads}; expected a "
+                f"multiple: as many query heads share each. Pass num_kv_heads={self.num_heads}, or "
+                f"num_heads={self.num_kv_heads * (self.num_heads // self.num_kv_heads + 1)}"
+            )
 
     @property
     def keys(self) -> rs.PackedLayout:
@@ -198,12 +222,12 @@ class Case:
 
     def __repr__(self) -> str:
         """The constructor call, defaults left out."""
-        arguments = []
+        said = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.default is dataclasses.MISSING:
-                arguments.append(repr(value))
+                said.append(repr(value))
             elif value != field.default:
                 text = f'"{value}"' if isinstance(value, str) else repr(value)
-                arguments.append(f"{field.name}={text}")
-        return f"Case({', '.join(arguments)})"
+                said.append(f"{field.name}={text}")
+        return f"Case({', '.join(said)})"

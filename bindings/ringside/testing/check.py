@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ringside._core import PackedLayout
 from ringside._rows import valid_rows
 from ringside.testing._judging import errors
 from ringside.testing._report import Disagreement, disagreement, misuse
@@ -110,6 +111,7 @@ def check_attention(
     >>> check_attention(rs.attention, case, backward=rs.attention_backward).largest_ratio < 1
     True
     """
+    _require_case(case)
     return _check(AttentionRunner(fn, case, backward, _told(demands)), demands)
 
 
@@ -141,12 +143,21 @@ def check_context_parallel(
     >>> check_context_parallel(gathered, case).largest_ratio < 1
     True
     """
+    _require_case(case)
     return _check(ContextParallelRunner(fn, case, backward, _told(demands)), demands)
 
 
 def _told(demands: Demands) -> Demands | None:
     """None where nothing is asked that is not always asked."""
     return None if demands == Demands() else demands
+
+
+def _require_case(case: Any) -> None:
+    if not isinstance(case, Case):
+        fix = "Case(layout)" if isinstance(case, PackedLayout) else "Case(PackedLayout(cu_seqlens))"
+        raise TypeError(
+            f"case is a {type(case).__name__}; expected a ringside.testing.Case. Pass {fix}"
+        )
 
 
 def _check(runner: Runner, demands: Demands) -> Report:

@@ -45,7 +45,9 @@ def float_of(name: str) -> Float:
     0.00390625
     """
     if name not in FLOATS:
-        raise ValueError(f'dtype="{name}" is unknown; expected one of {", ".join(FLOATS)}')
+        raise ValueError(
+            f'dtype="{name}" is unknown; expected one of {", ".join(FLOATS)}. Pass one by its name'
+        )
     return FLOATS[name]
 
 
