@@ -1,8 +1,12 @@
 """Every example in every public docstring runs and prints what it says."""
 
 import doctest
+import importlib
 import inspect
 import itertools
+import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 import ringside as rs
@@ -84,6 +88,7 @@ WITHOUT_EXAMPLE = {
 
 # Their examples hold device arrays; without a GPU they are only read.
 NEEDS_GPU = ("ringside.DevicePlan",)
+ON_GPU = re.compile(r">>> .*(DevicePlan\(|cuda)")
 
 
 def examples_of(name, value):
@@ -103,6 +108,28 @@ def test_examples_print_what_they_say(name):
     report = []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     runner.run(test, out=report.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(report)
+
+
+def modules_with_examples():
+    """Every module of the package whose file holds an example, whoever reads it."""
+    for module in pkgutil.walk_packages(rs.__path__, "ringside."):
+        path = module.module_finder.find_spec(module.name).origin or ""
+        if path.endswith(".py") and ">>>" in Path(path).read_text(encoding="utf-8"):
+            yield module.name
+
+
+READ = {inspect.getdoc(value) for value, _ in OBJECTS.values()}
+
+
+@pytest.mark.parametrize("name", [*modules_with_examples()])
+def test_examples_of_what_is_not_public_print_what_they_say_too(name):
+    report = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE, verbose=False)
+    for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name)):
+        if inspect.cleandoc(test.docstring) in READ or (ON_GPU.search(test.docstring) and NO_GPU):
+            continue  # run above, or read there
+        runner.run(test, out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
 
 

@@ -88,9 +88,9 @@ def bench(
         shape: of the batch; default 16 sequences of 4,096 tokens, 16 heads of 64 2-byte elements.
         repeats: of which the median counts.
 
-    >>> from ringside import _bench_thd
-    >>> small = _bench_thd.Shape(batch=2, tokens=16)
-    >>> for result in _bench_thd.bench([2], shape=small, repeats=1):
+    >>> from ringside._bench import thd
+    >>> small = thd.Shape(batch=2, tokens=16)
+    >>> for result in thd.bench([2], shape=small, repeats=1):
     ...     print(result.operation)
     sequence order to rank order
     rank order to sequence order

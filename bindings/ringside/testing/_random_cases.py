@@ -43,7 +43,7 @@ def cases(seed: int, numbers: range) -> Iterator[NumberedCase]:
 
     >>> case = next(cases(seed=0, numbers=range(7, 8)))
     >>> case.plan_by["partition"], case.plan_by["comm"], case.run().disagreement
-    ('striped', 'all_gather', '')
+    ('zigzag', 'all_gather', '')
     """
     for number in numbers:
         rng = np.random.default_rng([seed, number])
