@@ -303,6 +303,33 @@ def test_ringside_run_ends_where_all_fail_because_of_others(launched, tmp_path):
     assert process.returncode == 3 and "process 2 of 3 exited with code 3" in err
 
 
+def test_tracebacks_of_processes_come_line_by_line_with_their_numbers(launched):
+    """However they write at once, and in pieces."""
+    pieces = "[(os.write(2, b'ab'), time.sleep(0.001)) for _ in range(200)]"
+    fail = f"{pieces}, os.write(2, b' of %d\\n' % group.rank), int('x' * 5 + str(group.rank))"
+    process = launched(f"{fail}; ")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and out.count("rank ") == 3
+    lines = err.splitlines()
+    assert sum(line.startswith("ringside run: process ") for line in lines) == 1
+    of = {i: [x[4:] for x in lines if x.startswith(f"[{i}] ")] for i in range(3)}
+    assert sum(map(len, of.values())) == len(lines) - 1, err
+    for i, own in of.items():
+        if own and f"xxxxx{i}" in own[-1]:  # those that were not ended before
+            assert own[0] == "ab" * 200 + f" of {i}"
+            assert own[1] == "Traceback (most recent call last):"
+    failed = next(x for x in lines if x.startswith("ringside run")).split()[3]
+    assert (
+        f"[{failed}] ValueError: invalid literal for int() with base 10: 'xxxxx{failed}'" in lines
+    )
+
+
+def test_one_process_writes_for_itself(launched):
+    command = (sys.executable, "-m", "ringside", "run", "--nproc", "1")
+    _, err = launched("os.write(2, b'by itself')", *command).communicate(timeout=60)
+    assert err == "by itself"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ringside_run_forwards_signals(launched, number):
     listen = "signal.signal({0}, lambda *_: (os.write(1, b'heard\\n'), sys.exit(0))); "

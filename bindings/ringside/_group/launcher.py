@@ -1,7 +1,8 @@
 """`ringside run`: so many processes of a script on this host, which find each other.
 
 It makes the address and the key, starts the processes, and ends the others when one fails. Signals
-go to all of them. For several hosts it is started on each, and told address and key.
+go to all of them; what several write to stderr comes by lines, with their numbers. For several
+hosts it is started on each, and told address and key.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 from ringside._core import InvalidArgument
 from ringside._group import host, launched
+from ringside._group.told import Told
 
 GRACE_S = 5.0  # between asking a process to end and ending it
 BEGAN_S = 5.0  # for the process that others fail because of: it may take longer to end than they
@@ -52,6 +54,7 @@ def run(command: Sequence[str], processes: int, nodes: Nodes = ONE) -> int:
     common = {"RINGSIDE_SIZE": str(processes * nodes.count), **_meeting(nodes)}
     first = processes * (nodes.rank or 0)
     started: list[subprocess.Popen[bytes]] = []
+    told: list[Told] = []
     heard: list[int] = []
     notes = tempfile.TemporaryDirectory()
     common[launched.NOTES] = notes.name
@@ -59,16 +62,23 @@ def run(command: Sequence[str], processes: int, nodes: Nodes = ONE) -> int:
     try:
         for local in range(processes):
             own = {"RINGSIDE_RANK": str(first + local), "RINGSIDE_LOCAL_RANK": str(local)}
-            started.append(_start(command, {**os.environ, **common, **own}))
+            environment = {**os.environ, **common, **own}
+            started.append(_start(command, environment, by_lines=processes * nodes.count > 1))
+            if pipe := started[-1].stderr:
+                told.append(Told(pipe, first + local))
         failed = _wait(started, heard, notes.name)
         if heard:
             return 128 + heard[0]
         if failed is None:
             return 0
+        if told:
+            told[failed].finish()
         follows = nodes.count > 1 and launched.failed_by_others(failed, notes.name)
         return _report(failed, started, nodes, " because of another host" if follows else "")
     finally:
         _end(started)
+        for each in told:
+            each.finish()
         notes.cleanup()
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -108,10 +118,16 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    command: Sequence[str], environment: dict[str, str], *, by_lines: bool
+) -> subprocess.Popen[bytes]:
     """In a session of its own: it hears signals from here, once."""
     return subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE if by_lines else None,
+        start_new_session=True,
     )
 
 

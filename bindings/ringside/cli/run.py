@@ -39,7 +39,8 @@ def run(
     """Run a script in N processes that find each other by rs.init().
 
     The first process that fails is named and its exit code returned; the others are ended. Signals
-    go to all of them.
+    go to all of them. What several processes write to stderr, tracebacks as well, comes line by
+    line behind their numbers; stdout is theirs as it is.
 
     Over several hosts start it on each, with another --node-rank, and RINGSIDE_KEY set to one
     secret text on all of them.
