@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "optimized/attention/hopper/far_softcap.h"
 #include "optimized/attention/hopper/machine/numbers.h"
 #include "optimized/attention/hopper/near_softcap.h"
 #include "optimized/attention/kernel.h"
@@ -35,6 +36,7 @@ struct ScoreNumbers {
   float scale_log2;                        // from q.k to logits to base 2
   float softcap, softcap_log2, bend_log2;  // 0: none; e^(2 q.k scale / softcap) = 2^(q.k bend_log2)
   NearSoftcap near;
+  FarSoftcap far;
   bool in_logits;         // scores become logits before the softmax; else the scale is folded
   float unit;             // from what the softmax has to natural logits
   bool drops;             // whether dropout drops anything
@@ -58,7 +60,7 @@ inline ScoreNumbers score_numbers(const AttentionShape& s, const ScoreOptions& o
   n.scale_log2 = s.softmax_scale * kLog2E;
   n.softcap = o.softcap, n.softcap_log2 = o.softcap * kLog2E;
   n.bend_log2 = o.softcap != 0 ? 2 * kLog2E * s.softmax_scale / o.softcap : 0;
-  if (o.softcap != 0) n.near = {s.softmax_scale, o.softcap};
+  if (o.softcap != 0) n.near = {s.softmax_scale, o.softcap}, n.far = FarSoftcap(o.softcap);
   n.in_logits = o.softcap != 0 || o.alibi_slopes != nullptr || !(s.softmax_scale > 1e-30f);
   n.unit = n.in_logits ? kLn2 : s.softmax_scale;
   // keeps() of philox.h compares (word + 0.5) / 2^32 with p, without rounding.

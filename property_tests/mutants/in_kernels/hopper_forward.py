@@ -17,6 +17,7 @@ OPTIONS_BACKWARD = "optimized/attention/hopper/backward/consume/score_options.cu
 POLICY = "optimized/attention/hopper/score_policy.cuh"
 CAPPED = "optimized/attention/hopper/forward/capped_softmax.cuh"
 SOFTCAP = "optimized/attention/hopper/near_softcap.h"
+FAR_SOFTCAP = "optimized/attention/hopper/far_softcap.h"
 
 MUTANTS_OF_HOPPER = [
     Mutant(
@@ -272,10 +273,10 @@ MUTANTS_OF_HOPPER = [
         "4 * near_squared / (ratio * ratio)",
     ),
     Mutant(
-        "hopper: scores beside a large cap are bent by the terms of a small one's",
+        "hopper: scores beside a cap of any size are near",
         SOFTCAP,
-        "less = near_squared - kNearSquared;",
-        "less = 0;",
+        "holds = softcap <= kLargestCap && std::isnormal(squared);",
+        "holds = std::isnormal(squared);",
     ),
     Mutant(
         "hopper: scores beyond a softcap stay as they are where others of their lane are near",
@@ -298,20 +299,50 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: capped rows of a warp all of which are far keep q.k for weights",
         CAPPED,
-        "near != kAll",
-        "near != kAll && near != 0",
+        "done != kAll",
+        "done != kAll && done != 0",
     ),
     Mutant(
         "hopper: batches of a capped row are weighed in the order of the last one",
         CAPPED,
-        "near << (32 - kBatches + batch)",
-        "near << (31 - batch)",
+        "done << (32 - kBatches + 2 * of_two);",
+        "done << (30 - 2 * of_two);",
     ),
     Mutant(
         "hopper: what a capped row does not see weighs what -inf does",
         CAPPED,
-        "if (score == kHidden) power = -INFINITY;",
-        "",
+        "if (hidden[half] & 1u << (of_two * kBatch + i)) powers[i] = -INFINITY;",
+        "{}",
+    ),
+    Mutant(
+        "hopper: beside a score far beyond the softcap, near ones are bent by exponents",
+        CAPPED,
+        "powers[i] = if_negative(__float_as_int(beyond[i]), fmaf",
+        "powers[i] = if_negative(0, fmaf",
+    ),
+    Mutant(
+        "hopper: of two rows' capped scores, those of one are done where the other's are",
+        CAPPED,
+        "(are_done & are_done << 1) < 0",
+        "(are_done | are_done << 1) < 0",
+    ),
+    Mutant(
+        "hopper: batches of capped scores that are done are weighed again",
+        CAPPED,
+        "weigh_unless_negative(is_done, ",
+        "weigh_unless_negative(0, ",
+    ),
+    Mutant(
+        "hopper: scores far below zero are bent as those far above",
+        FAR_SOFTCAP,
+        "copysignf(bent[i], signs[i])",
+        "bent[i]",
+    ),
+    Mutant(
+        "hopper: what bends far scores begins with the second term",
+        FAR_SOFTCAP,
+        "for (int k = kTerms - 2; k >= 0; --k)",
+        "for (int k = kTerms - 2; k >= 1; --k)",
     ),
     Mutant(
         "hopper: the lowest capped score counts as hidden",

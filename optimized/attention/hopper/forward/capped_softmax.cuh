@@ -46,19 +46,24 @@ struct CappedSoftmax : OnlineSoftmax {
   __device__ __forceinline__ bool update(float (&scores)[kScores], float (&factor)[2],
                                          const ScoreNumbers& n, bool is_masked) {
     float block_top[2];
-    bool raises = false;
+    bool raises = false, is_far = false;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float of_lane = row_top(scores, half);
       highest[half] = fmaxf(highest[half], of_lane);
       block_top[half] = quad_max(of_lane);
       raises |= outgrows(block_top[half], half, n);
+      is_far |= of_lane > 0 && !n.near.has(of_lane);
     }
     raises = __any_sync(~0u, raises);
     if (raises) raise(block_top, factor, n);
-    const uint32_t near = is_masked ? weigh_near<true>(scores, n) : weigh_near<false>(scores, n);
+    // Where a lane's largest is far all are weighed apart, which takes less than both ways one
+    // behind the other. The bits are the same.
+    uint32_t done = 0;
+    if (!__any_sync(~0u, is_far))
+      done = is_masked ? weigh_near<true>(scores, n) : weigh_near<false>(scores, n);
     constexpr uint32_t kAll = (1u << kScores / kBatch) - 1;
-    if (__any_sync(~0u, near != kAll)) weigh_others(scores, n, near);
+    if (__any_sync(~0u, done != kAll)) weigh_others(scores, n, done, is_masked);
     return raises;
   }
 
@@ -118,30 +123,46 @@ struct CappedSoftmax : OnlineSoftmax {
     return near;
   }
 
-  // Scores of the other batches, each by itself.
+  // Scores of the batches that are not done.
   template <int kScores>
   __device__ __forceinline__ void weigh_others(float (&scores)[kScores], const ScoreNumbers& n,
-                                               uint32_t near) {
+                                               uint32_t done, bool is_masked) {
     constexpr int kBatches = kScores / kBatch;
+    uint32_t hidden[2] = {0, 0};  // of a lane's two rows, a bit a key: near whatever else is
+    if (is_masked)
 #pragma unroll
-    for (int batch = 0; batch < kBatches; ++batch) {
-      const int half = row_of(batch), is_done = near << (32 - kBatches + batch);
-      if (!__any_sync(~0u, is_done >= 0)) continue;
-      float of_batch[kBatch], beyond[kBatch], factors[kBatch];
+      for (int i = 0; i < kScores; ++i)
+        if (scores[i] == kHidden) scores[i] = 0, hidden[i / 2 % 2] |= 1u << (i / 4 * 2 + i % 2);
+    float odd[2] = {0, 0};
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) of_batch[i] = scores[score_of(batch, i)];
-      n.near.find_factors(of_batch, beyond, factors);
+    for (int of_two = 0; of_two < kBatches / 2; ++of_two) {
+      // Both rows' at once. All else is without branches, which take as long as 20 scores each.
+      const int are_done = done << (32 - kBatches + 2 * of_two);
+      if (__all_sync(~0u, (are_done & are_done << 1) < 0)) continue;
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const float score = of_batch[i];
-        float power = if_negative(__float_as_int(beyond[i]), fmaf(score, factors[i], -top[half]),
-                                  bent(score, n) - top[half]);
-        if (score == kHidden) power = -INFINITY;
-        const float weight = exp2_fast(power);
-        scores[score_of(batch, i)] = if_negative(is_done, score, weight);
-        sum[half] += if_negative(is_done, 0, weight);
+      for (int half = 0; half < 2; ++half) {
+        const int batch = 2 * of_two + half, is_done = are_done << half;
+        float q_k[kBatch], beyond[kBatch], factors[kBatch], powers[kBatch];
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+          q_k[i] = scores[score_of(batch, i)];
+          powers[i] = exp2_fast(fabsf(q_k[i]) * -n.bend_log2);
+        }
+        n.far.bend(q_k, powers);
+        n.near.find_factors(q_k, beyond, factors);
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+          powers[i] = if_negative(__float_as_int(beyond[i]), fmaf(q_k[i], factors[i], -top[half]),
+                                  powers[i] - top[half]);
+          if (hidden[half] & 1u << (of_two * kBatch + i)) powers[i] = -INFINITY;
+        }
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i)
+          weigh_unless_negative(is_done, scores[score_of(batch, i)], powers[i],
+                                i % 2 == 0 ? sum[half] : odd[half]);
       }
     }
+    sum[0] += odd[0], sum[1] += odd[1];
   }
 };
 

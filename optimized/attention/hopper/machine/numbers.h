@@ -35,7 +35,8 @@ __device__ inline float log_fast(float x) {
 }
 
 // Without a branch, where a number is below zero: x times a factor; x becomes a power of two, of x
-// times a factor and what is `more`, and is added to a sum; a and not b.
+// times a factor and what is `more`, and is added to a sum; a and not b. Where it is not: x becomes
+// a power of two, and is added to a sum.
 __device__ inline void multiply_if_negative(int number, float& x, float factor) {
   asm("{\n.reg .pred p;\nsetp.lt.s32 p, %2, 0;\n@p mul.f32 %0, %0, %1;\n}"
       : "+f"(x)
@@ -47,6 +48,12 @@ __device__ inline void weigh_if_negative(int number, float& x, float factor, flo
       "@p ex2.approx.ftz.f32 %0, %0;\n@p add.f32 %1, %1, %0;\n}"
       : "+f"(x), "+f"(sum)
       : "f"(factor), "f"(more), "r"(number));
+}
+__device__ inline void weigh_unless_negative(int number, float& x, float power, float& sum) {
+  asm("{\n.reg .pred p;\nsetp.ge.s32 p, %3, 0;\n@p ex2.approx.ftz.f32 %0, %2;\n"
+      "@p add.f32 %1, %1, %0;\n}"
+      : "+f"(x), "+f"(sum)
+      : "f"(power), "r"(number));
 }
 __device__ inline float if_negative(int number, float a, float b) {
   float x;
