@@ -355,6 +355,30 @@ MUTANTS = [
     ),
     # --- tiles, proof, cost, files
     Mutant(
+        "segments are counted by sequences that nobody has checked",
+        "reference/estimate/plan_size.cpp",
+        "  check_shards(operand, layout, shards);\n",
+        "",
+    ),
+    Mutant(
+        "a dense batch of as many rows passes for that of a layout",
+        "bindings/ringside/_attention/formats.py",
+        "if batch == layout.num_sequences and seqlens <= {seqlen}:",
+        "if batch * seqlen == layout.num_rows:",
+    ),
+    Mutant(
+        "keys of a dense batch have no padding, whatever the layout of its queries",
+        "bindings/ringside/_attention/definition.py",
+        "return layout_q, layout_q if layout_k is None else",
+        "return layout_q, layout_of_dense(k, 'k', qkv_format) if layout_k is None else",
+    ),
+    Mutant(
+        "a query that is none sees nothing",
+        "bindings/core/mask.cpp",
+        "if (kAsked == Asked::queries) check_query(",
+        "if (false) check_query(",
+    ),
+    Mutant(
         "a tile is judged by its first row alone",
         "reference/rows/seen_rows.h",
         "q.position(end - 1)",

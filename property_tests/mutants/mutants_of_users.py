@@ -16,7 +16,46 @@ STAND_IN = "bindings/ringside/testing/stand_ins/flash_attn.py"
 METHODS = "bindings/ringside/_plan/own_methods.py"
 DRAWN = "bindings/ringside/testing/strategies.py"
 DEVICE = "bindings/ringside/_arrays/cuda.py"
+GRADIENTS = "bindings/ringside/_arguments/gradients.py"
+MOVED = "bindings/ringside/_arguments/torch_rows.py"
+HALVES = "bindings/ringside/_attention/torch_halves.py"
 MUTANTS_OF_USERS = [
+    Mutant(
+        "rows that move leave torch's gradients behind",
+        GRADIENTS,
+        "            if not asks_for_gradient(",
+        "            if True or asks_for_gradient(",
+    ),
+    Mutant(
+        "a call without a gradient takes tensors that require one, without a word",
+        GRADIENTS,
+        "            if asks_for_gradient((*args, *kwargs.values())):",
+        "            if False:",
+    ),
+    Mutant(
+        "what padding's gradient holds reaches the first row",
+        MOVED,
+        "accumulate(ctx.rows, initial=1)",
+        "accumulate(ctx.rows, initial=0)",
+    ),
+    Mutant(
+        "a row that went to several places gets one place's gradient",
+        MOVED,
+        "summed = summed.index_add(0, torch.from_numpy(source), dout)",
+        "summed = summed.index_copy(0, torch.from_numpy(source), dout)",
+    ),
+    Mutant(
+        "the gradient of a gradient of attention is nothing",
+        HALVES,
+        "        if not torch.is_grad_enabled():",
+        "        if True:",
+    ),
+    Mutant(
+        "a sink that requires a gradient gets none",
+        HALVES,
+        "        return of_options, lambda x:",
+        "        return None, lambda x:",
+    ),
     Mutant(
         "kernels that were compiled to be checked are run without a word",
         DEVICE,

@@ -19,7 +19,8 @@ PROPERTIES = (
     *("estimate", "timelines", "errors_of_time_models"),
     *("shared_paths", "not_finite"),
     *("options_spelled", "errors_of_options", "pickles"),
-    *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "oracle_vs_jax"),
+    *("errors", "errors_of_layouts", "errors_of_plans", "errors_of_json", "errors_of_formats"),
+    *("memory_of_plans", "oracle_vs_jax"),
     *("array_arguments", "conversions", "rounding", "threads", "balanced", "gathered", "schedules"),
     *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
     *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
@@ -33,6 +34,7 @@ OF_USERS = (
     *("api", "lengths", "own_partitions", "ranges", "thd_check", "explore", "flash"),
     *("kit_strategies", "kit_stand_ins", "kit_dense", "arrays_in_kind", "peers", "peers_table"),
     *("stand_ins", "kit_processes", "torch_on_cpu", "quick_kernels"),
+    *("torch_gradients", "errors_of_gradients", "errors_of_torch", "errors_of_options"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 NO_SUCH_TEST = 4  # pytest's exit code

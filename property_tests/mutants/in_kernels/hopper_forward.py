@@ -269,8 +269,8 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: scores are near a softcap of twice the bound",
         SOFTCAP,
-        "near_squared / (ratio * ratio)",
-        "4 * near_squared / (ratio * ratio)",
+        "kNearSquared / (ratio * ratio)",
+        "4 * kNearSquared / (ratio * ratio)",
     ),
     Mutant(
         "hopper: scores beside a cap of any size are near",
