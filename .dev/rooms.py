@@ -138,6 +138,7 @@ TESTS_MAY_INCLUDE = {name for name in MAY_INCLUDE if name.startswith("reference/
 MAY_IMPORT = {
     "_core": set(),
     "_extras": set(),
+    "_json": set(),
     "_rows": {"_core"},
     "_words": {"_core"},
     "_pictures": {"_core", "_extras", "_words"},
@@ -146,14 +147,14 @@ MAY_IMPORT = {
     "_arrays": {"_core", "_attention"},
     "_group": {"_core"},
     "_ranks": {"_core", "_attention", "_arrays", "_group"},
-    "_time": {"_core"},
+    "_time": {"_core", "_json"},
     "_page": {"_core", "_pictures"},
     "_plan": {
         *("_core", "_extras", "_rows", "_arguments", "_attention", "_arrays", "_group", "_ranks"),
-        *("_words", "_pictures", "_page", "_time"),
+        *("_words", "_pictures", "_page", "_time", "_json"),
     },
     "thd": {"_core", "_rows", "_arguments", "_arrays"},
-    "lengths": {"_core"},
+    "lengths": {"_core", "_json"},
     "flash": {"_core", "_arguments", "_attention"},
     "micro_sequences": {"_core", "_arguments", "_plan"},
     "": {

@@ -67,12 +67,22 @@ def test_offsets_are_read_where_they_are_said_to_be(lengths):
         ("cu_seqlens\n0\n7\n5\n", "mine, line 4: 5 after 7; expected offsets that never fall"),
         ("cu_seqlens\n1\n7\n", "mine, line 2: 1; expected offsets that begin with 0"),
         ('{"cu_seqlens": []}', "mine: got nothing; expected offsets that begin with 0"),
+        ("5,,6", "mine, line 1: an empty cell; expected an integer"),
+        ("id,tokens\n1,\n2,5\n", "mine, line 2: 1 cells; expected 2, as in mine, line 1"),
+        ("null", "mine, line 1: null; expected lengths, here or below that name"),
+        ("[" * 100_000, "mine: lists or objects lie too deep in each other; expected JSON"),
+        ('{"lengths": [1], "lengths": [2]}', 'mine: "lengths" stands 2 times in one object'),
     ],
 )
 def test_what_is_wrong_is_named_as_it_stands(text, words):
     with pytest.raises(ValueError) as error:
         rs.lengths.parse(text, source="mine")
     assert words in str(error.value)
+
+
+def test_a_negative_length_is_not_packed():
+    with pytest.raises(ValueError, match=r"lengths\[1\]=-3; expected numbers of tokens, from 0"):
+        rs.lengths.pack([5, -3], 2)
 
 
 def test_a_file_is_read_in_any_form(tmp_path):

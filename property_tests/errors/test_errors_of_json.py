@@ -126,7 +126,7 @@ def test_a_key_that_stands_twice_is_refused_by_name(once, twice, key):
     )
 
 
-@pytest.mark.parametrize("text", ["", "{", "null", "[]", "{}", '"plan"'])
+@pytest.mark.parametrize("text", ["", "{", "null", "[]", "{}", '"plan"', "[" * 100_000])
 def test_text_that_is_not_the_json_of_a_plan_is_refused(text):
     with pytest.raises(ValueError, match=r"not JSON: .*to_json\(\)|ringside\.plan"):
         rs.Plan.from_json(text)

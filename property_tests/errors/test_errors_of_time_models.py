@@ -76,6 +76,25 @@ def test_a_model_that_is_none_is_refused_by_its_place(data, words, tmp_path):
         assert words in str(told.value) and str(path) in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[" * 100_000, "is not JSON: lists or objects lie too deep in each other"),
+        ('{"name": "a", "name": "b"}', 'is not JSON: "name" stands 2 times in one object'),
+        (
+            json.dumps(GOOD | {"host_us_per_step": 10**400}),
+            "host_us_per_step is 1" + 400 * "0" + "; expected a finite number from 0",
+        ),
+    ],
+    ids=["deep", "twice", "large"],
+)
+def test_hostile_text_is_refused_by_its_place(text, words, tmp_path):
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(rs.InvalidArgument) as told:
+        rs.TimeModel.load(tmp_path / "bad.json")
+    assert words in str(told.value) and "bad.json" in str(told.value)
+
+
 def test_the_good_model_is_good():
     assert PLAN.timeline(GOOD).total_us == PLAN.timeline("h200").total_us
 

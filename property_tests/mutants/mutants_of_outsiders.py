@@ -191,8 +191,8 @@ RARE_SIZES = [
     Mutant(
         "a backward segment reads below row 0",
         "bindings/ringside/thd/_segments.py",
-        "(np.minimum(begin, last) < 0)",
-        "(begin < 0)",
+        "outside |= (last < 0) | (last >= size)",
+        "outside |= last >= size",
     ),
     # A MicroSequenceBuffer used for a second sequence: the first one's dk and dv are in its own.
     Mutant(

@@ -141,6 +141,26 @@ def test_bad_calls_are_told_what_to_fix(call, error, message):
         call()
 
 
+@pytest.mark.parametrize(
+    ("segment", "message"),
+    [
+        ((0, 2**62, 0, 1, 5), f"segment 0 reads rows 0 to {2**64} of an array of 5 rows"),
+        ((0, 1, 4, -(2**63), 2), f"segment 0 writes rows 4 to {4 - 2**63} of an array of 5 rows"),
+        ((2**63 - 1, 1, 0, 1, 2), f"segment 0 reads rows {2**63 - 1} to {2**63} of an array"),
+        ((0, 0, 0, 0, 2**62), f"segment 0 has {2**62} rows; expected 0 to the 5 of the array"),
+    ],
+)
+def test_what_int64_does_not_hold_lies_outside_of_every_array(segment, message):
+    with pytest.raises(ValueError, match=message):
+        thd.check_segments([segment], 5, 5)
+
+
+def test_more_rows_than_can_be_listed_are_refused_by_their_number():
+    rows = 2**25
+    with pytest.raises(ValueError, match=f"segments write {2 * rows} rows of an array of {rows};"):
+        thd.check_segments([(0, 1, 0, 1, rows)] * 2, rows, rows)
+
+
 def test_good_offsets_pass():
     thd.check_offsets([0, 8, 8, 12], [0, 3, 3, 7], num_rows=12)
     thd.check_offsets([2, 6], [5, 9], num_rows=7, covers=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection
 from itertools import chain
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ringside import _core
+from ringside._json import parsed
 
 FORMAT = "ringside.plan"
 VERSION = 1
@@ -87,19 +87,9 @@ def _parsed(text: str) -> Any:
             f"text is a {type(text).__name__}; expected a str. Pass what Plan.to_json() returned"
         )
     try:
-        return json.loads(text, object_pairs_hook=_object)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return parsed(text)
+    except ValueError as error:
         raise ValueError(f"text is not JSON: {error}. Pass what Plan.to_json() returned") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. Of a key that stands twice json would silently keep the last."""
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        twice = next(key for key, count in counts.items() if count > 1)
-        raise ValueError(f'"{twice}" stands {counts[twice]} times in one object; expected once')
-    return data
 
 
 def _require_known(data: dict[str, Any], where: str, known: Collection[str]) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ringside._core import InvalidArgument
+from ringside._json import parsed as parsed_json
 from ringside._time.model import EXCHANGES, Kernel, Links, Memory, Rates, Table, TimeModel
 
 VERSION = 1
 T = TypeVar("T")
 _RATES = {name: f"us_per_{name}" for name in Rates._fields}
 _NEEDED: Any = object()
+_LARGEST = sys.float_info.max
 
 
 def text(model: TimeModel) -> str:
@@ -84,7 +87,7 @@ def read(path: Path) -> TimeModel:
 def parsed(found: str, where: str) -> TimeModel:
     """From the text of a file."""
     try:
-        data = json.loads(found)
+        data = parsed_json(found)
     except ValueError as error:
         raise InvalidArgument(
             f"{where} is not JSON: {error}; expected a model as TimeModel.save writes it"
@@ -193,7 +196,7 @@ def _ranks(x: Any) -> int | None | str:
 
 
 def _amount(x: Any) -> float | str:
-    good = isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x and math.isfinite(x)
+    good = isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= _LARGEST
     return float(x) if good else _Expected("a finite number from 0")
 
 

@@ -110,13 +110,16 @@ def pack(lengths: npt.ArrayLike, tokens: int) -> Lengths:
     """The first documents that fill exactly so many tokens; the last one is cropped to fit.
 
     Raises:
-        ValueError: tokens below 1, or more than the documents hold together.
+        ValueError: tokens below 1, or more than the documents hold together; a negative length.
 
     >>> import ringside as rs
     >>> rs.lengths.pack([5, 7, 3], 10).tolist()
     [5, 5]
     """
     documents = arguments.integers(lengths, "lengths").astype(np.int64)
+    if documents.min(initial=0) < 0:
+        at = int(documents.argmin())
+        raise ValueError(f"lengths[{at}]={documents[at]}; expected numbers of tokens, from 0")
     total = int(documents.sum())
     if not 1 <= arguments.integer(tokens, "tokens") <= total:
         raise ValueError(f"tokens={tokens}; expected 1 to {total}, what the documents hold")

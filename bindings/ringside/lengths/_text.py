@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from ringside._json import parsed
 
 COLUMNS = ("tokens", "length", "lengths", "num_tokens")  # that hold lengths, in a CSV of several
 OFFSETS = "cu_seqlens"
@@ -38,7 +39,7 @@ def lengths_from(text: str, source: str, *, offsets: bool) -> npt.NDArray[np.int
 
 def _of_json(text: str, source: str) -> tuple[list[Number], str]:
     try:
-        found = json.loads(text)
+        found = parsed(text)
     except ValueError as error:
         raise ValueError(f"{source}: {error}; expected JSON, a list of lengths") from None
     name = ""
@@ -66,6 +67,8 @@ def _of_lines(text: str, source: str) -> tuple[list[Number], str]:
     if any(_is_number(word) for word in words):
         _number_of_word(next(word for word in words if not _is_number(word)), where)
     column = _column(words, where)
+    if not lines[1:] and words[column].lower() not in (*COLUMNS, OFFSETS):
+        raise ValueError(f"{where}: {', '.join(words)}; expected lengths, here or below that name")
     numbers = []
     for at, cells in lines[1:]:
         if len(cells) != len(words):
@@ -94,7 +97,7 @@ def _lines(text: str, source: str) -> Iterator[tuple[str, list[str]]]:
             continue
         cells = next(csv.reader([kept.rstrip(",")], skipinitialspace=True))
         words = [cell.strip() for cell in cells]
-        if all(_is_number(word) for part in words for word in part.split()):
+        if all(words) and all(_is_number(word) for part in words for word in part.split()):
             words = [word for part in words for word in part.split()]
         yield f"{source}, line {number}", words
 
@@ -123,7 +126,7 @@ def _number(found: Any, where: str) -> Number:
 
 def _number_of_word(word: str, where: str) -> Number:
     if not _is_number(word):
-        raise ValueError(f"{where}: {word}; {EXPECTED}")
+        raise ValueError(f"{where}: {word or 'an empty cell'}; {EXPECTED}")
     return _number(int(word), where)
 
 

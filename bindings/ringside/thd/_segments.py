@@ -16,6 +16,7 @@ from ringside.thd import _on_device as _thd_cuda
 from ringside.thd._device import to_host
 
 Indices = npt.NDArray[np.int64]
+_LISTED = 2**24  # rows, more than there can be, before one that is written twice is looked for
 
 
 @without_gradients("out.index_copy(0, to_rows, x[from_rows])")
@@ -153,17 +154,27 @@ def _rows(out: Any, name: str, x: Any, segments: Any) -> tuple[Indices, Indices]
 def _rows_of(table: Indices, out_rows: int, x_rows: int) -> tuple[Indices, Indices]:
     """The row read and the row written of every move."""
     rows = table[:, 4]
-    _refuse(rows < 0, lambda s: f"segment {s} has {rows[s]} rows; expected at least 0")
+    _refuse(
+        (rows < 0) | (rows > out_rows),
+        lambda s: f"segment {s} has {rows[s]} rows; expected 0 to the {out_rows} of the array",
+    )
+    if (total := sum(rows.tolist())) > out_rows + _LISTED:
+        raise _core.InvalidArgument(
+            f"segments write {total} rows of an array of {out_rows}; expected each once at most. "
+            f"Pass the segments in several calls"
+        )
     for verb, begin, step, size in (
         ("reads", table[:, 0], table[:, 1], x_rows),
         ("writes", table[:, 2], table[:, 3], out_rows),
     ):
-        last = begin + (rows - 1) * step
-        outside = (np.minimum(begin, last) < 0) | (np.maximum(begin, last) >= size)
+        outside = (begin < 0) | (begin >= size) | ((rows > 1) & ((step > size) | (step < -size)))
+        last = begin + (rows - 1) * np.where(outside, 0, step)  # which int64 holds
+        outside |= (last < 0) | (last >= size)
         _refuse(
             (rows > 0) & outside,
-            lambda s, verb=verb, begin=begin, last=last, size=size: (
-                f"segment {s} {verb} rows {begin[s]} to {last[s]} of an array of {size} rows; "
+            lambda s, verb=verb, begin=begin, step=step, size=size: (
+                f"segment {s} {verb} rows {begin[s]} to "
+                f"{int(begin[s]) + (int(rows[s]) - 1) * int(step[s])} of an array of {size} rows; "
                 f"expected rows inside it"
             ),
         )

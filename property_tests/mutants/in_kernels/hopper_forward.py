@@ -330,7 +330,7 @@ MUTANTS_OF_HOPPER = [
         "hopper: batches of capped scores that are done are weighed again",
         CAPPED,
         "weigh_unless_negative(is_done, ",
-        "weigh_unless_negative(0, ",
+        "weigh_unless_negative(0 & is_done, ",
     ),
     Mutant(
         "hopper: scores far below zero are bent as those far above",
