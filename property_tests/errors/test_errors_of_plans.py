@@ -215,5 +215,10 @@ def test_bad_plans_are_refused_with_got_expected_and_fix(bad):
 
 
 def test_a_partition_that_is_neither_name_nor_segments_is_refused():
-    for partition in (None, 3, [["zigzag"]], [rs.Segment(0, 0, 1)]):
-        refused(planned(partition=partition), "partition is a", "list of Segment", kind=TypeError)
+    for partition, words in (
+        (None, "partition is a NoneType; expected a name"),
+        (3, "partition is a int; expected a name"),
+        ([["zigzag"]], "partition[0][0] is a str; expected a Segment"),
+        ([rs.Segment(0, 0, 1)], "partition[0] is a Segment; expected a list of Segment"),
+    ):
+        refused(planned(partition=partition), words, kind=TypeError)

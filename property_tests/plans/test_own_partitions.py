@@ -94,6 +94,9 @@ LAYOUT = rs.PackedLayout([0, 3, 8])
         ({"partition": [0.5, 1]}, "partition has dtype float64; expected integers"),
         ({"partition": [0, 1], "cp_size": None}, "cp_size is missing; partition lists owners"),
         ({"partition": lambda *_: [0, 1], "cp_size": None}, "cp_size is missing; partition is a f"),
+        ({"partition": lambda *_: None}, "what partition returned is a NoneType; expected a name"),
+        ({"partition": [iter(()), []]}, r"partition\[0\] is a tuple_iterator; expected a list of"),
+        ({"partition": [[], [7]]}, r"partition\[1\]\[0\] is a int; expected a Segment"),
         (
             {"partition": lambda *_: [0]},
             r"what partition returned has shape \[1\]; expected",

@@ -80,9 +80,32 @@ def _segments_of(
         given = given(layout, _ranks(cp_size, f"{name} is a function"))
         name = f"what {name} returned"
     if not _lists_owners(given) or (cp_size is None and not len(given)):
-        segments: str | Shards = given  # C++ refuses what is neither
+        _require_segments(given, name)
+        segments: str | Shards = given
         return segments
     return _of_owners(given, layout, _ranks(cp_size, f"{name} lists owners"), name)
+
+
+def _require_segments(given: Any, name: str) -> None:
+    """Raises TypeError, naming what is neither text nor a list of Segment for every rank."""
+    if isinstance(given, str):
+        return
+    if not isinstance(given, list | tuple):
+        raise TypeError(
+            f"{name} is a {type(given).__name__}; expected a name (see ringside.PARTITIONS) or a "
+            "list of Segment for every rank"
+        )
+    for rank, shard in enumerate(given):
+        if not isinstance(shard, list | tuple):
+            raise TypeError(
+                f"{name}[{rank}] is a {type(shard).__name__}; expected a list of Segment, as of "
+                "every rank"
+            )
+        for i, segment in enumerate(shard):
+            if not isinstance(segment, _core.Segment):
+                raise TypeError(
+                    f"{name}[{rank}][{i}] is a {type(segment).__name__}; expected a Segment"
+                )
 
 
 def _is_of_documents(given: Any, layout: PackedLayout) -> bool:
