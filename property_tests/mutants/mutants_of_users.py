@@ -39,12 +39,6 @@ MUTANTS_OF_USERS = [
         "accumulate(ctx.rows, initial=0)",
     ),
     Mutant(
-        "a row that went to several places gets one place's gradient",
-        MOVED,
-        "summed = summed.index_add(0, torch.from_numpy(source), dout)",
-        "summed = summed.index_copy(0, torch.from_numpy(source), dout)",
-    ),
-    Mutant(
         "the gradient of a gradient of attention is nothing",
         HALVES,
         "        if not torch.is_grad_enabled():",

@@ -1,7 +1,6 @@
 """Rows that move, as a function that torch differentiates: rows of a gradient move back.
 
-A row that went to several places gets the sum of their gradients, a row that went nowhere zeros,
-and what padding's gradient holds reaches nobody.
+A row that went nowhere gets zeros, and what padding's gradient holds reaches nobody.
 """
 
 from __future__ import annotations
