@@ -22,6 +22,7 @@ from ringside._attention.options import (
 from ringside._attention.torch_halves import differentiable_once
 from ringside._core import InvalidArgument, Unsupported, arguments
 from ringside._group.group import Group
+from ringside._group.refused import telling
 from ringside._plan.device_plan import DevicePlan
 from ringside._plan.plan import Plan
 from ringside._torch_arguments import require_kinds, require_no_gradient, require_plan
@@ -102,15 +103,16 @@ class _RankAttention(torch.autograd.Function):
     def backward(ctx: Any, dout: Any, _dlse: Any) -> Any:
         if dout is None:  # nobody asked for out's gradient, on no rank
             return (None,) * 7
-        q, k, v, sink, out, lse = ctx.saved_tensors
-        require_lengths(ctx.plan, ctx.lengths)
-        dq, dk, dv, *dsink = ctx.plan.attention_backward_rank(
-            *(dout, q, k, v, out, lse),
-            group=ctx.group,
-            options=_with_sink(ctx.options.options, sink),
-            deterministic=ctx.options.deterministic,
-            kept_kv=ctx.kept,
-        )
+        with telling(ctx.plan, ctx.group):
+            q, k, v, sink, out, lse = ctx.saved_tensors
+            require_lengths(ctx.plan, ctx.lengths)
+            dq, dk, dv, *dsink = ctx.plan.attention_backward_rank(
+                *(dout, q, k, v, out, lse),
+                group=ctx.group,
+                options=_with_sink(ctx.options.options, sink),
+                deterministic=ctx.options.deterministic,
+                kept_kv=ctx.kept,
+            )
         of_sink = None if sink is None else dsink[0].to(sink.dtype)
         return dq, dk, dv, of_sink, None, None, None
 
@@ -123,12 +125,25 @@ class _OfRank:
 
 
 @_untraced
-def _of_rank(q: Any, k: Any, v: Any, plan: Any, group: Group, asked: _OfRank) -> Any:
-    sink = asked.options.sink if isinstance(asked.options.sink, torch.Tensor) else None
-    if sink is not None:  # goes where torch sees it
-        options = dataclasses.replace(asked.options, sink=None)
-        asked = dataclasses.replace(asked, options=options)
-    return _RankAttention.apply(q, k, v, sink, plan, group, asked)
+def _of_rank(
+    arrays: tuple[Any, Any, Any],
+    plan: Any,
+    group: Group,
+    options: Options | None,
+    keywords: Any,
+    deterministic: bool,
+    keep_kv: bool,
+) -> Any:
+    with telling(plan, group):
+        require_kinds(plan, *arrays)
+        given = options_of(varlen_attention, options, keywords)
+        require_no_gradient(given.alibi_slopes)
+        keeps = arguments.boolean(keep_kv, "keep_kv")
+        sink = given.sink if isinstance(given.sink, torch.Tensor) else None
+        if sink is not None:  # goes where torch sees it
+            given = dataclasses.replace(given, sink=None)
+        asked = _OfRank(given, deterministic, keeps)
+        return _RankAttention.apply(*arrays, sink, plan, group, asked)
 
 
 def _with_sink(options: Options, sink: Any) -> Options:
@@ -252,17 +267,14 @@ def varlen_attention(
     >>> out.dtype, q.grad.shape
     (torch.bfloat16, torch.Size([2, 1, 8]))
     """
+    if group is not None:
+        out, lse = _of_rank((q, k, v), plan, group, options, keywords, deterministic, keep_kv)
+        return (out, lse) if return_lse else out
     compiles = torch.compiler.is_compiling()
     if compiles:
         require_plan(plan)
     else:
         require_kinds(plan, q, k, v)
-    if group is not None:
-        given = options_of(varlen_attention, options, keywords)
-        require_no_gradient(given.alibi_slopes)
-        keeps = arguments.boolean(keep_kv, "keep_kv")
-        out, lse = _of_rank(q, k, v, plan, group, _OfRank(given, deterministic, keeps))
-        return (out, lse) if return_lse else out
     if keep_kv:
         raise InvalidArgument(
             f"keep_kv={keep_kv} without a group; expected keep_kv=False, as nothing is exchanged. "

@@ -102,10 +102,11 @@ def test_wrong_shards_of_a_new_plan_are_refused_by_both(pair, what):
         assert text in error.text, error
 
 
-def test_wrong_shards_of_a_plan_that_runs_can_be_mended(pair):
-    pair[0].tell("answer = right()")
-    assert "has 15 rows" in [pair[1].tell(call("rows()[1:]")), pair[1].error()][1].text
-    assert pair[1].do("answer = right()") and pair[0].answer()
+@pytest.mark.parametrize("plan", ["plan", "plan_of(mask=rs.Mask.sliding_window(9, 0))"])
+def test_what_all_refuse_can_be_mended(pair, plan):
+    both = call("rows()[1:]", plan=plan), call("rows()[:, :1]", plan=plan)
+    for error, text in zip(refusals(pair, *both), ("has 15 rows", "(16, 1, 4)"), strict=True):
+        assert error.kind == "InvalidArgument" and text in error.text
 
 
 def test_a_plan_of_another_size_is_refused(pair):

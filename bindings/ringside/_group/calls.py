@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from ringside import _core
 from ringside._group.agreement import KEPT, refuse_differences
-from ringside._group.control import Control
+from ringside._group.control import REFUSED, Control
 from ringside._group.failure import RankFailure, named
 
 Result = TypeVar("Result")
@@ -60,6 +60,7 @@ class Calls:
             try:
                 self._control.require_all(number)
                 self._control.require_nobody_agrees()
+                self._control.require_nobody_refuses(number)
                 self._control.raise_failure()
                 self._links.start(number, int(kind, 16))
                 result = run(self._links, lambda value: self._gather("value", number, value))
@@ -105,6 +106,29 @@ class Calls:
         with self._alone():
             self._agree(what, error)
             set_up()
+
+    def _has_come_to(self) -> tuple[int, int]:
+        """Calls and rounds of agreement, in which the others hear of what is raised."""
+        return self._calls, self._rounds
+
+    def _refuse(self, plan: str | None, error: BaseException) -> None:
+        """Tells the others of what is raised in place of a call; of which plan, where it is one.
+
+        A plan that is not agreed on yet, they all refuse. Else it counts as a call, which all
+        refuse, or the group fails: who goes on to its next call would meet others in this one.
+        """
+        if self._closed or self._control.failure is not None:
+            return
+        if not isinstance(error, Exception):
+            self._fail_by(error)
+        elif plan is not None and not self._has_agreed_on(plan):
+            self._prepare({"plan": plan}, error)  # which raises it
+        else:
+            with self._alone():
+                self._calls += 1
+                self._begin(self._calls, REFUSED)
+                self._now = (self._calls, REFUSED, False)
+                self._control.refuse(self._calls, _said(error))
 
     def _tell_all(self, value: Any) -> list[Any]:
         """(ranks, value) of every process, outside of calls; all of them come to it."""
@@ -179,8 +203,12 @@ class Calls:
 
     def _fail_by(self, error: BaseException) -> None:
         """Tells the others what this process raised."""
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        self._control.fail(self._control.here(f"{named(self.ranks)} raised {said}", self.ranks))
+        why = f"{named(self.ranks)} raised {_said(error)}"
+        self._control.fail(self._control.here(why, self.ranks))
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _digest(what: dict[str, Any]) -> str:

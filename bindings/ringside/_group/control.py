@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ringside._group import wire
+from ringside._group.agreement import KEPT
 from ringside._group.failure import RankFailure, named
 from ringside._group.launched import note_failed_by_others
 from ringside._group.rendezvous import Connections
@@ -22,6 +23,7 @@ from ringside._group.rendezvous import Connections
 BEAT_S = 0.25
 LATE_S = 1.5  # a process whose last beat is older does not run
 FAREWELL_S = 0.5  # for what was said last to be gone
+REFUSED = "refused"  # the kind of a call that a process raised in place of
 
 Where = dict[str, Any]  # call, kind, in_call, step
 
@@ -35,6 +37,7 @@ class Peer:
         self.beat: Where = {}
         self.beat_at = time.monotonic()
         self.values: dict[tuple[str, int], Any] = {}
+        self.refused: dict[int, str] = {}  # calls, and what it raised in place of them
         self.left_after: int | None = None  # calls, where it said that it leaves
         self.ended = False
 
@@ -51,6 +54,7 @@ class Control:
     ) -> None:
         self.ranks, self._where, self._on_failure = met.processes[met.mine], where, on_failure
         self._kind_of = kind_of  # a call that this process has begun
+        self._refused: dict[int, str] = {}  # by this process
         self.changed = threading.Condition()
         self.failure: RankFailure | None = None
         self.peers = {p: Peer(met.processes[p], s) for p, s in met.controls.items()}
@@ -100,6 +104,18 @@ class Control:
             for (tag, _), value in list(peer.values.items()):
                 if tag == "agree":
                     self._compare(peer, value, agrees=True)
+
+    def refuse(self, call: int, why: str) -> None:
+        """Tells of a call that this process raised in place of; fails where others make it."""
+        _note(self._refused, call, why)
+        self.tell({"t": "refused", "call": call, "kind": REFUSED, "why": why})
+        self.require_nobody_agrees()
+
+    def require_nobody_refuses(self, call: int) -> None:
+        """Fails where a process has raised in place of a call that this one begins."""
+        for peer in self.peers.values():
+            if call in peer.refused:
+                self._compare(peer, {"call": call, "kind": REFUSED})
 
     def silence(
         self, awaited: Iterable[int], seconds: float, enqueued: bool = False
@@ -282,6 +298,9 @@ class Control:
                 self.changed.notify_all()
             if message["tag"] == "agree":
                 self._compare(peer, message["value"], agrees=True)
+        elif kind == "refused":
+            _note(peer.refused, int(message["call"]), str(message["why"]))
+            self._compare(peer, message)
         elif kind == "abort":
             self.fail(self.here(str(message["why"]), message["ranks"]))
         elif kind == "bye":
@@ -293,6 +312,9 @@ class Control:
         mine = self._kind_of(int(theirs["call"]))
         if mine is None or theirs["kind"] == mine or not (theirs["kind"] or agrees):
             return
+        if REFUSED in (mine, theirs["kind"]):
+            self._fail_by_refusal(peer, int(theirs["call"]), mine == REFUSED)
+            return
         ranks = sorted({*peer.ranks, *self.ranks})
         self.fail(
             self.here(
@@ -301,3 +323,21 @@ class Control:
                 ranks,
             )
         )
+
+    def _fail_by_refusal(self, peer: Peer, call: int, is_mine: bool) -> None:
+        one, other = (self, peer) if is_mine else (peer, self)
+        why = (self._refused if is_mine else peer.refused).get(call, "an error")
+        self.fail(
+            self.here(
+                f"{named(one.ranks)} made no call {call}, which {named(other.ranks)} made; "
+                f"expected all ranks to make it. It raised {why}",
+                one.ranks,
+            )
+        )
+
+
+def _note(refused: dict[int, str], call: int, why: str) -> None:
+    """Of the last calls."""
+    refused[call] = why
+    if len(refused) > KEPT:
+        del refused[next(iter(refused))]

@@ -19,6 +19,7 @@ from ringside._attention.options import (
 )
 from ringside._core import InvalidArgument, arguments
 from ringside._group.group import Group
+from ringside._group.refused import tells_refusals
 from ringside._ranks import runs
 from ringside._ranks.arguments import group_of, head_dims_of
 from ringside._ranks.calls import ProgramAsked
@@ -109,6 +110,7 @@ def prepare(
     runs.prepare(self, group, ready)
 
 
+@tells_refusals
 @without_gradients(OF_RANKS)
 @takes_options
 def attention_rank(
@@ -172,6 +174,7 @@ def attention_rank(
     return runs.forward(self, group, named, options, where, return_max_logit=asked)
 
 
+@tells_refusals
 @without_gradients(OF_RANKS)
 @takes_options
 def attention_backward_rank(

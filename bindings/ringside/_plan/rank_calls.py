@@ -25,6 +25,7 @@ from ringside._attention.options import (
 )
 from ringside._core import arguments
 from ringside._group.group import Group
+from ringside._group.refused import tells_refusals
 from ringside._ranks import runs
 from ringside._ranks.arguments import agreed_of, dtype_of, group_of, head_dims_of
 from ringside._ranks.calls import ProgramAsked
@@ -95,6 +96,7 @@ def prepare(
     runs.prepare(self, group, ready)
 
 
+@tells_refusals
 @without_gradients(OF_RANKS)
 @answers_in_kind("q_r", STATISTIC)
 @takes_options
@@ -162,6 +164,7 @@ def attention_rank(
     return runs.forward(self, group, named, options, where, return_max_logit=asked)
 
 
+@tells_refusals
 @without_gradients(OF_RANKS)
 @answers_in_kind("q_r", "k_r", "v_r", STATISTIC)
 @takes_options

@@ -53,22 +53,15 @@ def run(
     form: str,
     runs: Runs,
 ) -> Any:
-    """Checks, agrees, runs. The others hear of what is wrong here before the first call."""
+    """Checks, agrees, runs. Of what is wrong here the others hear by who calls: see refused.py."""
     group_of(group)._require_usable()
-    fingerprint = plan._fingerprint_in(group)
-    try:
-        exchange = on_device(where.backend, where.exchange, named)
-        require_size(plan, group)
-        if exchange is None:
-            ready = _on_host(plan, group, named, options, where, runs)
-        else:
-            where = where._replace(exchange=exchange)
-            ready = _on_device(plan, group, named, options, where, runs)
-    except (ValueError, TypeError, Unsupported) as error:
-        if group._has_agreed_on(fingerprint):
-            raise
-        group._prepare({"plan": fingerprint}, error)  # which raises it
-        raise
+    exchange = on_device(where.backend, where.exchange, named)
+    require_size(plan, group)
+    if exchange is None:
+        ready = _on_host(plan, group, named, options, where, runs)
+    else:
+        where = where._replace(exchange=exchange)
+        ready = _on_device(plan, group, named, options, where, runs)
     return group._call(ready.what, form, ready.run, ready.set_up)
 
 

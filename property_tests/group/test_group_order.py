@@ -1,0 +1,99 @@
+"""Calls that are not the same on every rank, though alike in all that is agreed on, never mix rows.
+
+One set of processes serves all tests, as torch takes long to import; each test makes its group.
+"""
+
+import time
+
+import pytest
+from group_processes import require_failure, started, within
+
+SOON = 2.0  # seconds
+SETTING = """
+plan = rs.plan(rs.PackedLayout([0, 40, 64]), cp_size=2, mask=rs.Mask.full())
+x = np.random.default_rng(0).normal(size=(64, 1, 8))
+shards = [plan.shard(x, group.rank)] * 3
+def tensors():
+    return [torch.tensor(x, requires_grad=True) for x in shards]
+def call(**more):
+    return plan.attention_rank(*shards, group=group, **more)
+def backward(dout=shards[0], **more):
+    rest = shards[0], shards[0][:, :, 0].T.copy()
+    return plan.attention_backward_rank(dout, *shards, *rest, group=group, **more)
+def torch_call(plan=plan, **more):
+    return varlen_attention(*tensors(), plan, group=group, **more)
+torch_call().sum().backward()
+backward()
+"""
+
+
+@pytest.fixture(scope="module")
+def workers():
+    pytest.importorskip("torch")
+    with started(2) as both:
+        both.all("import torch\ntorch.set_num_threads(1)\nfrom ringside.torch import *")
+        yield both
+
+
+@pytest.fixture
+def pair(workers):
+    """Both with a group that has made calls."""
+    workers.make_group([[0], [1]], timeout_s=20)
+    workers.all(SETTING)
+    yield workers
+    workers.all("group.close()")
+
+
+WRONG = {
+    "rows": ("call()", "plan.attention_rank(shards[0][1:], *shards[1:], group=group)", "rows; ran"),
+    "an option": ("call()", "call(soft=1)", "soft"),
+    "an argument": ("call()", "plan.attention_rank(shards[0], group=group)", "v_r"),
+    "a flag": ("call()", "call(keep_kv=3)", "keep_kv"),
+    "a gradient": ("call()", "plan.attention_rank(*tensors(), group=group)", "requires a gradient"),
+    "of backward": ("backward()", "backward(shards[0][1:])", "dout_r"),
+    "keys kept": ("backward()", "backward(kept_kv=3)", "kept_kv is a int"),
+    "a plan": ("torch_call()", "torch_call('plan')", "plan is a str; expected"),
+    "for torch": ("torch_call()", "torch_call(keep_kv=3)", "keep_kv"),
+    "not agreed on": ("call(softcap=2.0)", "call(softcap='2')", "softcap"),
+}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("what", WRONG)
+def test_what_one_rank_refuses_the_others_do_not_compute_with_its_next_rows(pair, what, waits):
+    """Who refuses goes on, and its next call is of other rows, but alike."""
+    right, wrong, text = WRONG[what]
+    if waits:
+        pair[0].tell(right)
+        time.sleep(0.2)
+    pair[1].tell(wrong)
+    with within(SOON):
+        error = pair[1].error()
+        assert text in error.text, error
+        pair[1].tell(right)
+        if not waits:
+            pair[0].tell(right)
+        for told in pair.errors():
+            require_failure(told, [1], "rank 1 made no call", f"It raised {error.kind}: ", text)
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_all_refuse_leaves_the_group_as_it_was(pair, what):
+    _, wrong, text = WRONG[what]
+    pair.tell_all(wrong)
+    for error in pair.errors():
+        assert text in error.text, error
+    same = "answer = np.array_equal(call()[0], plan.shard(plan.attention(x, x, x)[0], group.rank))"
+    assert pair.all(same) == [True, True]
+
+
+def test_a_backward_pass_that_one_rank_refuses_is_none_of_its_next(pair):
+    pair.all(
+        "ins = tensors(); both = [x * 1 for x in ins]\n"
+        "out = varlen_attention(*both, plan, group=group)"
+    )
+    pair[1].do("both[0].data; both[1].mul_(2)")
+    pair.tell_all("out.sum().backward()")
+    with within(SOON):
+        assert "modified by an inplace operation" in pair[1].error().text
+        require_failure(pair[0].error(), [1], "rank 1 made no call", "inplace")
