@@ -93,7 +93,7 @@ class _RankAttention(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, sink, out, lse)
         ctx.kept = kept[0] if kept else None
         ctx.plan, ctx.group, ctx.options = plan, group, options
-        ctx.lengths = plan._version
+        ctx.lengths, ctx.call = plan._version, group._calls
         ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
         return out, lse
@@ -103,7 +103,7 @@ class _RankAttention(torch.autograd.Function):
     def backward(ctx: Any, dout: Any, _dlse: Any) -> Any:
         if dout is None:  # nobody asked for out's gradient, on no rank
             return (None,) * 7
-        with telling(ctx.plan, ctx.group):
+        with telling(ctx.plan, ctx.group), ctx.group._as_half_of(ctx.call):
             q, k, v, sink, out, lse = ctx.saved_tensors
             require_lengths(ctx.plan, ctx.lengths)
             dq, dk, dv, *dsink = ctx.plan.attention_backward_rank(

@@ -5,6 +5,7 @@ One set of processes serves all tests, as torch takes long to import; each test 
 
 import time
 
+import numpy as np
 import pytest
 from group_processes import require_failure, started, within
 
@@ -97,3 +98,31 @@ def test_a_backward_pass_that_one_rank_refuses_is_none_of_its_next(pair):
     with within(SOON):
         assert "modified by an inplace operation" in pair[1].error().text
         require_failure(pair[0].error(), [1], "rank 1 made no call", "inplace")
+
+
+LAYERS = """
+ins = [[torch.tensor(s * x, requires_grad=True) for x in shards] for s in (1.0, 2.0)]
+outs = [varlen_attention(*x, plan, group=group, keep_kv=keeps) for x in ins]
+"""
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_backward_passes_in_another_order_are_not_of_one_layer(pair, keeps):
+    """Their calls are alike but for the forward call that each belongs to."""
+    pair.all(LAYERS, keeps=keeps)
+    pair[0].tell("for out in outs: out.sum().backward()")
+    pair[1].tell("for out in outs[::-1]: out.sum().backward()")
+    with within(SOON):
+        for error in pair.errors():
+            require_failure(error, error.ranks, "same calls in the same order")
+
+
+def test_backward_passes_in_one_order_of_their_own(pair):
+    """Rows are alike, so that gradients are, too, also in the second pass over one graph."""
+    pair.all(LAYERS, keeps=False)
+    found = pair.all(
+        "for i in (1, 0, 0): outs[i].sum().backward(retain_graph=True)\n"
+        "answer = ins[0][2].grad.sum().item(), ins[1][2].grad.sum().item()"
+    )
+    sums = np.sum(found, axis=0)  # of dv: a row's weights sum to one
+    assert sums == pytest.approx([2 * 64 * 8, 64 * 8])

@@ -33,6 +33,7 @@ class Calls:
         self._now = (0, "", False)  # call, its kind, whether it runs: as one, for other threads
         self._kinds: dict[int, str] = {}  # of the last calls
         self._plans_numbered = 0  # those that are told apart by the order of their first calls
+        self._half_of = 0  # the call whose other half, backward, is made next; 0: nobody knows
         self._agreed: dict[str, str] = {}  # the last kinds of calls, and the plan of each
         self._lock = threading.Lock()
 
@@ -90,6 +91,15 @@ class Calls:
             yield
         finally:
             self._lock.release()
+
+    @contextlib.contextmanager
+    def _as_half_of(self, call: int) -> Iterator[None]:
+        """Around a backward pass, whose kind then tells of which forward call it is."""
+        before, self._half_of = self._half_of, call
+        try:
+            yield
+        finally:
+            self._half_of = before
 
     def _begin(self, number: int, kind: str) -> None:
         self._now = (number, kind, True)

@@ -197,9 +197,8 @@ def backward(
         found = gradients if options.sink is None else [*gradients, dsink]
         return tuple(own(group, x) for x in found)
 
-    done: tuple[Any, ...] = run(
-        plan, group, named, options, where, "backward", Runs(on_host, on_gpu)
-    )
+    form = f"backward of call {group_of(group)._half_of}"
+    done: tuple[Any, ...] = run(plan, group, named, options, where, form, Runs(on_host, on_gpu))
     return done
 
 
