@@ -345,6 +345,37 @@ def test_ringside_run_forwards_signals(launched, number):
     assert process.returncode == 128 + number
 
 
+HURRIED = """
+import sys
+from ringside._group import launcher
+launcher.GRACE_S = {}
+sys.exit(launcher.run([sys.executable, "-c", sys.argv[1]], 2))
+"""
+
+
+@pytest.mark.parametrize(("grace", "signals"), [(0.5, 1), (60.0, 2)])
+@pytest.mark.parametrize("then", ["time.sleep(60)", "os.kill(os.getpid(), signal.SIGSTOP)"])
+def test_ringside_run_kills_what_a_signal_does_not_end(grace, signals, then):
+    """After a while, or where it is told a second time."""
+    ignores = "import os, signal, time; signal.signal(15, signal.SIG_IGN); "
+    ready = "os.write(1, b'ready\\n'); "
+    process = subprocess.Popen(
+        [sys.executable, "-c", HURRIED.format(grace), ignores + ready + then],
+        env=environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert [process.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+    with within(5):
+        for _ in range(signals):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "2 of 2 processes did not end after SIGTERM; killing them" in err
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -1,8 +1,8 @@
 """`ringside run`: so many processes of a script on this host, which find each other.
 
 It makes the address and the key, starts the processes, and ends the others when one fails. Signals
-go to all of them; what several write to stderr comes by lines, with their numbers. For several
-hosts it is started on each, and told address and key.
+go to all of them, and end those that do not end by themselves; what several write to stderr comes
+by lines, with their numbers. For several hosts it is started on each, and told address and key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ringside._core import InvalidArgument
 from ringside._group import host, launched
 from ringside._group.told import Told
 
-GRACE_S = 5.0  # between asking a process to end and ending it
+GRACE_S = 5.0  # between asking a process to end, or the first signal, and ending it
 BEGAN_S = 5.0  # for the process that others fail because of: it may take longer to end than they
 LOOK_EVERY_S = 0.02
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -133,13 +133,18 @@ def _start(
 
 def _wait(started: list[subprocess.Popen[bytes]], heard: list[int], notes: str) -> int | None:
     """Until one has failed, or all have ended: which one it was."""
-    forwarded, failed_at = 0, 0.0
+    forwarded, forwarded_at, failed_at = 0, 0.0, 0.0
     while any(process.poll() is None for process in started):
         for number in heard[forwarded:]:
             forwarded += 1
+            forwarded_at = forwarded_at or time.monotonic()
             for process in started:
                 if process.poll() is None:
                     process.send_signal(number)
+        if forwarded and (
+            len(heard) > len(set(heard)) or time.monotonic() - forwarded_at > GRACE_S
+        ):
+            _kill(started, heard[0])
         failed = [i for i, process in enumerate(started) if process.poll()]
         if failed and not heard:
             failed_at = failed_at or time.monotonic()
@@ -150,6 +155,21 @@ def _wait(started: list[subprocess.Popen[bytes]], heard: list[int], notes: str) 
     failed = [i for i, process in enumerate(started) if process.returncode]
     began = _that_began(failed, notes)
     return began if began is not None or not failed else failed[0]
+
+
+def _kill(started: list[subprocess.Popen[bytes]], number: int) -> None:
+    """Those that a signal has not ended: they ignore it, or are stopped."""
+    left = [process for process in started if process.poll() is None]
+    if not left:
+        return
+    print(
+        f"ringside run: {len(left)} of {len(started)} processes did not end after "
+        f"{_signal(number)}; killing them",
+        file=sys.stderr,
+    )
+    for process in left:
+        process.kill()
+        process.wait()
 
 
 def _that_began(failed: list[int], notes: str) -> int | None:
