@@ -146,7 +146,7 @@ MAY_IMPORT = {
     "_attention": {"_core", "_arguments"},
     "_arrays": {"_core", "_attention"},
     "_group": {"_core"},
-    "_ranks": {"_core", "_attention", "_arrays", "_group"},
+    "_ranks": {"_core", "_arguments", "_attention", "_arrays", "_group"},
     "_time": {"_core", "_json"},
     "_page": {"_core", "_pictures"},
     "_plan": {

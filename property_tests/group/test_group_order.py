@@ -126,3 +126,35 @@ def test_backward_passes_in_one_order_of_their_own(pair):
     )
     sums = np.sum(found, axis=0)  # of dv: a row's weights sum to one
     assert sums == pytest.approx([2 * 64 * 8, 64 * 8])
+
+
+@pytest.mark.parametrize("form", ["tensors", "a JAX array"])
+def test_bfloat16_on_one_rank_is_another_dtype(pair, form):
+    """It becomes float32 before it is read."""
+    made = {"tensors": "torch.tensor(x).to(torch.{})", "a JAX array": "jnp.asarray(x, jnp.{})"}[
+        form
+    ]
+    if "jnp" in made:
+        pytest.importorskip("jax")
+        pair.all("import jax.numpy as jnp")
+    found = "plan.attention_rank(*rows, group=group)[0].dtype"
+    given = f"rows = [{made} for x in shards]; answer = str({found})"
+    pair[0].tell(given.format("bfloat16"))
+    pair[1].tell(given.format("float32"))
+    for error in pair.errors():
+        assert "rank 0: dtypes (bfloat16/bfloat16/bfloat16); rank 1: dtypes (float32" in error.text
+    pair.all("plan.prepare(group, head_dim=8, dtype='bfloat16'); before = group._rounds")
+    assert all("bfloat16" in answer for answer in pair.all(given.format("bfloat16")))
+    assert pair.all("answer = group._rounds - before") == [0, 0]
+
+
+def test_bfloat16_beside_float32_in_one_process_is_refused(workers):
+    workers[0].do("alone = rs.init(ranks_per_process=2)")
+    workers[0].do("plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=2)\nx = torch.ones(4, 1, 8)")
+    call = "plan.attention_rank(*[[{}, x]] * 3, group=alone)"
+    workers[0].tell(call.format("x.bfloat16()"))
+    assert "q_r has dtypes ['bfloat16', 'float32']; expected one" in workers[0].error().text
+    workers[0].do(call.format("x"))
+    workers[0].do("plan.attention_rank(*[torch.ones(2, 4, 1, 8).bfloat16()] * 3, group=alone)")
+    workers[0].do("alone = rs.init(); plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=1)")
+    workers[0].do("plan.attention_rank(*[list(torch.ones(8, 1, 8))] * 3, group=alone)")

@@ -14,6 +14,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -97,6 +98,7 @@ class JaxOnHost:
         return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
+_GIVEN: ContextVar[dict[str, Any]] = ContextVar("given", default={})  # noqa: B039
 Kind = type[TorchOnHost] | type[JaxOnHost]
 KINDS: tuple[Kind, ...] = (TorchOnHost, JaxOnHost)
 
@@ -131,6 +133,17 @@ def imported(x: Any, take: str = "imported") -> Any:
         if kind.owns(x):
             return getattr(kind, take)(x)
     return x
+
+
+def is_given_as_bfloat16(name: str) -> list[bool]:
+    """Of an argument of the call that is answered in kind, or of each in a list, where it is one.
+
+    >>> is_given_as_bfloat16("q")
+    [False]
+    """
+    x = _GIVEN.get().get(name)
+    each = x if isinstance(x, list | tuple) else [x]
+    return [str(getattr(part, "dtype", "")).endswith("bfloat16") for part in each]
 
 
 def _dtype_of(like: str, given: dict[str, Any], kind: Kind) -> Any:
@@ -181,7 +194,11 @@ def answers_in_kind(*like: str, names: Sequence[str] = ()) -> Callable[[Call], C
             if kind is None or kwargs.get("backend") == "cuda":  # which refuses the host's arrays
                 return call(*args, **kwargs)
             given = {**dict(zip(known, args, strict=False)), **kwargs}
-            found = call(*map(imported, args), **{n: imported(x) for n, x in kwargs.items()})
+            before = _GIVEN.set(given)
+            try:
+                found = call(*map(imported, args), **{n: imported(x) for n, x in kwargs.items()})
+            finally:
+                _GIVEN.reset(before)
             return _exported(found, kind, [_dtype_of(name, given, kind) for name in like])
 
         return cast(Call, answer)

@@ -27,7 +27,7 @@ from ringside._core import arguments
 from ringside._group.group import Group
 from ringside._group.refused import tells_refusals
 from ringside._ranks import runs
-from ringside._ranks.arguments import agreed_of, dtype_of, group_of, head_dims_of
+from ringside._ranks.arguments import agreed_of, dtype_to_come, group_of, head_dims_of
 from ringside._ranks.calls import ProgramAsked
 from ringside._ranks.choice import check_exchange
 from ringside._ranks.kept import KeptKv
@@ -86,7 +86,7 @@ def prepare(
 
     def ready() -> runs.Ready:
         if device is None:
-            dtypes, fingerprint = [dtype_of(dtype, "dtype")] * 3, fingerprint_of(self)
+            dtypes, fingerprint = [dtype_to_come(dtype)] * 3, fingerprint_of(self)
             return runs.Ready(agreed_of(fingerprint, dtypes, dims, options, keeps), runs.nothing)
         number = arguments.int32(device, "device")
         dtypes = [str(dtype).removeprefix("torch.")] * 3

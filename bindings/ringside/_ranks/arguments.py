@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ringside._arguments.kinds import is_given_as_bfloat16
 from ringside._arrays import cuda as _cuda
 from ringside._attention.options import DEFAULTS, Options
 from ringside._core import InvalidArgument, Unsupported, arguments
@@ -90,12 +91,21 @@ def _on_host(x: Any, name: str) -> Any:
 
 
 def dtypes_of(arrays: dict[str, list[Any]]) -> list[str]:
-    """Of q, k and v, alike for all hosted ranks."""
-    each = [[dtype_of(x.dtype, name) for x in arrays[name]] for name in ("q_r", "k_r", "v_r")]
+    """Of q, k and v as they were given, alike for all hosted ranks."""
+    each = [_as_given(name, arrays[name]) for name in ("q_r", "k_r", "v_r")]
     for name, dtypes in zip(arrays, each, strict=False):
         if len(set(dtypes)) > 1:
             raise InvalidArgument(f"{name} has dtypes {dtypes}; expected one. Convert them")
     return [dtypes[0] for dtypes in each]
+
+
+def _as_given(name: str, arrays: list[Any]) -> list[str]:
+    """bfloat16 is float32 by now."""
+    halved = is_given_as_bfloat16(name)
+    if len(halved) != len(arrays):  # one array for all, or a list for one
+        halved = [any(halved)] * len(arrays)
+    names = [dtype_of(x.dtype, name) for x in arrays]
+    return ["bfloat16" if was else dtype for dtype, was in zip(names, halved, strict=True)]
 
 
 def dtype_of(dtype: Any, name: str) -> str:
@@ -107,6 +117,16 @@ def dtype_of(dtype: Any, name: str) -> str:
     if found not in DTYPES:
         raise TypeError(f"{name} is {dtype!r}; expected one of {', '.join(DTYPES)}. Convert it")
     return found
+
+
+def dtype_to_come(dtype: Any) -> str:
+    """Of calls with arrays on the host, where bfloat16 is one of torch's and JAX's.
+
+    >>> dtype_to_come("float32"), dtype_to_come("bfloat16")
+    ('float32', 'bfloat16')
+    """
+    is_halved = str(dtype).removeprefix("torch.") == "bfloat16"
+    return "bfloat16" if is_halved else dtype_of(dtype, "dtype")
 
 
 def positive(x: int, name: str) -> int:
