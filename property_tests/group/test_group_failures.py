@@ -221,6 +221,23 @@ def test_who_leaves_after_the_last_call_disturbs_nobody(group):
     assert [worker.answer() for worker in workers] == [True] * 3
 
 
+def test_a_call_that_the_one_who_left_had_made_is_finished(group):
+    """Though a third one has come to the next call, and tells of it."""
+    workers = group(3)
+    make = "def made(run): return group._call({'plan': 'of this test'}, 'form', lambda *_: run())"
+    workers.all(make)
+    workers[1].tell("answer = made(lambda: [time.sleep(0.7), 'result'][1])")
+    workers[0].tell("made(lambda: 0); time.sleep(0.2); call()")
+    workers[2].tell("made(lambda: 0); group.close()")
+    left = "rank 2 left the group before call 3"
+    require_failure(workers[0].error(), [2], left)
+    workers[0].do("group.close()")
+    assert workers[1].answer() == "result"
+    workers[1].tell("call()")
+    with within(SOON):
+        require_failure(workers[1].error(), [2], left)
+
+
 OTHER = """
 other = rs.plan(layout, cp_size=size, comm=comm, mask=rs.Mask.causal())
 def other_call():

@@ -140,7 +140,7 @@ MUTANTS_OF_GROUPS = [
     Mutant(
         "a socket that closes is no death",
         GROUP + "control.py",
-        "if peer.left_after is None and self._closing is None:",
+        "if peer.left_after is None and not peer.gave_up and self._closing is None:",
         "if False:",
     ),
     Mutant(

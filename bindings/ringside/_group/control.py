@@ -25,7 +25,7 @@ LATE_S = 1.5  # a process whose last beat is older does not run
 FAREWELL_S = 0.5  # for what was said last to be gone
 REFUSED = "refused"  # the kind of a call that a process raised in place of
 
-Where = dict[str, Any]  # call, kind, in_call, step
+Where = dict[str, Any]  # call, kind, in_call, step, enqueues
 
 
 class Peer:
@@ -39,6 +39,7 @@ class Peer:
         self.values: dict[tuple[str, int], Any] = {}
         self.refused: dict[int, str] = {}  # calls, and what it raised in place of them
         self.left_after: int | None = None  # calls, where it said that it leaves
+        self.gave_up = False  # as another one left; it had made the calls of that one, too
         self.ended = False
 
 
@@ -96,7 +97,7 @@ class Control:
         for peer in self.peers.values():
             if peer.left_after is not None and peer.left_after < call:
                 why = f"{named(peer.ranks)} left the group before call {call}"
-                self.fail(self.here(why, peer.ranks))
+                self.fail(self.here(why, peer.ranks), left_after=peer.left_after)
 
     def require_nobody_agrees(self) -> None:
         """Fails where a process wants to agree on a call that this one takes for agreed on."""
@@ -142,17 +143,19 @@ class Control:
         where = self._where()
         return RankFailure(why, ranks, where["call"], where["step"])
 
-    def fail(self, failure: RankFailure) -> None:
+    def fail(self, failure: RankFailure, left_after: int | None = None) -> None:
         """The first failure is that of the group; ends what runs and tells the others.
 
-        All tell all: who only closed its sockets would be taken for the one that failed.
+        All tell all: who only closed its sockets would be taken for the one that failed. Where a
+        process left after so many calls, the others may finish these.
         """
         with self.changed:
             if self.failure is not None:
                 return
             self.failure = failure
             self.changed.notify_all()
-        self.tell({"t": "abort", "why": failure.why, "ranks": failure.ranks})
+        told = {"t": "abort", "why": failure.why, "ranks": failure.ranks, "left": left_after}
+        self.tell(told)
         self._on_failure(str(failure))
 
     def wait_for_failure(self, seconds: float) -> RankFailure | None:
@@ -284,7 +287,7 @@ class Control:
             peer.ended = True
             peer.unsent.clear()
             self.changed.notify_all()
-        if peer.left_after is None and self._closing is None:
+        if peer.left_after is None and not peer.gave_up and self._closing is None:
             self.fail(self.here(f"{named(peer.ranks)} ended ({error})", peer.ranks))
 
     def _take(self, peer: Peer, message: wire.Message) -> None:
@@ -302,10 +305,23 @@ class Control:
             _note(peer.refused, int(message["call"]), str(message["why"]))
             self._compare(peer, message)
         elif kind == "abort":
-            self.fail(self.here(str(message["why"]), message["ranks"]))
+            self._take_abort(peer, message)
         elif kind == "bye":
             peer.left_after = int(message["calls"])
             self.require_all(self._where()["call"])
+
+    def _take_abort(self, peer: Peer, message: wire.Message) -> None:
+        """At once, but where one left: this process may have a call to finish that all others have.
+
+        Not on a device, where who gave up has ended what was enqueued.
+        """
+        left, ranks = message.get("left"), tuple(message["ranks"])
+        leaver = next((p for p in self.peers.values() if p.ranks == ranks), None)
+        if left is None or leaver is None or self._where().get("enqueues"):
+            self.fail(self.here(str(message["why"]), ranks))
+            return
+        peer.gave_up, leaver.left_after = True, int(left)
+        self.require_all(self._where()["call"])
 
     def _compare(self, peer: Peer, theirs: Where, agrees: bool = False) -> None:
         """Another call, or a call that has yet to be agreed on, under the number of one of mine."""

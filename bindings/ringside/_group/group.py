@@ -150,7 +150,8 @@ class Group(Calls):
         step = min(steps, default=None) if in_call else None
         for device in list(self._devices.values()):
             step = device.step() if step is None else step
-        return {"call": call, "kind": kind, "in_call": in_call, "step": step}
+        on_device = bool(self._devices)
+        return {"call": call, "kind": kind, "in_call": in_call, "step": step, "enqueues": on_device}
 
 
 @atexit.register
