@@ -348,7 +348,7 @@ def test_ringside_run_forwards_signals(launched, number):
 HURRIED = """
 import sys
 from ringside._group import launcher
-launcher.GRACE_S = {}
+launcher.SIGNALLED_S = {}
 sys.exit(launcher.run([sys.executable, "-c", sys.argv[1]], 2))
 """
 

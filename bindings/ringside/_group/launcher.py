@@ -22,7 +22,8 @@ from ringside._core import InvalidArgument
 from ringside._group import host, launched
 from ringside._group.told import Told
 
-GRACE_S = 5.0  # between asking a process to end, or the first signal, and ending it
+GRACE_S = 5.0  # between asking a process to end and ending it
+SIGNALLED_S = 30.0  # between a signal and ending what is left: it may save its work
 BEGAN_S = 5.0  # for the process that others fail because of: it may take longer to end than they
 LOOK_EVERY_S = 0.02
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -142,7 +143,7 @@ def _wait(started: list[subprocess.Popen[bytes]], heard: list[int], notes: str) 
                 if process.poll() is None:
                     process.send_signal(number)
         if forwarded and (
-            len(heard) > len(set(heard)) or time.monotonic() - forwarded_at > GRACE_S
+            len(heard) > len(set(heard)) or time.monotonic() - forwarded_at > SIGNALLED_S
         ):
             _kill(started, heard[0])
         failed = [i for i, process in enumerate(started) if process.poll()]
