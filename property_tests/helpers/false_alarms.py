@@ -12,28 +12,39 @@ import time
 import hypothesis
 from hypothesis import strategies as st
 from right_torch import Attention, Ring
-from ringside.testing import Disagreement, check_attention, check_context_parallel, strategies
+from ringside.testing import (
+    Disagreement,
+    adapters,
+    check_attention,
+    check_context_parallel,
+    strategies,
+)
 
 PIECE = 250
 KINDS = [
     (ranks, store) for ranks in ("one rank", "ring of 2 and 3") for store in ("float32", "bfloat16")
-]
+] + [("torch's sdpa", "bfloat16"), ("torch's sdpa", "float16")]
 
 
 def cases(ranks, store):
     """Any documents, padding, masks, grouped heads, scales; and any partition for a ring."""
     how = {"dtypes": st.just(store), "comms": st.just("p2p")}
-    if ranks == "one rank":
+    if ranks == "torch's sdpa":  # documents of more than one of its blocks, and of many keys
+        how["layouts_q"] = strategies.layouts(
+            lengths=st.lists(st.integers(0, 256), min_size=1, max_size=2)
+        )
+    if ranks != "ring of 2 and 3":
         return strategies.cases(cp_sizes=st.just(1), partitions=st.just("zigzag"), **how)
     return strategies.cases(cp_sizes=st.sampled_from([2, 3]), **how)
 
 
 def piece(kind, count, seed):
     """(cases that ran, reports of those called wrong, the largest ratio of the others)."""
-    check, fn = (
-        (check_attention, Attention) if kind[0] == "one rank" else (check_context_parallel, Ring)
-    )
-    fn = fn(kind[1])
+    check, fn = {
+        "one rank": lambda: (check_attention, Attention(kind[1])),
+        "ring of 2 and 3": lambda: (check_context_parallel, Ring(kind[1])),
+        "torch's sdpa": lambda: (check_attention, adapters.torch_sdpa),
+    }[kind[0]]()
     ran, alarms, largest = [0], [], [0.0]
 
     def one(case):

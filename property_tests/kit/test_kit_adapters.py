@@ -7,7 +7,7 @@ import pytest
 import ringside as rs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from ringside.testing import Case, Disagreement, adapters, check_attention, strategies
+from ringside.testing import Case, Demands, Disagreement, adapters, check_attention, strategies
 
 DTYPES = ["float32", "bfloat16", "float16"]
 
@@ -58,6 +58,36 @@ def test_jax_agrees(dtype):
 def test_torch_sdpa_agrees(dtype):
     skip_where_missing(adapters.torch_sdpa)
     assert 0 < largest_ratio(adapters.torch_sdpa, cases(dtype), 30, dtype) < 0.9
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("tokens", "heads"), [(24, (4, 1)), (93, (1, 1)), (128, (8, 1)), (256, (4, 2))]
+)
+def test_torch_sdpa_agrees_where_its_kernel_sums_many_shares(dtype, tokens, heads):
+    """Each 32 queries, and each head of a group, round dk and dv once more."""
+    skip_where_missing(adapters.torch_sdpa)
+    case = Case(
+        rs.PackedLayout([0, tokens]),
+        mask=rs.Mask.full(),
+        num_heads=heads[0],
+        num_kv_heads=heads[1],
+        head_dim=16,
+        head_dim_v=16,
+        softmax_scale=1.0,
+        dtype=dtype,
+    )
+    for seed in range(12 if tokens < 100 else 3):
+        ratios = check_attention(adapters.torch_sdpa, case.replace(seed=seed)).ratios
+        assert all(0.02 < ratio < 0.9 for ratio in ratios.values()), ratios
+
+
+def test_torch_sdpa_has_no_more_room_where_its_kernel_does_not_round_more():
+    demands_for = adapters.torch_sdpa.demands_for
+    case = Case(rs.PackedLayout([0, 32]), dtype="bfloat16")
+    assert demands_for(case) == demands_for(case.replace(dtype="float32")) == Demands()
+    grouped = case.replace(num_heads=2)
+    assert demands_for(grouped) == Demands(merges=2, gradients="bfloat16")
 
 
 def test_torch_flex_attention_agrees():

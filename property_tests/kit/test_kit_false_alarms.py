@@ -35,13 +35,13 @@ def test_it_would_have_been_called_wrong_had_it_been(store, planted, monkeypatch
 
 def test_alarms_are_counted_and_told(monkeypatch, capsys):
     monkeypatch.setattr(Ring, "order", lambda self, rank, size: [rank] * size)
-    monkeypatch.setattr("sys.argv", ["false_alarms", "--cases", "16"])
+    monkeypatch.setattr("sys.argv", ["false_alarms", "--cases", "24"])
     assert main() == 1
     said = capsys.readouterr().out
     assert (
         "one rank, float32: 4 cases, 0 alarms" in said and "disagrees with the definition" in said
     )
     assert (
-        "16 cases of right implementations, " in said
+        "24 cases of right implementations, " in said
         and ", 0 alarms, " not in said.splitlines()[-1]
     )

@@ -110,6 +110,15 @@ def test_merges_in_low_precision_are_explained_when_told():
     ratios.expect_room("bfloat16", "float32")
 
 
+def test_each_head_may_store_its_share_of_a_group():
+    """What repeats k and v for each head, and adds up in the type what comes back."""
+    case = Case(rs.PackedLayout([0, 1]), num_heads=16, dtype="bfloat16")
+    arrays, truth = case.arrays(), case.by_definition()
+    bound = bounds(case, arrays, truth, Precision("bfloat16"))
+    alone = 2.0**-8 * (2 * np.abs(arrays.dout).sum(axis=1, keepdims=True) + np.abs(truth.dv))
+    np.testing.assert_allclose(bound.dv, alone, rtol=1e-3)
+
+
 def test_merges_in_low_precision_are_caught_when_not_told():
     case = Case(rs.PackedLayout([0, 48]), mask=rs.Mask.full(), dtype="float32")
     fn = Plain("float32", "float32", blocks=12, merge="bfloat16")

@@ -24,7 +24,7 @@ def fuzz(
     context_parallel: bool = False,
     dtype: str = "float32",
     backward: Callable[..., Any] | None = None,
-    demands: Demands = Demands(),  # noqa: B008  (immutable)
+    demands: Demands | None = None,
     cases: Cases = None,
     lacks: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[[], None]]:
@@ -35,7 +35,7 @@ def fuzz(
         context_parallel: the function is one of check_context_parallel; else of check_attention.
         dtype: of the arrays.
         backward: its gradients; default its attribute `backward`, if any.
-        demands: what else is asked.
+        demands: what else is asked; None as for check_attention.
         cases: a Hypothesis strategy, in place of what dtype and lacks would draw.
         lacks: what it does not support, each with the reason, which the report repeats: "padding",
             "windows", "chunks", "bottom_right", "grouped_heads", "other_keys" (keys of other

@@ -20,6 +20,7 @@ class Precision:
         merges: how many partial results are merged into one; 0 where nothing is split.
         partial: of partial results, out and gradients, as stored before they are merged; None where
             they stay in accumulate. Unlike merge it rounds each of them once.
+        gradients: of dk and dv as they are added up, merge for merge; None for merge.
 
     >>> from ringside.testing import Precision
     >>> Precision("bfloat16").accumulate_name, Precision("float64").accumulate_name
@@ -31,6 +32,7 @@ class Precision:
     merge: str | None = None
     merges: int = 0
     partial: str | None = None
+    gradients: str | None = None
 
     @property
     def accumulate_name(self) -> str:
@@ -46,6 +48,16 @@ class Precision:
         0.00390625
         """
         return float_of(self.partial).roundoff if self.partial and self.merges else 0.0
+
+    @property
+    def gradients_roundoff(self) -> float:
+        """c g(M) of the model.
+
+        >>> from ringside.testing import Precision
+        >>> Precision("bfloat16", merges=3, gradients="bfloat16").gradients_roundoff
+        0.01171875
+        """
+        return growth(self.merges) * float_of(self.gradients).roundoff if self.gradients else 0.0
 
     def roundoffs(self) -> tuple[float, float, float, float]:
         """u, w, m of the model, and the absolute error of the coarsest type.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from ringside._core import PackedLayout
 from ringside._rows import valid_rows
+from ringside.testing._demands import Demands
 from ringside.testing._judging import errors
 from ringside.testing._report import Disagreement, disagreement, misuse
 from ringside.testing._running import AttentionRunner, ContextParallelRunner, Misuse, Runner
@@ -21,34 +22,6 @@ __all__ = ["Demands", "Disagreement", "Report", "check_attention", "check_contex
 FORWARD = ("out", "lse")
 LARGE = 1 << 20
 """So many pairs take the definition of the gradients more than half a second."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Demands:
-    """What is asked of an implementation besides the right numbers.
-
-    >>> from ringside.testing import Demands
-    >>> Demands(runs=2, merge="bfloat16").padding
-    'zero'
-
-    Args:
-        padding: "zero": rows without a token are exactly 0 in out and all gradients, and -inf in
-            lse. "any": out and lse may hold anything there (FlashAttention 3 leaves garbage).
-        runs: how often the function runs; all runs must return the same bits.
-        accumulate: the type its sums are in; None for float32, or the inputs' where that is wider.
-        merge: the type that partial results are merged in; None for accumulate.
-        merges: how many partial results are merged; None for the number of steps of the plan.
-        partial: the type that each partial result is stored in before it is merged, such as
-            "bfloat16" where a kernel returns out in the inputs' type and a ring merges in float32
-            what its steps return; None for accumulate.
-    """
-
-    padding: Literal["zero", "any"] = "zero"
-    runs: int = 1
-    accumulate: str | None = None
-    merge: str | None = None
-    merges: int | None = None
-    partial: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +49,7 @@ def check_attention(
     case: Case,
     *,
     backward: Callable[..., Any] | None = None,
-    demands: Demands = Demands(),  # noqa: B008  (immutable)
+    demands: Demands | None = None,
 ) -> Report:
     """Compares your attention with the definition, forward and, where you have it, backward.
 
@@ -96,7 +69,8 @@ def check_attention(
             through.
         case: the problem.
         backward: the gradients of sum(dout * out), for a random dout.
-        demands: what else is asked.
+        demands: what else is asked; None for `fn.demands_for(case)`, where fn says what its
+            rounding needs, else Demands().
 
     Returns:
         How large the errors are, as fractions of what rounding explains.
@@ -112,7 +86,9 @@ def check_attention(
     True
     """
     _require_case(case)
-    return _check(AttentionRunner(fn, case, backward, _told(demands)), demands)
+    return _check(
+        AttentionRunner(fn, case, backward, _told(fn, demands)), _asked(fn, case, demands)
+    )
 
 
 def check_context_parallel(
@@ -120,7 +96,7 @@ def check_context_parallel(
     case: Case,
     *,
     backward: Callable[..., Any] | None = None,
-    demands: Demands = Demands(),  # noqa: B008  (immutable)
+    demands: Demands | None = None,
 ) -> Report:
     """Compares your context-parallel attention, all ranks of it, with the definition.
 
@@ -144,12 +120,23 @@ def check_context_parallel(
     True
     """
     _require_case(case)
-    return _check(ContextParallelRunner(fn, case, backward, _told(demands)), demands)
+    return _check(
+        ContextParallelRunner(fn, case, backward, _told(fn, demands)), _asked(fn, case, demands)
+    )
 
 
-def _told(demands: Demands) -> Demands | None:
-    """None where nothing is asked that is not always asked."""
-    return None if demands == Demands() else demands
+def _told(fn: Any, demands: Demands | None) -> Demands | None:
+    """None where nothing is asked that is not always asked of the function."""
+    own = hasattr(fn, "demands_for")
+    return None if demands == Demands() and not own else demands
+
+
+def _asked(fn: Any, case: Case, demands: Demands | None) -> Demands:
+    """With the default filled in."""
+    if demands is not None:
+        return demands
+    own = getattr(fn, "demands_for", None)
+    return Demands() if own is None else own(case)
 
 
 def _require_case(case: Any) -> None:
@@ -166,7 +153,7 @@ def _check(runner: Runner, demands: Demands) -> Report:
     arrays = case.arrays()
     steps = 0 if runner.plan is None else runner.plan.num_steps
     merges = steps if demands.merges is None else demands.merges
-    types = (demands.accumulate, demands.merge, merges, demands.partial)
+    types = (demands.accumulate, demands.merge, merges, demands.partial, demands.gradients)
     precision = Precision(case.dtype, *types)
     try:
         got = _run(runner, arrays)

@@ -2,19 +2,25 @@
 
 The model. u is the roundoff of the sums, w that of stored results (and of operands of the second
 matrix product), m that of partial results that are merged, M the number of merges, b that of
-partial results as they are stored before that (0 where nothing else rounds them). How much n
-additions amplify u is g(n) = min(n, 6 sqrt(n)): n at the very worst, 6 sqrt(n) with all but 4e-8
-probability (Higham & Mary, 2019, doi:10.1137/18M1226312, lambda = 6). To first order, row i has
+partial results as they are stored before that (0 where nothing else rounds them), c that of dk and
+dv where they are added up, merge for merge, in another type (else 0). How much n additions amplify
+u is g(n) = min(n, 6 sqrt(n)): n at the very worst, 6 sqrt(n) with all but 4e-8 probability (Higham
+& Mary, 2019, doi:10.1137/18M1226312, lambda = 6). To first order, row i has
 
     score    e_ij  = u ((g(d)+2) |scale| sum|q||k| + 2|s_ij| + 2 max|s_i| + 4)   product, max, exp
     sum      r_i   = sum_j p_ij e_ij + (g(n)+2) u + M m (2|lse_i| + 4)           n visible keys
     out      sum_j p_ij |v_j| (e_ij + r_i + w + b + (g(n)+3) u) + m (6 + log(M+1)) V_i + w |out_i|
     lse      r_i + u (|lse_i| + 4)
     p        P_ij  = e_ij + err(lse_i) + 3u                               as backward recomputes it
-    dv       sum_i p_ij |dout_i| (P_ij + w + b + (g(n)+2) u + M m) + w |dv_j|
+    dv       sum_i p_ij |dout_i| (P_ij + w + b + (g(n)+2) u + M m + c g(M))
+             + w sum_h |dv_hj| + w |dv_j|
     ds       p_ij (P_ij |dp - D| + (g(dv)+1) u sum|dout||v| + err(D_i) + w |dp - D|)
     err(D)   sum |dout| err(out_i) + (g(dv)+1) u sum |dout||out|
-    dq       |scale| sum_j (err(ds_ij) + ((g(n)+2) u + M m + b) |ds_ij|) |k_j| + w |dq_i|; dk alike
+    dq       |scale| sum_j (err(ds_ij) + ((g(n)+2) u + M m + b) |ds_ij|) |k_j| + w |dq_i|
+    dk       as dq, with c g(M) as dv
+
+dv_hj is the share of query head h, where several share j's kv head: each is stored before they are
+added up; so are those of dk.
 
 V_i is how far apart the values that row i sees are, the largest less the smallest of a column. It
 is there because partial results may be merged by out - sigmoid(lse_t - lse) (out - out_t), whose
@@ -110,6 +116,7 @@ class Model:
         self.case, self.arrays, self.truth = case, arrays, truth
         self.u, self.w, self.m, self.tiny = precision.roundoffs()
         self.merges, self.b = precision.merges, precision.partial_roundoff
+        self.summed = precision.gradients_roundoff
         self.result = Results(*(np.zeros_like(x) for x in truth))
         self.has_gradients = truth.dq.shape == arrays.q.shape
         self.kept = _dropped_weights(case, arrays) if case.dropout_p else None
@@ -219,7 +226,7 @@ class Model:
         return np.where(seen.any(axis=1, keepdims=True), spread, 0.0)
 
     def _ds(self, rows: _Rows, x: _Softmax) -> tuple[Array, Array]:
-        """|ds| and its error."""
+        """ds and its error."""
         dout = self.arrays.dout[rows.q_rows, rows.head]
         v = self.arrays.v[rows.k_rows, rows.kv_head]
         out = self.truth.out[rows.q_rows, rows.head]
@@ -235,7 +242,8 @@ class Model:
         error += self.tiny * (x.p > 0)
         if self.case.sink is not None:
             self._sink(rows, x, np.abs(d), d_error)
-        return size * x.slope, error * x.slope + size * (x.slope_error + 4 * self.u)
+        signed = np.sign(pdp - x.p * d) * size * x.slope
+        return signed, error * x.slope + size * (x.slope_error + 4 * self.u)
 
     def _sink(self, rows: _Rows, x: _Softmax, d: Array, d_error: Array) -> None:
         p = np.clip(1 - x.p.sum(axis=1, keepdims=True), 0, 1)
@@ -247,18 +255,23 @@ class Model:
     def weight_error(self, x: _Softmax, group: int) -> Array:
         """[n_q, n_k] of p where dv sums it up, and of that sum."""
         by_key = (growth(len(x.p) * group) + 2) * self.u + self.merges * self.m + self.b
+        by_key += self.summed
         relative = _grown(x.e + x.lse_error + 3 * self.u) + self.w + by_key
         return x.w * relative + self.tiny * (x.p > 0)
 
     def _gradients(self, rows: _Rows, x: _Softmax, ds: Array, ds_error: Array) -> None:
         case, group = self.case, self.case.num_heads // self.case.num_kv_heads
-        dout = np.abs(self.arrays.dout[rows.q_rows, rows.head])
-        q = np.abs(self.arrays.q[rows.q_rows, rows.head])
+        dout = self.arrays.dout[rows.q_rows, rows.head]
+        q = self.arrays.q[rows.q_rows, rows.head]
         k = np.abs(self.arrays.k[rows.k_rows, rows.kv_head])
         merging = self.merges * self.m + self.b
-        by_key = (growth(len(q) * group) + 2) * self.u + merging
+        by_key = (growth(len(q) * group) + 2) * self.u + merging + self.summed
         by_query = (growth(len(k)) + 2) * self.u + merging
         scale, result = abs(case.scale), self.result
+        if group > 1:  # each head's share is stored before they are added up
+            result.dv[rows.k_rows, rows.kv_head] += self.w * np.abs(x.w.T @ dout)
+            result.dk[rows.k_rows, rows.kv_head] += self.w * scale * np.abs(ds.T @ q)
+        dout, q, ds = np.abs(dout), np.abs(q), np.abs(ds)
         result.dv[rows.k_rows, rows.kv_head] += self.weight_error(x, group).T @ dout
         result.dk[rows.k_rows, rows.kv_head] += scale * ((ds_error + by_key * ds).T @ q)
         result.dq[rows.q_rows, rows.head] += scale * ((ds_error + by_query * ds) @ k)
