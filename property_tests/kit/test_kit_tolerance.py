@@ -110,6 +110,20 @@ def test_merges_in_low_precision_are_explained_when_told():
     ratios.expect_room("bfloat16", "float32")
 
 
+def test_weights_below_the_smallest_number_are_explained_in_ds():
+    """p itself is rounded there, and then multiplied by dp - D, which may be large."""
+    case = Case(
+        rs.PackedLayout([0, 223]),
+        mask=rs.Mask.sliding_window(0, -1),
+        head_dim=16,
+        head_dim_v=64,
+        softmax_scale=8.0,
+        dtype="float32",
+        seed=26650,
+    )
+    assert check_attention(Plain("float32"), case).largest_ratio < 0.9
+
+
 def test_each_head_may_store_its_share_of_a_group():
     """What repeats k and v for each head, and adds up in the type what comes back."""
     case = Case(rs.PackedLayout([0, 1]), num_heads=16, dtype="bfloat16")

@@ -239,7 +239,10 @@ class Model:
         error = _grown(x.e + x.lse_error + 3 * self.u) * size + x.p * d_error
         error += noise * x.w * (np.abs(dout) @ np.abs(v).T)
         error += 2 * self.u * (np.abs(pdp) + x.p * np.abs(d)) + self.w * size
-        error += self.tiny * (x.p > 0)
+        factor = np.abs(dout @ v.T) / (1 - self.case.dropout_p) + np.abs(
+            d
+        )  # p itself is off by tiny, too
+        error += self.tiny * (x.p > 0) * (1 + factor)
         if self.case.sink is not None:
             self._sink(rows, x, np.abs(d), d_error)
         signed = np.sign(pdp - x.p * d) * size * x.slope
