@@ -53,6 +53,32 @@ def changed(**how):
     return wrong
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"merges": -2}, "merges=-2; expected an integer, 0 or more"),
+        ({"merges": 1.5}, "merges=1.5; expected an integer, 0 or more"),
+        ({"runs": 0}, "runs=0; expected an integer, 1 or more"),
+        ({"runs": True}, "runs=True; expected an integer, 1 or more"),
+        ({"padding": "none"}, 'padding=\'none\'; expected "zero" or "any"'),
+        ({"partial": "half"}, "partial='half'; expected one of float64"),
+        ({"accumulate": "fp32"}, "accumulate='fp32'; expected one of float64"),
+    ],
+)
+def test_demands_that_would_ask_nothing_are_refused(asked, expected):
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        Demands(**asked)
+
+
+def test_a_tolerance_that_is_no_number_lets_nothing_pass(monkeypatch):
+    def nothing(case, arrays, truth, precision):
+        return type(truth)(*(np.full_like(x, np.nan) for x in truth))
+
+    monkeypatch.setattr("ringside.testing.check.bounds", nothing)
+    with pytest.raises(Disagreement, match="tolerance nan"):
+        check_attention(lambda *qkv, **keywords: 5 * rs.attention(*qkv, **keywords)[0], CASE)
+
+
 @settings(max_examples=60)
 @given(EVERYTHING)
 def test_the_definition_agrees_with_itself(case):

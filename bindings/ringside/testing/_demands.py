@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from numbers import Integral
 from typing import Literal
+
+from ringside.testing.dtypes import FLOATS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -13,6 +16,9 @@ class Demands:
     >>> from ringside.testing import Demands
     >>> Demands(runs=2, merge="bfloat16").padding
     'zero'
+
+    Raises:
+        ValueError: for a word, a count or a type that is none of these.
 
     Args:
         padding: "zero": rows without a token are exactly 0 in out and all gradients, and -inf in
@@ -35,3 +41,27 @@ class Demands:
     merges: int | None = None
     partial: str | None = None
     gradients: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what would ask nothing, or make tolerances of nothing."""
+        if self.padding not in ("zero", "any"):
+            raise ValueError(
+                f'padding={self.padding!r}; expected "zero" or "any". Leave it out, or pass one'
+            )
+        for name in ("runs", "merges"):
+            _require_count(getattr(self, name), name, 1 if name == "runs" else 0)
+        for name in ("accumulate", "merge", "partial", "gradients"):
+            if (dtype := getattr(self, name)) is not None and dtype not in FLOATS:
+                raise ValueError(
+                    f"{name}={dtype!r}; expected one of {', '.join(FLOATS)}, or None. Pass one by "
+                    "its name"
+                )
+
+
+def _require_count(value: object, name: str, least: int) -> None:
+    if value is None and name == "merges":
+        return
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(
+            f"{name}={value!r}; expected an integer, {least} or more. Leave it out, or pass {least}"
+        )

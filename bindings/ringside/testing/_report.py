@@ -132,13 +132,13 @@ def disagreement(
         numbers: see above.
     """
     got, expected, tolerance, error = numbers
-    row, head, index = _first_wrong(tensor, error, error > tolerance)
+    wrong = ~(error <= tolerance)
+    row, head, index = _first_wrong(tensor, error, wrong)
     values = (float(got[index]), float(expected[index]), float(tolerance[index]))
     layout = runner.case.keys if tensor in ("dk", "dv") else runner.case.layout_q
     document, position, valid = (0, 0, True) if tensor == "dsink" else place(layout, row)
     finding = Finding(tensor, document, position, head, not valid, *values)
-    wrong = int((error > tolerance).sum())
-    count = f"  {wrong} of {error.size} numbers of {tensor} are wrong"
+    count = f"  {wrong.sum()} of {error.size} numbers of {tensor} are wrong"
     failure = Disagreement(runner, ("disagrees with the definition", count), finding)
     if tensor != "dsink":
         failure._trace = lambda: _explain(runner, how, finding, row)

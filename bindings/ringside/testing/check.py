@@ -208,7 +208,7 @@ def _compare(
         if demands.padding == "any" and name in FORWARD:
             padding = ~valid_rows(runner.case.layout_q)
             error[(padding if name == "out" else (slice(None), padding))] = 0.0
-        if (error > limit).any():
+        if not (error <= limit).all():  # a NaN of either is no agreement
             raise disagreement(runner, (precision, truth), name, (x, true, limit, error))
         ratio = np.divide(error, limit, out=np.zeros_like(error), where=limit > 0)
         ratios[name] = float(ratio.max(initial=0.0))
