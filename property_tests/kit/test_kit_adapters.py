@@ -1,5 +1,6 @@
 """Real code in the ring: torch's SDPA and FlexAttention, JAX's dot_product_attention."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -122,6 +123,39 @@ def test_options_are_refused_not_ignored():
     case = Case(rs.PackedLayout([0, 2]), dtype="float32", sink=1.0, softcap=5.0)
     with pytest.raises(NotImplementedError, match="no sink, softcap here"):
         check_attention(adapters.jax_dot_product, case)
+
+
+def with_sink(arrays, q, k, v, *, layout_q, layout_k, mask, softmax_scale, sink):
+    """One document of one head, in torch or JAX."""
+    s = softmax_scale * q[:, 0] @ k[:, 0].T
+    weights = arrays.exp(s) / (arrays.exp(s).sum(1) + arrays.exp(sink[0]))[:, None]
+    return (weights @ v[:, 0])[:, None]
+
+
+SINK = Case(
+    rs.PackedLayout([0, 5]), mask=rs.Mask.full(), dtype="float32", softmax_scale=0.5, sink=0.75
+)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+@pytest.mark.parametrize("sink", [0.75, (0.75,)], ids=["one number", "one a head"])
+def test_a_sink_is_differentiated(library, sink):
+    arrays = pytest.importorskip("torch" if library == "torch" else "jax.numpy")
+    adapter = {"torch": adapters.TorchFunction, "jax": adapters.JaxFunction}[library]
+    ratios = check_attention(
+        adapter(functools.partial(with_sink, arrays), library), SINK.replace(sink=sink)
+    ).ratios
+    assert 0 < ratios["dsink"] < 1
+
+
+def test_a_sink_without_a_gradient_is_wrong_not_missing():
+    torch = pytest.importorskip("torch")
+
+    def detached(*qkv, sink, **keywords):
+        return with_sink(torch, *qkv, sink=sink.detach(), **keywords)
+
+    with pytest.raises(Disagreement, match=r"dsink is wrong[^$]*got 0, expected"):
+        check_attention(adapters.TorchFunction(detached), SINK)
 
 
 def test_jax_refuses_float64_unless_enabled():

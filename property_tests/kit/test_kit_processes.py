@@ -41,6 +41,12 @@ def test_a_wrong_one_is_found_and_its_rank_named():
         assert "read" in str(found.value)
 
 
+def test_a_sink_has_a_gradient_in_processes_too():
+    case = Case(rs.PackedLayout([0, 5]), mask=rs.Mask.full(), softmax_scale=0.5, sink=0.75)
+    with ProcessPerRank("rank_functions:with_sink", 1) as ring:
+        assert check_context_parallel(ring, case).ratios["dsink"] < 1
+
+
 def test_a_rank_without_a_gpu_says_so():
     with pytest.raises(ValueError, match="device='tpu'; expected one of cpu, cuda"):
         ProcessPerRank("rank_functions:gathered", 2, device="tpu")

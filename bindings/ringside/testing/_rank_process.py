@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import ringside as rs
-from ringside.testing.adapters import JaxFunction, _from_tensor, _tensor
+from ringside.testing.adapters import JaxFunction, _from_tensor, _sink_leaf, _tensor
 
 __all__ = ["ARRAYS", "READY", "serve"]
 
@@ -124,16 +124,18 @@ def _answer(
     import torch
 
     q, k, v, *dout = (_tensor(torch, x).to(place) for x in arrays)
-    for x in (q, k, v):
+    sink = {name: x.to(place) for name, x in _sink_leaf(torch, arrays[0], options).items()}
+    leaves = (q, k, v, *sink.values())
+    for x in leaves:
         x.requires_grad_(kind == "backward")  # else kernels that have no backward would refuse
-    returned = call(q, k, v, plan=plan, **options)
+    returned = call(q, k, v, plan=plan, **{**options, **sink})
     if kind == "forward":
         results = returned if isinstance(returned, tuple) else (returned,)
         told = tuple(_from_tensor(torch, x.detach().cpu()) for x in results)
         return told if isinstance(returned, tuple) else told[0]
     out = returned[0] if isinstance(returned, tuple) else returned
-    gradients = torch.autograd.grad(out, (q, k, v), dout[0], allow_unused=True)
-    found = zip(gradients, (q, k, v), strict=True)
+    gradients = torch.autograd.grad(out, leaves, dout[0], allow_unused=True)
+    found = zip(gradients, leaves, strict=True)
     zeros = (torch.zeros_like(x) if g is None else g for g, x in found)
     return tuple(_from_tensor(torch, x.detach().cpu()) for x in zeros)
 

@@ -75,7 +75,8 @@ class TorchFunction(_Function):
     """A function of torch tensors, differentiated by torch.autograd.
 
     Args:
-        fn: fn(q, k, v, layout_q=, layout_k=, mask=, softmax_scale=, ...) -> out or (out, lse).
+        fn: fn(q, k, v, layout_q=, layout_k=, mask=, softmax_scale=, ...) -> out or (out, lse); a
+            sink comes as a tensor [num_heads] that has a gradient of its own.
         name: what reports call it; default its own.
     """
 
@@ -85,21 +86,24 @@ class TorchFunction(_Function):
         """NumPy arrays in and out."""
         torch = self._import()
         with torch.no_grad():
-            returned = self.fn(*(_tensor(torch, x) for x in (q, k, v)), **keywords)
+            options = {**keywords, **_sink_leaf(torch, q, keywords)}
+            returned = self.fn(*(_tensor(torch, x) for x in (q, k, v)), **options)
         results = returned if isinstance(returned, tuple) else (returned,)
         arrays = tuple(_from_tensor(torch, x) for x in results)
         return arrays if isinstance(returned, tuple) else arrays[0]
 
     def backward(self, dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, **kw: Any) -> Any:
-        """(dq, dk, dv) of sum(dout * out); runs forward once more."""
+        """(dq, dk, dv) of sum(dout * out), and dsink of a sink; runs forward once more."""
         del out, lse
         torch = self._import()
         leaves = [_tensor(torch, x).requires_grad_() for x in (q, k, v)]
-        returned = self.fn(*leaves, **kw)
+        sink = _sink_leaf(torch, q, kw)
+        leaves += [x.requires_grad_() for x in sink.values()]
+        returned = self.fn(*leaves[:3], **{**kw, **sink})
         result = returned[0] if isinstance(returned, tuple) else returned
         seed = torch.nan_to_num(_tensor(torch, dout))
         if not result.requires_grad:  # no token at all
-            return tuple(np.zeros(np.shape(x)) for x in (q, k, v))
+            return tuple(np.zeros(tuple(x.shape)) for x in leaves)
         grads = torch.autograd.grad(result, leaves, seed, allow_unused=True)
         pairs = zip(grads, leaves, strict=True)
         return tuple(_from_tensor(torch, torch.zeros_like(x) if g is None else g) for g, x in pairs)
@@ -140,23 +144,40 @@ class JaxFunction(_Function):
         if q.dtype == np.float64 and not jax.config.jax_enable_x64:
             raise NotImplementedError("JAX has no float64 unless jax_enable_x64 is set")
         jnp = jax.numpy
-        returned = self.fn(*(jnp.asarray(x) for x in (q, k, v)), **keywords)
+        options = {**keywords, **{n: jnp.asarray(x) for n, x in _sink_rows(q, keywords).items()}}
+        returned = self.fn(*(jnp.asarray(x) for x in (q, k, v)), **options)
         if isinstance(returned, tuple):
             return tuple(np.asarray(x) for x in returned)
         return np.asarray(returned)
 
     def backward(self, dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, **kw: Any) -> Any:
-        """(dq, dk, dv) of sum(dout * out); runs forward once more."""
+        """(dq, dk, dv) of sum(dout * out), and dsink of a sink; runs forward once more."""
         del out, lse
         jax = self._import()
+        sink = _sink_rows(q, kw)
 
-        def out_of(*operands: Any) -> Any:
-            returned = self.fn(*operands, **kw)
+        def out_of(q: Any, k: Any, v: Any, *sinks: Any) -> Any:
+            returned = self.fn(q, k, v, **{**kw, **dict(zip(sink, sinks, strict=True))})
             return returned[0] if isinstance(returned, tuple) else returned
 
-        result, pull = jax.vjp(out_of, *(jax.numpy.asarray(x) for x in (q, k, v)))
+        given = (q, k, v, *sink.values())
+        result, pull = jax.vjp(out_of, *(jax.numpy.asarray(x) for x in given))
         seed = jax.numpy.nan_to_num(jax.numpy.asarray(dout)).astype(result.dtype)
         return tuple(np.asarray(x) for x in pull(seed))
+
+
+def _sink_rows(q: Any, keywords: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """The keyword sink as [num_heads], in float32 or wider; nothing where there is none."""
+    if keywords.get("sink") is None:
+        return {}
+    dtype = np.float64 if q.dtype == np.float64 else np.float32
+    sink = np.ravel(np.asarray(keywords["sink"], dtype))
+    return {"sink": np.array(np.broadcast_to(sink, q.shape[1]))}
+
+
+def _sink_leaf(torch: Any, q: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+    """The same as a tensor."""
+    return {name: torch.from_numpy(x) for name, x in _sink_rows(q, keywords).items()}
 
 
 def _tensor(torch: Any, x: Any) -> Any:

@@ -61,8 +61,8 @@ class ProcessPerRank:
     Args:
         fn: "module:function", imported in every process: fn(q, k, v, *, plan, softmax_scale, ...)
             of the rank's own rows, torch tensors, after torch.distributed.init_process_group;
-            returns out, or (out, lse), which torch can differentiate with respect to q, k and v.
-            It may be set anew between two cases.
+            returns out, or (out, lse), which torch can differentiate with respect to q, k, v
+            and a sink, which comes as a tensor [num_heads]. It may be set anew between two cases.
         size: how many ranks; a case of another cp_size raises Unsupported.
         setup: "module:function" that each process calls once, before anything else; None for none.
         timeout_s: seconds that a case may take.

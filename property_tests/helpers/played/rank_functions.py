@@ -102,3 +102,10 @@ def set_up():
 def set_up_once(q, k, v, *, plan, softmax_scale):
     assert ONCE == [1] and not dist.get_backend() == "nccl"
     return gathered(q, k, v, plan=plan, softmax_scale=softmax_scale)
+
+
+def with_sink(q, k, v, *, plan, softmax_scale, sink):
+    """One rank, one document, one head, everything seen."""
+    s = softmax_scale * q[:, 0] @ k[:, 0].T
+    weights = s.exp() / (s.exp().sum(1) + sink[0].exp())[:, None]
+    return (weights @ v[:, 0])[:, None]
