@@ -1,6 +1,7 @@
 """Real code in the ring: torch's SDPA and FlexAttention, JAX's dot_product_attention."""
 
 import functools
+import re
 import warnings
 
 import numpy as np
@@ -123,6 +124,43 @@ def test_options_are_refused_not_ignored():
     case = Case(rs.PackedLayout([0, 2]), dtype="float32", sink=1.0, softcap=5.0)
     with pytest.raises(NotImplementedError, match="no sink, softcap here"):
         check_attention(adapters.jax_dot_product, case)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("where", "row", "text"),
+    [
+        ("forward", slice(1, 2), "k, row 1$"),
+        ("outside", None, r"k, row 3 \(outside\)$"),
+        ("backward", None, "dout, row 0$"),
+    ],
+)
+def test_a_tensor_that_is_written_to_is_noticed(dtype, where, row, text):
+    torch = pytest.importorskip("torch")
+
+    class Kept(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, dout):
+            return dout.zero_() if where == "backward" else dout
+
+    def careless(q, k, v, **keywords):
+        out = adapters.torch_sdpa.fn(q, k, v, **keywords)
+        with torch.no_grad():
+            if where == "forward":
+                k[row] = 0.0
+            if where == "outside":
+                torch.as_strided(k, (1,), (1,), k.storage_offset() + k.numel()).zero_()
+        return Kept.apply(out)
+
+    with pytest.raises(Disagreement) as failure:
+        check_attention(
+            adapters.TorchFunction(careless), Case(rs.PackedLayout([0, 3]), dtype=dtype)
+        )
+    assert re.search("wrote to its input " + text, failure.value.headline)
 
 
 def with_sink(arrays, q, k, v, *, layout_q, layout_k, mask, softmax_scale, sink):

@@ -47,6 +47,14 @@ def test_a_sink_has_a_gradient_in_processes_too():
         assert check_context_parallel(ring, case).ratios["dsink"] < 1
 
 
+def test_an_input_that_a_rank_writes_to_is_noticed():
+    with ProcessPerRank("rank_functions:overwriting", 2) as ring:
+        with pytest.raises(
+            Disagreement, match=r"rank 0 raised Misuse: wrote to its input k, row 0"
+        ):
+            check_context_parallel(ring, CASE)
+
+
 def test_a_rank_without_a_gpu_says_so():
     with pytest.raises(ValueError, match="device='tpu'; expected one of cpu, cuda"):
         ProcessPerRank("rank_functions:gathered", 2, device="tpu")

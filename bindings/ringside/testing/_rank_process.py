@@ -11,7 +11,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import ringside as rs
-from ringside.testing.adapters import JaxFunction, _from_tensor, _sink_leaf, _tensor
+from ringside.testing._running import Misuse
+from ringside.testing.adapters import JaxFunction, _from_tensor, _sink_leaf, guards, unwritten
 
 __all__ = ["ARRAYS", "READY", "serve"]
 
@@ -52,6 +53,8 @@ def serve(
 
 
 def _told(error: BaseException) -> str:
+    if isinstance(error, Misuse):
+        return f"Misuse: {error}"
     return "".join(traceback.format_exception_only(error)).strip()
 
 
@@ -123,18 +126,21 @@ def _answer(
 ) -> Any:
     import torch
 
-    q, k, v, *dout = (_tensor(torch, x).to(place) for x in arrays)
+    guarded = guards(torch, arrays, place)
+    q, k, v, *dout = (x.tensor for x in guarded)
     sink = {name: x.to(place) for name, x in _sink_leaf(torch, arrays[0], options).items()}
     leaves = (q, k, v, *sink.values())
     for x in leaves:
         x.requires_grad_(kind == "backward")  # else kernels that have no backward would refuse
     returned = call(q, k, v, plan=plan, **{**options, **sink})
+    unwritten(guarded)
     if kind == "forward":
         results = returned if isinstance(returned, tuple) else (returned,)
         told = tuple(_from_tensor(torch, x.detach().cpu()) for x in results)
         return told if isinstance(returned, tuple) else told[0]
     out = returned[0] if isinstance(returned, tuple) else returned
     gradients = torch.autograd.grad(out, leaves, dout[0], allow_unused=True)
+    unwritten(guarded)
     found = zip(gradients, leaves, strict=True)
     zeros = (torch.zeros_like(x) if g is None else g for g, x in found)
     return tuple(_from_tensor(torch, x.detach().cpu()) for x in zeros)

@@ -46,8 +46,13 @@ class Guarded:
         before = np.frombuffer(self._before, self._buffer.dtype).reshape(self._buffer.shape)
         same = [a.tobytes() == b.tobytes() for a, b in zip(self._buffer, before, strict=True)]
         row = same.index(False) - CANARY_ROWS
-        inside = 0 <= row < len(self.array)
-        raise Misuse(f"wrote to its input {self.name}, row {row}{'' if inside else ' (outside)'}")
+        raise wrote_to(self.name, row, len(self.array))
+
+
+def wrote_to(name: str, row: int, rows: int) -> Misuse:
+    """For an input of so many rows."""
+    outside = "" if 0 <= row < rows else " (outside)"
+    return Misuse(f"wrote to its input {name}, row {row}{outside}")
 
 
 def _float64(x: Any, name: str, shape: tuple[int, ...]) -> Array:
@@ -91,7 +96,7 @@ def _call(fn: Any, guarded: Sequence[Guarded], *arguments: Any, **kw: Any) -> An
     """Exceptions other than refusals become Misuse."""
     try:
         result = fn(*arguments, **kw)
-    except (rs.Unsupported, NotImplementedError):
+    except (rs.Unsupported, NotImplementedError, Misuse):
         raise
     except Exception as error:
         raise Misuse(f"raised {type(error).__name__}: {error}") from error

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ import numpy.typing as npt
 import ringside as rs
 from ringside._rows import valid_rows
 from ringside.testing._demands import Demands
+from ringside.testing._running import CANARY_ROWS, wrote_to
 from ringside.testing.cases import Case
 
 __all__ = [
@@ -87,7 +88,9 @@ class TorchFunction(_Function):
         torch = self._import()
         with torch.no_grad():
             options = {**keywords, **_sink_leaf(torch, q, keywords)}
-            returned = self.fn(*(_tensor(torch, x) for x in (q, k, v)), **options)
+            guarded = guards(torch, (q, k, v))
+            returned = self.fn(*(x.tensor for x in guarded), **options)
+            unwritten(guarded)
         results = returned if isinstance(returned, tuple) else (returned,)
         arrays = tuple(_from_tensor(torch, x) for x in results)
         return arrays if isinstance(returned, tuple) else arrays[0]
@@ -96,15 +99,18 @@ class TorchFunction(_Function):
         """(dq, dk, dv) of sum(dout * out), and dsink of a sink; runs forward once more."""
         del out, lse
         torch = self._import()
-        leaves = [_tensor(torch, x).requires_grad_() for x in (q, k, v)]
+        guarded = guards(torch, (q, k, v, dout))
+        leaves = [x.tensor.requires_grad_() for x in guarded[:3]]
         sink = _sink_leaf(torch, q, kw)
         leaves += [x.requires_grad_() for x in sink.values()]
         returned = self.fn(*leaves[:3], **{**kw, **sink})
         result = returned[0] if isinstance(returned, tuple) else returned
-        seed = torch.nan_to_num(_tensor(torch, dout))
+        unwritten(guarded)
+        guarded[3] = TensorGuard(torch, torch.nan_to_num(guarded[3].tensor), "dout")
         if not result.requires_grad:  # no token at all
             return tuple(np.zeros(tuple(x.shape)) for x in leaves)
-        grads = torch.autograd.grad(result, leaves, seed, allow_unused=True)
+        grads = torch.autograd.grad(result, leaves, guarded[3].tensor, allow_unused=True)
+        unwritten(guarded)
         pairs = zip(grads, leaves, strict=True)
         return tuple(_from_tensor(torch, torch.zeros_like(x) if g is None else g) for g, x in pairs)
 
@@ -190,6 +196,38 @@ def _tensor(torch: Any, x: Any) -> Any:
 def _from_tensor(torch: Any, x: Any) -> npt.NDArray[Any]:
     x = x.detach()
     return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
+
+
+class TensorGuard:
+    """A tensor inside a larger one of NaN; notices when either is written to, gradient or not."""
+
+    def __init__(self, torch: Any, x: Any, name: str) -> None:
+        self.name, self._torch = name, torch
+        self._buffer = x.new_full((len(x) + 2 * CANARY_ROWS, *x.shape[1:]), float("nan"))
+        inside = slice(CANARY_ROWS, CANARY_ROWS + len(x))
+        self._buffer[inside] = x
+        self._before = self._buffer.clone()
+        self.tensor = self._buffer[inside]
+
+    def check(self) -> None:
+        """Raises Misuse where a byte changed."""
+        now, before = (x.view(self._torch.uint8).flatten(1) for x in (self._buffer, self._before))
+        changed = (now != before).any(1)
+        if changed.any():
+            row = int(changed.int().argmax()) - CANARY_ROWS
+            raise wrote_to(self.name, row, len(self.tensor))
+
+
+def guards(torch: Any, arrays: Sequence[Any], place: str = "cpu") -> list[TensorGuard]:
+    """Of q, k and v, and dout where it is there."""
+    given = zip(("q", "k", "v", "dout"), arrays, strict=False)
+    return [TensorGuard(torch, _tensor(torch, x).to(place), name) for name, x in given]
+
+
+def unwritten(guarded: Sequence[TensorGuard]) -> None:
+    """Raises Misuse where one was written to."""
+    for each in guarded:
+        each.check()
 
 
 def _documents(layout_q: rs.PackedLayout, layout_k: rs.PackedLayout) -> Iterator[Rows]:
