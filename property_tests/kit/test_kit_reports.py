@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +174,45 @@ def test_what_cannot_be_written_down_leaves_its_place_free(fn):
     as_it_is, filled_in = outcomes_of(script, script.replace(line, given))
     assert "fn=Ellipsis; expected a function" in as_it_is
     assert "Disagreement" in filled_in
+
+
+WINDOW = Case(
+    rs.PackedLayout([0, 6, 14], [0, 8, 16]),
+    mask=rs.Mask.sliding_window(2, 0),
+    num_heads=4,
+    num_kv_heads=2,
+)
+
+
+def without_window(*results):
+    """A backward pass that ignores the window where it computes these."""
+
+    def backward(*arrays, mask, **keywords):
+        right = rs.attention_backward(*arrays, mask=mask, **keywords)
+        wrong = rs.attention_backward(*arrays, mask=rs.Mask.causal(), **keywords)
+        return [wrong[i] if i in results else right[i] for i in range(3)]
+
+    return backward
+
+
+def test_a_window_that_backward_ignores_is_seen_in_dq():
+    """Although the forward pass, which is right, reads no such key."""
+    finding = failure_of(rs.attention, WINDOW, backward=without_window(0, 1, 2)).finding
+    assert (finding.tensor, finding.position) == ("dq", 3)
+    assert len(finding.reads) == 1
+    assert re.fullmatch(r"read key 0 \(weight 0\.\d+, should be 0\)", finding.reads[0])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "tensor", "rows"), [(0, "dq", "right keys"), (1, "dk", "right queries")]
+)
+def test_what_dv_does_not_show_of_dq_and_dk_is_not_called_right(wrong, tensor, rows):
+    finding = failure_of(rs.attention, WINDOW, backward=without_window(wrong)).finding
+    assert finding.tensor == tensor
+    assert (
+        rows in finding.reads[0]
+        and f"what {tensor} itself reads was not traced" in finding.reads[0]
+    )
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["forward alone", "with a backward"])

@@ -161,7 +161,8 @@ def _explain(runner: Runner, how: tuple[Precision, Results], finding: Finding, r
     """Adds what tracing tells, and rank and step."""
     by_key = finding.tensor in ("dk", "dv")
     try:
-        search = trace.trace_queries if by_key else trace.trace_keys
+        search = trace.trace_keys_of_gradients if finding.tensor == "dq" else trace.trace_keys
+        search = trace.trace_queries if by_key else search
         readings, complete = search(runner, how, row, finding.head)
     except (Misuse, rs.Unsupported, NotImplementedError) as error:
         finding.reads.append(f"could not be traced: {error}")
@@ -197,7 +198,13 @@ def _unexplained(finding: Finding, readings: list[trace.Reading]) -> str:
         )
     if finding.padding:
         return "should be exactly that: no token lies there, and nobody may write to it"
-    if finding.tensor in ("dq", "dk", "dv"):
+    if finding.tensor in ("dq", "dk"):
+        whom = "keys" if finding.tensor == "dq" else "queries"
+        return (
+            f"has the right {whom} with the right weights in dv; what {finding.tensor} itself "
+            "reads was not traced: it sums other rows, or its own arithmetic is off"
+        )
+    if finding.tensor == "dv":
         return "reads the right rows with the right weights; the gradient's own arithmetic is off"
     if np.isnan(finding.got):
         return "reads the right keys with the right weights, but 0 times the NaN of padding got in"

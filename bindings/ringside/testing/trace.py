@@ -6,7 +6,7 @@ a search that splits wrong blocks finds the wrong keys in a few runs, whatever h
 stay as they are, except that padding, NaN otherwise, gets numbers: reading it shows.
 
 The gradient of v is a weighted sum of rows of dout, with the same weights: codes in dout tell which
-queries reached a key.
+queries reached a key. So backward is traced, whichever of its results is wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ from ringside.testing.cases import Arrays, Case, Results
 from ringside.testing.dtypes import round_to
 from ringside.testing.tolerance import Model, Precision
 
-__all__ = ["Reading", "in_words", "limits", "trace_keys", "trace_queries", "without_nan"]
+__all__ = [
+    "Reading",
+    "in_words",
+    "limits",
+    "trace_keys",
+    "trace_keys_of_gradients",
+    "trace_queries",
+    "without_nan",
+]
 
 
 Array = npt.NDArray[np.float64]
@@ -84,6 +92,29 @@ def trace_queries(
         return runner.backward(coded, forward)[2][row, head], *expected(codes)
 
     return _search(probe, case.layout_q.num_rows, case.head_dim_v, case)
+
+
+def trace_keys_of_gradients(
+    runner: Runner, how: tuple[Precision, Results], row: int, head: int
+) -> tuple[list[Reading], bool]:
+    """The keys whose dv has another weight of a query than the definition's: what backward saw.
+
+    dout is 1 in that query and 0 elsewhere, so that dv is its weights: one run tells all.
+    """
+    case = runner.case
+    arrays, kv_head = without_nan(case, case.arrays()), head * case.num_kv_heads // case.num_heads
+    dout = np.zeros_like(arrays.dout)
+    dout[row, head] = 1.0
+    got = runner.backward(arrays._replace(dout=dout), runner.forward(arrays))[2][:, kv_head, 0]
+    model, group = Model(case, arrays, how[1], how[0]), case.num_heads // case.num_kv_heads
+    expected, bound = np.zeros(len(got)), np.zeros(len(got))
+    for rows in model.blocks():
+        if rows.head == head and rows.q_rows.start <= row < rows.q_rows.stop:
+            x = model.softmax(rows.of_query(row))
+            expected[rows.k_rows] = x.w[0]
+            bound[rows.k_rows] = model.stored(model.weight_error(x, group)[0], x.w[0])
+    wrong = np.flatnonzero(~(np.abs(got - expected) <= bound)).tolist()
+    return [Reading(key, float(got[key]), float(expected[key])) for key in wrong], True
 
 
 Expected = Callable[[Array], tuple[Array, Array]]
