@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import ringside as rs
 from hypothesis import given, settings
@@ -174,6 +175,51 @@ def test_what_cannot_be_written_down_leaves_its_place_free(fn):
     as_it_is, filled_in = outcomes_of(script, script.replace(line, given))
     assert "fn=Ellipsis; expected a function" in as_it_is
     assert "Disagreement" in filled_in
+
+
+def of_kv_heads(choose):
+    """Query head h reads the values of kv head choose(h, num_heads, num_kv_heads)."""
+
+    def fn(q, k, v, **keywords):
+        heads, kv_heads = q.shape[1], k.shape[1]
+        right = [h * kv_heads // heads for h in range(heads)]
+        wrong = [choose(h, heads, kv_heads) for h in range(heads)]
+        return rs.attention(q, k[:, right], v[:, wrong], **keywords)
+
+    return fn
+
+
+@pytest.mark.parametrize("length", [1, 6])
+def test_a_wrong_kv_head_is_named(length):
+    case = Case(rs.PackedLayout([0, length]), num_heads=4, num_kv_heads=2, dtype="float32")
+    check_attention(of_kv_heads(lambda h, heads, kv_heads: h * kv_heads // heads), case)
+    finding = failure_of(of_kv_heads(lambda h, heads, kv_heads: h % kv_heads), case).finding
+    assert finding.head == 1
+    assert finding.reads == ["reads kv head 1, should be 0"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"), [([0, 3], "where no padding lies"), ([0, 4], "0 times the NaN of padding")]
+)
+def test_nan_is_not_blamed_on_padding_where_there_is_none(layout, said):
+    def nan_once(q, k, v, **keywords):
+        out, _ = rs.attention(q, k, v, **keywords)
+        out[1] = np.nan if np.isclose(v[0, 0, 0], first_value) else out[1]
+        return out
+
+    case = Case(rs.PackedLayout([0, 3], layout))
+    first_value = case.arrays().v[0, 0, 0]
+    assert said in failure_of(nan_once, case).finding.reads[0]
+
+
+def test_what_is_left_in_padding_is_no_reading():
+    def leaves_3(q, k, v, **keywords):
+        out, _ = rs.attention(q, k, v, **keywords)
+        out[3] = 3.0
+        return out
+
+    reads = failure_of(leaves_3, CASE).finding.reads
+    assert reads == ["holds 3 even where all values are 0; no token lies there"]
 
 
 WINDOW = Case(

@@ -15,7 +15,7 @@ from ringside.testing import trace
 from ringside.testing._judging import first, worst
 from ringside.testing._running import Misuse, Runner
 from ringside.testing._script import script_of
-from ringside.testing.cases import Array, Results
+from ringside.testing.cases import Array, Case, Results
 from ringside.testing.tolerance import Precision
 
 MAX_LINES = 6
@@ -161,6 +161,10 @@ def _explain(runner: Runner, how: tuple[Precision, Results], finding: Finding, r
     """Adds what tracing tells, and rank and step."""
     by_key = finding.tensor in ("dk", "dv")
     try:
+        if (simple := _of_one_cause(runner, how, finding, row)) is not None:
+            finding.reads.append(simple)
+            _place(runner, finding, row, [])
+            return
         search = trace.trace_keys_of_gradients if finding.tensor == "dq" else trace.trace_keys
         search = trace.trace_queries if by_key else search
         readings, complete = search(runner, how, row, finding.head)
@@ -171,22 +175,40 @@ def _explain(runner: Runner, how: tuple[Precision, Results], finding: Finding, r
     layout, what = (case.layout_q, "query") if by_key else (case.keys, "key")
     lines = trace.in_words(readings, layout, finding.document, what)
     if not lines and (complete or readings):
-        lines = [_unexplained(finding, readings)]
+        lines = [_unexplained(runner.case, finding, readings)]
     finding.reads += lines[:MAX_LINES]
     if len(lines) > MAX_LINES:
         finding.reads.append(f"did as much to {len(lines) - MAX_LINES} more")
     if not complete:
         finding.reads.append(f"was traced no further: {trace.limits()}")
-    if runner.plan is not None:
-        side = "k" if by_key else "q"
-        finding.rank = owner(runner.plan, row, side)
-        changed = [x.row for x in readings if x.expected == 0 or x.got == 0] or [
-            x.row for x in readings
-        ]
-        finding.step = step_of(runner.plan, finding.rank, changed) if not by_key else None
+    _place(runner, finding, row, readings)
 
 
-def _unexplained(finding: Finding, readings: list[trace.Reading]) -> str:
+def _of_one_cause(
+    runner: Runner, how: tuple[Precision, Results], finding: Finding, row: int
+) -> str | None:
+    """What no weight of a key is to blame for."""
+    if finding.tensor not in ("out", "lse"):
+        return None
+    if not finding.padding:
+        return trace.wrong_kv_head(runner, how, row, finding.head)
+    left = trace.without_values(runner, row, finding.head)
+    return f"holds {left:.3g} even where all values are 0; no token lies there" if left else None
+
+
+def _place(runner: Runner, finding: Finding, row: int, readings: list[trace.Reading]) -> None:
+    """Adds rank and step."""
+    if runner.plan is None:
+        return
+    by_key = finding.tensor in ("dk", "dv")
+    finding.rank = owner(runner.plan, row, "k" if by_key else "q")
+    changed = [x.row for x in readings if x.expected == 0 or x.got == 0] or [
+        x.row for x in readings
+    ]
+    finding.step = step_of(runner.plan, finding.rank, changed) if not by_key else None
+
+
+def _unexplained(case: Case, finding: Finding, readings: list[trace.Reading]) -> str:
     if np.isneginf(finding.expected) and not finding.padding:
         return (
             "sees no key; two partial results that saw none must merge to none (-inf), not to NaN"
@@ -206,9 +228,18 @@ def _unexplained(finding: Finding, readings: list[trace.Reading]) -> str:
         )
     if finding.tensor == "dv":
         return "reads the right rows with the right weights; the gradient's own arithmetic is off"
+    if np.isnan(finding.got) and not _has_padding(case):
+        return (
+            "reads the right keys with the right weights, but is NaN where no padding lies: it "
+            "made something of nothing (0/0, inf - inf), or read outside of its arrays"
+        )
     if np.isnan(finding.got):
         return "reads the right keys with the right weights, but 0 times the NaN of padding got in"
     return "reads the right keys with the right weights; only this number is off"
+
+
+def _has_padding(case: Case) -> bool:
+    return any(int(x.lengths.sum()) < x.num_rows for x in (case.layout_q, case.keys))
 
 
 def owner(plan: rs.Plan, row: int, side: Any) -> int:

@@ -33,6 +33,8 @@ __all__ = [
     "trace_keys_of_gradients",
     "trace_queries",
     "without_nan",
+    "without_values",
+    "wrong_kv_head",
 ]
 
 
@@ -92,6 +94,36 @@ def trace_queries(
         return runner.backward(coded, forward)[2][row, head], *expected(codes)
 
     return _search(probe, case.layout_q.num_rows, case.head_dim_v, case)
+
+
+def wrong_kv_head(
+    runner: Runner, how: tuple[Precision, Results], row: int, head: int
+) -> str | None:
+    """In words, where an output row reads values of another kv head than its own; else None.
+
+    Values are 1 in one kv head and 0 in the others; trace_keys gives all of them the same codes.
+    """
+    case = runner.case
+    own = head * case.num_kv_heads // case.num_heads
+    arrays, ones = without_nan(case, case.arrays()), np.ones((case.keys.num_rows, case.head_dim_v))
+    value, bound = (float(x[0]) for x in _expected_out(case, how, row, head)(ones))
+
+    def reads(kv_head: int) -> float:
+        v = np.zeros_like(arrays.v)
+        v[:, kv_head] = 1.0
+        return float(runner.forward(arrays._replace(v=v)).out[row, head, 0])
+
+    if case.num_kv_heads == 1 or value == 0 or abs(reads(own) - value) <= bound:
+        return None
+    others = (x for x in range(case.num_kv_heads) if x != own)
+    read = next((x for x in others if abs(reads(x)) > bound), None)
+    return None if read is None else f"reads kv head {read}, should be {own}"
+
+
+def without_values(runner: Runner, row: int, head: int) -> float:
+    """What an output row holds where all values are 0."""
+    arrays = without_nan(runner.case, runner.case.arrays())
+    return float(runner.forward(arrays._replace(v=np.zeros_like(arrays.v))).out[row, head, 0])
 
 
 def trace_keys_of_gradients(
