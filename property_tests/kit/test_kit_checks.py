@@ -54,6 +54,30 @@ def changed(**how):
 
 
 @pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ({"softmax_scale": float("nan")}, "softmax_scale=nan; expected a finite number"),
+        ({"dropout_p": 1.5}, "dropout_p=1.5; expected a probability"),
+        ({"mask": None}, "mask is None; expected a ringside.Mask"),
+        ({"softcap": -1}, "softcap=-1; expected 0"),
+        ({"sink": (1.0, 2.0, 3.0)}, "sink has shape (3,); expected one number"),
+        ({"alibi_slopes": (1.0,) * 3}, "alibi_slopes has shape (3,); expected one number"),
+        ({"dropout_seed": -1}, "dropout_seed=-1; expected 0"),
+        ({"layout_k": rs.PackedLayout([0, 1])}, "layout_q holds 2 sequences and layout_k 1"),
+        ({"cp_size": 0}, "cp_size=0; expected at least 1 rank"),
+        ({"partition": "nope"}, 'partition="nope" is unknown'),
+        ({"comm": "nope"}, 'comm="nope" is unknown'),
+        ({"seed": -1}, "seed=-1; expected an integer, 0 or more"),
+    ],
+    ids=lambda x: next(iter(x)) if isinstance(x, dict) else "",
+)
+def test_a_case_that_no_function_could_answer_is_refused(setting, expected):
+    """Where it is made: else the function that is checked would be blamed."""
+    with pytest.raises((ValueError, TypeError), match=re.escape(expected)):
+        CASE.replace(**setting)
+
+
+@pytest.mark.parametrize(
     ("asked", "expected"),
     [
         ({"merges": -2}, "merges=-2; expected an integer, 0 or more"),

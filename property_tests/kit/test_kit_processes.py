@@ -55,6 +55,12 @@ def test_an_input_that_a_rank_writes_to_is_noticed():
             check_context_parallel(ring, CASE)
 
 
+@pytest.mark.parametrize("size", [0, -1, "2", 1.0, True])
+def test_no_processes_are_no_ranks(size):
+    with pytest.raises(ValueError, match=f"size={size!r}; expected 1 rank or more"):
+        ProcessPerRank("rank_functions:gathered", size)
+
+
 def test_a_rank_without_a_gpu_says_so():
     with pytest.raises(ValueError, match="device='tpu'; expected one of cpu, cuda"):
         ProcessPerRank("rank_functions:gathered", 2, device="tpu")

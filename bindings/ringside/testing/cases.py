@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import ringside as rs
 from ringside._attention.options import DEFAULTS
 from ringside._core import arguments
+from ringside._plan.names import Comm
 from ringside._rows import valid_rows
 from ringside.testing._judging import errors
 from ringside.testing.dtypes import float_of, round_to
@@ -74,8 +76,8 @@ class Case:
 
     Raises:
         ValueError: a dtype that has no such name, heads that are no multiple of num_kv_heads, sizes
-            below 1.
-        TypeError: layouts that are none.
+            below 1, options that ringside.attention refuses.
+        TypeError: layouts or a mask that are none.
 
     >>> import ringside as rs
     >>> case = Case(rs.PackedLayout([0, 3], [0, 4]), cp_size=2, comm="all_gather")
@@ -125,6 +127,25 @@ class Case:
                 f"num_heads={self.num_heads} with num_kv_heads={self.num_kv_heads}; expected a "
                 f"multiple: as many query heads share each. Pass num_kv_heads={self.num_heads}, or "
                 f"num_heads={self.num_kv_heads * (self.num_heads // self.num_kv_heads + 1)}"
+            )
+        self._require_what_attention_takes()
+        self._require_what_plan_takes()
+
+    def _require_what_attention_takes(self) -> None:
+        """Without a token: the same words as those of a call, before a function is blamed."""
+        empty = (rs.PackedLayout([0] * (x.num_sequences + 1)) for x in (self.layout_q, self.keys))
+        q = np.zeros((0, self.num_heads, self.head_dim))
+        k, v = (np.zeros((0, self.num_kv_heads, n)) for n in (self.head_dim, self.head_dim_v))
+        rs.attention(q, k, v, *empty, mask=self.mask, **self.options)
+
+    def _require_what_plan_takes(self) -> None:
+        """The settings that any layout and any heads go with."""
+        partition = self.partition if isinstance(self.partition, str) else "zigzag"
+        comm = "p2p" if self.comm in get_args(Comm) else self.comm
+        rs.plan(rs.PackedLayout([0, 0]), cp_size=self.cp_size, partition=partition, comm=comm)
+        if not isinstance(self.seed, Integral) or self.seed < 0:
+            raise ValueError(
+                f"seed={self.seed!r}; expected an integer, 0 or more. Leave it out, or pass 0"
             )
 
     @property

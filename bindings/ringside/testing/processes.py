@@ -16,6 +16,7 @@ import time
 import types
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,8 @@ class ProcessPerRank:
         for name in (fn, *([] if setup is None else [setup])):
             if name.count(":") != 1:
                 raise ValueError(f'{name!r} names no function; expected "module:function"')
+        if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
+            raise ValueError(f"size={size!r}; expected 1 rank or more. Pass the cases' cp_size")
         if arrays not in ARRAYS or (arrays == "jax" and size != 1):
             raise ValueError(
                 f'arrays={arrays!r} with {size} ranks; expected "torch", or "jax" with one rank, '
