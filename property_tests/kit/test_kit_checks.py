@@ -77,6 +77,24 @@ def test_a_case_that_no_function_could_answer_is_refused(setting, expected):
         CASE.replace(**setting)
 
 
+class Emptying(Ranks):
+    """Takes the ranks' arrays out of the lists, one by one."""
+
+    def __call__(self, *lists, **keywords):
+        return super().__call__(*self.emptied(lists), **keywords)
+
+    def backward(self, *lists, **keywords):
+        return super().backward(*self.emptied(lists), **keywords)
+
+    def emptied(self, lists):
+        return [[x.pop(0) for _ in range(len(x))] for x in lists]
+
+
+def test_the_lists_of_ranks_are_the_functions_own():
+    fn = Emptying()
+    assert check_context_parallel(fn, CASE, backward=fn.backward).largest_ratio < 1
+
+
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [

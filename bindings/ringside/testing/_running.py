@@ -189,7 +189,7 @@ class ContextParallelRunner:
         returned = _call(
             self.fn,
             [x for each in shards for x in each],
-            *given,
+            *map(list, given),  # whose elements it may take out
             plan=self.plan,
             **self.case.options,
         )
@@ -214,7 +214,12 @@ class ContextParallelRunner:
         given += [list(x) for x in forward.returned]
         keywords = {"plan": self.plan, **self.case.options}
         returned = self._per_rank(
-            _call(self.backward_fn, [x for each in shards for x in each], *given, **keywords)
+            _call(
+                self.backward_fn,
+                [x for each in shards for x in each],
+                *map(list, given),
+                **keywords,
+            )
         )
         local = [
             _checked_gradients(x, Arrays(q, k, v, dout), self.case)
