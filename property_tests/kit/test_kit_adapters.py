@@ -163,6 +163,21 @@ def test_a_tensor_that_is_written_to_is_noticed(dtype, where, row, text):
     assert re.search("wrote to its input " + text, failure.value.headline)
 
 
+@pytest.mark.parametrize("wrap", [lambda x: [x], lambda x: x.detach().numpy(), lambda x: None])
+def test_what_is_no_tensor_is_named(wrap):
+    pytest.importorskip("torch")
+
+    def fn(q, k, v, **keywords):
+        return wrap(adapters.torch_sdpa.fn(q, k, v, **keywords))
+
+    with pytest.raises(Disagreement, match=r"returned a \w+; expected a torch.Tensor"):
+        check_attention(adapters.TorchFunction(fn), Case(rs.PackedLayout([0, 3]), dtype="float32"))
+
+
+def test_a_partial_has_the_name_of_its_function():
+    assert adapters.TorchFunction(functools.partial(with_sink, None)).name == "with_sink"
+
+
 def with_sink(arrays, q, k, v, *, layout_q, layout_k, mask, softmax_scale, sink):
     """One document of one head, in torch or JAX."""
     s = softmax_scale * q[:, 0] @ k[:, 0].T

@@ -116,3 +116,9 @@ def test_junit_counts_and_holds_what_a_package_prints(tmp_path):
     ]
     assert suites[0][1].find("failure").text == "wrong[0m\nat row 1 <&>"
     assert suites[1][0].find("skipped").get("message") == "no GPU"
+
+
+def test_lacks_without_reasons_are_refused():
+    with pytest.raises(TypeError, match="lacks is a list; expected a dict of names") as refusal:
+        fuzz(lacks=["windows"])
+    assert 'Pass lacks={"windows": "why"}' in str(refusal.value)

@@ -222,6 +222,16 @@ def test_what_is_left_in_padding_is_no_reading():
     assert reads == ["holds 3 even where all values are 0; no token lies there"]
 
 
+def test_numbers_that_look_alike_get_more_digits():
+    def off(q, k, v, **keywords):
+        out, _ = rs.attention(q, k, v, **keywords)
+        return out * (1 + 1e-12)
+
+    headline = failure_of(off, Case(rs.PackedLayout([0, 3]))).headline
+    got, expected = re.search("got (.*), expected (.*), tolerance", headline).groups()
+    assert got != expected
+
+
 WINDOW = Case(
     rs.PackedLayout([0, 6, 14], [0, 8, 16]),
     mask=rs.Mask.sliding_window(2, 0),

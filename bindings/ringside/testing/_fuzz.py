@@ -48,6 +48,7 @@ def fuzz(
 
     Raises:
         ValueError: for a name in lacks that is none of these, or a reason that is empty.
+        TypeError: for lacks that are no dict.
 
     >>> import ringside as rs
     >>> from ringside.testing import fuzz
@@ -56,6 +57,11 @@ def fuzz(
     ...     return rs.attention(q, k, v, layout_q, mask=mask, softmax_scale=softmax_scale)
     >>> test_mine()
     """
+    if lacks is not None and not isinstance(lacks, Mapping):
+        raise TypeError(
+            f"lacks is a {type(lacks).__name__}; expected a dict of names, each with a reason. "
+            'Pass lacks={"windows": "why"}'
+        )
     for name, reason in (lacks or {}).items():
         if name not in LACKS or not reason:
             expected = ", ".join(LACKS)

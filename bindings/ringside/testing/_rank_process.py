@@ -136,14 +136,14 @@ def _answer(
     unwritten(guarded)
     if kind == "forward":
         results = returned if isinstance(returned, tuple) else (returned,)
-        told = tuple(_from_tensor(torch, x.detach().cpu()) for x in results)
+        told = tuple(_from_tensor(torch, x) for x in results)
         return told if isinstance(returned, tuple) else told[0]
     out = returned[0] if isinstance(returned, tuple) else returned
     gradients = torch.autograd.grad(out, leaves, dout[0], allow_unused=True)
     unwritten(guarded)
     found = zip(gradients, leaves, strict=True)
     zeros = (torch.zeros_like(x) if g is None else g for g, x in found)
-    return tuple(_from_tensor(torch, x.detach().cpu()) for x in zeros)
+    return tuple(_from_tensor(torch, x) for x in zeros)
 
 
 def _answer_of_jax(

@@ -99,9 +99,11 @@ class Finding:
         where = f"head {self.head}" if self.tensor == "dsink" else where
         where += "" if self.rank is None else f", rank {self.rank}"
         where += "" if self.step is None else f", step {self.step}"
+        digits = 17 if f"{self.got:.9g}" == f"{self.expected:.9g}" else 9
         lines = [
             f"{self.tensor} is wrong at {where}:",
-            f"  got {self.got:.9g}, expected {self.expected:.9g}, tolerance {self.tolerance:.2g}",
+            f"  got {self.got:.{digits}g}, expected {self.expected:.{digits}g}, "
+            f"tolerance {self.tolerance:.2g}",
         ]
         return "\n".join(lines + [f"  this row {line}" for line in self.reads])
 

@@ -33,7 +33,7 @@ import numpy.typing as npt
 import ringside as rs
 from ringside._rows import valid_rows
 from ringside.testing._demands import Demands
-from ringside.testing._running import CANARY_ROWS, wrote_to
+from ringside.testing._running import CANARY_ROWS, Misuse, wrote_to
 from ringside.testing.cases import Case
 
 __all__ = [
@@ -55,7 +55,8 @@ class _Function:
 
     def __init__(self, fn: Callable[..., Any], name: str | None = None) -> None:
         self.fn = fn
-        self.name = name or fn.__name__
+        named = getattr(fn, "func", fn)  # of a functools.partial
+        self.name = name or getattr(named, "__name__", type(named).__name__)
 
     @functools.cached_property
     def missing(self) -> str | None:
@@ -105,6 +106,7 @@ class TorchFunction(_Function):
         leaves += [x.requires_grad_() for x in sink.values()]
         returned = self.fn(*leaves[:3], **{**kw, **sink})
         result = returned[0] if isinstance(returned, tuple) else returned
+        _require_tensor(torch, result)
         unwritten(guarded)
         guarded[3] = TensorGuard(torch, torch.nan_to_num(guarded[3].tensor), "dout")
         if not result.requires_grad:  # no token at all
@@ -194,7 +196,8 @@ def _tensor(torch: Any, x: Any) -> Any:
 
 
 def _from_tensor(torch: Any, x: Any) -> npt.NDArray[Any]:
-    x = x.detach()
+    _require_tensor(torch, x)
+    x = x.detach().cpu()
     return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
 
 
@@ -228,6 +231,14 @@ def unwritten(guarded: Sequence[TensorGuard]) -> None:
     """Raises Misuse where one was written to."""
     for each in guarded:
         each.check()
+
+
+def _require_tensor(torch: Any, x: Any) -> None:
+    if not isinstance(x, torch.Tensor):
+        raise Misuse(
+            f"returned a {type(x).__name__}; expected a torch.Tensor, or a tuple of two of them. "
+            "Return out, or (out, lse), as torch computes them"
+        )
 
 
 def _documents(layout_q: rs.PackedLayout, layout_k: rs.PackedLayout) -> Iterator[Rows]:
