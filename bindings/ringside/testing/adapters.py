@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 import ringside as rs
 from ringside._rows import valid_rows
-from ringside.testing._demands import Demands
+from ringside.testing._precision import Demands
 from ringside.testing._running import CANARY_ROWS, Misuse, wrote_to
 from ringside.testing.cases import Case
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ringside._core import PackedLayout
 from ringside._rows import valid_rows
-from ringside.testing._demands import Demands
 from ringside.testing._judging import errors
+from ringside.testing._precision import Demands
 from ringside.testing._report import Disagreement, disagreement, misuse
 from ringside.testing._running import AttentionRunner, ContextParallelRunner, Misuse, Runner
 from ringside.testing.cases import Array, Arrays, Case, Results
