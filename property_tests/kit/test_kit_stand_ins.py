@@ -147,6 +147,13 @@ def test_what_it_cannot_play_is_refused():
         call(longest=3)
 
 
+def test_offsets_are_int32_as_on_a_gpu():
+    q = torch.zeros(4, 1, 8)
+    for offsets in (torch.tensor([0, 4]), np.array([0, 4], np.int32), [0, 4]):
+        with pytest.raises(RuntimeError, match=r"cu_seqlens_q is .*; expected a torch ten"):
+            flash_attn.flash_attn_varlen_func(q, q, q, offsets, offsets, 4, 4)
+
+
 def test_arguments_stand_in_the_order_that_rings_pass_them():
     names = list(inspect.signature(flash_attn._flash_attn_varlen_backward).parameters)
     assert names[:9] == ["dout", "q", "k", "v", "out", "softmax_lse", "dq", "dk", "dv"]

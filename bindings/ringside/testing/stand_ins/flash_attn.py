@@ -93,6 +93,13 @@ def _options(
 
 
 def _packed(cu_seqlens: Any, seqused: Any, longest: int, rows: int, name: str) -> rs.PackedLayout:
+    for what, x in ((f"cu_seqlens_{name}", cu_seqlens), (f"seqused_{name}", seqused)):
+        dtype = getattr(x, "dtype", type(x).__name__)
+        if x is not None and dtype != torch.int32:
+            raise RuntimeError(
+                f"{what} is {dtype}; expected a torch tensor of int32, as kernels read it. Convert "
+                "it: a GPU would refuse it"
+            )
     layout = rs.PackedLayout.from_flash(cu_seqlens, seqused)
     held = int(layout.padded_lengths.max(initial=0))
     if layout.num_rows != rows or longest < held:
