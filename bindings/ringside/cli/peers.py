@@ -98,6 +98,10 @@ def peers(
         Optional[str],  # noqa: UP045
         typer.Option(help="The type that partial results are stored in; so, too."),
     ] = None,
+    gradients: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The type that dk and dv are summed in; so, too."),
+    ] = None,
     padding: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(help="What out and lse hold where no token is: zero or any; so, too."),
@@ -163,7 +167,7 @@ def peers(
     )
     demands = demands_from(
         **{"runs": runs, "accumulate": accumulate, "merge": merge, "merges": merges},
-        **{"partial": partial, "padding": padding},
+        **{"partial": partial, "gradients": gradients, "padding": padding},
     )
     failures = str(root / ".cache" / "peers" / device)
     settings = Settings(cases, budget, case_time, seed, axes, demands, failures, device, here)

@@ -44,7 +44,7 @@ def demands_from(**given: Any) -> dict[str, Any]:
     {'runs': 2, 'merge': 'bfloat16'}
     """
     said = {name: x for name, x in given.items() if x is not None}
-    for name in ("accumulate", "merge", "partial"):
+    for name in ("accumulate", "merge", "partial", "gradients"):
         if name in said:
             _one(said[name], name, tuple(FLOATS))
     if "padding" in said:
