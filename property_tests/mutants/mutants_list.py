@@ -355,6 +355,12 @@ MUTANTS = [
     ),
     # --- tiles, proof, cost, files
     Mutant(
+        "a tolerance that is no number lets everything pass",
+        "bindings/ringside/testing/check.py",
+        "if not (error <= limit).all():",
+        "if (error > limit).any():",
+    ),
+    Mutant(
         "segments are counted by sequences that nobody has checked",
         "reference/estimate/plan_size.cpp",
         "  check_shards(operand, layout, shards);\n",

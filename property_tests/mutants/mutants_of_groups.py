@@ -11,6 +11,18 @@ OF_LENGTHS = "bindings/ringside/_plan/device_rank_calls.py"
 DEVICE_PLAN = "bindings/ringside/_plan/device_plan.py"
 MUTANTS_OF_GROUPS = [
     Mutant(
+        "nobody hears of a call that one rank refuses",
+        GROUP + "refused.py",
+        "        if group._has_come_to() == before:",
+        "        if False:",
+    ),
+    Mutant(
+        "a backward pass does not say of which forward call it is",
+        "bindings/ringside/torch.py",
+        ", ctx.group._as_half_of(ctx.call):",
+        ":",
+    ),
+    Mutant(
         "messages to one rank leave in the wrong order",
         STREAM,
         "outgoing_.push_back({{place, data.size()}, data});",
