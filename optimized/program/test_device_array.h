@@ -148,7 +148,7 @@ inline double longest_row(const Tensor& x) {
 // What rounding may do to a score: two roundoffs of all that it is summed from, be the sum itself
 // as small as it may, or softcap bend it. Not more than scale |q| |k| is added up. And Hopper's
 // kernels may bend it as far as this from where softcap does, in units of the cap
-// (attention/hopper/near_softcap.h, far_softcap.h).
+// (attention/hopper/near_softcap.h).
 inline constexpr double kSoftcapError = 2.5e-6;  // 2^-18.6
 inline double error_of_scores(const Tensor& q, const Tensor& k, const AttentionOptions& options,
                               std::string_view family) {

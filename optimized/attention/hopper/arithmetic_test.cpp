@@ -1,8 +1,9 @@
-// Arithmetic of the Hopper family, on the host: where boxes and slices lie; softcap of small
-// scores.
+// Arithmetic of the Hopper family, on the host: where boxes and slices lie; softcap of scores that
+// are small beside the cap, and of any.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -245,38 +246,56 @@ TEST(NearSoftcap, TakesNoneWhereFloatsCannotHoldItsTerms) {
       EXPECT_FALSE(NearScore(NearSoftcap(scale, 30), score).is_near) << score << " times " << scale;
 }
 
-float bent_far(const FarSoftcap& far, float x) {
-  const float signs[] = {x};
-  float bent[] = {std::exp(-2 * std::fabs(x))};
-  far.bend(signs, bent);
-  return bent[0];
+// Of four scores, as kernels bend them; `shift` is the cap less what is taken off.
+std::array<float, 4> bent_far(const FarSoftcap& far, const std::array<float, 4>& scores,
+                              float shift) {
+  float four[4];
+  for (int i = 0; i < 4; ++i)
+    four[i] = far.denominator(std::exp2(std::min(scores[i], far.most) * far.power));
+  const FarSoftcap::Four quotients(four);
+  const float all = quotients.of_all();
+  EXPECT_TRUE(std::isnan(all) || (std::isnormal(all) && std::isnormal(1 / all))) << all;
+  quotients.bend(1 / all, shift, four);
+  return {four[0], four[1], four[2], four[3]};
 }
 
-TEST(FarSoftcap, IsThatOfTheDefinitionWhereScoresAreNotNear) {
-  constexpr double kErrorOfCap = 2.4e-6, kRounding = 2e-7;
-  const double bound = std::sqrt(kNearSquared);
-  for (const double cap : {0.5, 2., 50., 125.}) {
-    const FarSoftcap far(cap);
-    const double logits = cap / std::log(2.);
-    for (int i = 0; i <= 80'000; ++i) {
-      const float x = static_cast<float>(bound + 1e-4 * i), bent = bent_far(far, x);
-      ASSERT_NEAR(bent, logits * std::tanh(x), (kErrorOfCap + kRounding) * logits)
-          << x << " of cap " << cap;
-      ASSERT_LE(bent, static_cast<float>(logits));
-      ASSERT_EQ(bent_far(far, -x), -bent);
+// Whatever the others of its four are.
+TEST(FarSoftcap, IsThatOfTheDefinition) {
+  constexpr double kErrorOfCap = 6e-7;
+  std::mt19937 random(1);
+  for (const double scale : {1 / std::sqrt(128.), 1., 25., 1e-12})
+    for (const double cap : {0.003, 0.5, 2., 50., 125., 1e6}) {
+      const FarSoftcap far(scale, cap);
+      ASSERT_TRUE(far.holds());
+      std::uniform_real_distribution<float> x(-9, 9), of_large(-40, 40);
+      const double logits = cap / std::log(2.);
+      for (int i = 0; i < 5'000; ++i) {
+        std::array<float, 4> xs, scores;
+        for (float& one : xs) one = random() % 4 == 0 ? of_large(random) : x(random);
+        for (int j = 0; j < 4; ++j) scores[j] = static_cast<float>(xs[j] * cap / scale);
+        const std::array<float, 4> bent = bent_far(far, scores, far.cap);
+        for (int j = 0; j < 4; ++j)
+          ASSERT_NEAR(bent[j], logits * std::tanh(scale * scores[j] / cap), kErrorOfCap * logits)
+              << scale * scores[j] << " of cap " << cap;
+      }
     }
-  }
 }
 
-TEST(FarSoftcap, EndsAtTheCapAndKeepsNan) {
-  const FarSoftcap far(50);
-  const float cap = static_cast<float>(50 / std::log(2.));
-  const float infinity = std::numeric_limits<float>::infinity();
-  for (const float x : {60.f, 1e30f, infinity}) {
-    EXPECT_EQ(bent_far(far, x), cap);
-    EXPECT_EQ(bent_far(far, -x), -cap);
-  }
-  EXPECT_TRUE(std::isnan(bent_far(far, std::nanf(""))));
+TEST(FarSoftcap, EndsAtTheCap) {
+  const FarSoftcap far(0.1, 50);
+  const float infinity = std::numeric_limits<float>::infinity(), cap = far.cap;
+  const std::array<float, 4> bent = bent_far(far, {infinity, 1e30f, -infinity, -1e30f}, cap);
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(bent[i], i < 2 ? cap : -cap, 2e-7 * cap) << i;
+}
+
+TEST(FarSoftcap, MakesAllOfFourNanWithOne) {
+  for (const float bent : bent_far(FarSoftcap(0.1, 50), {1, 2, std::nanf(""), 3}, 1))
+    EXPECT_TRUE(std::isnan(bent));
+}
+
+TEST(FarSoftcap, SaysWhatFloatsDoNotHold) {
+  for (const auto& [scale, cap] : {std::pair{1., 1e-3}, {1., 1e10}, {1e39, 1.}})
+    EXPECT_FALSE(FarSoftcap(scale, cap).holds()) << scale << ", " << cap;
 }
 
 }  // namespace

@@ -29,12 +29,12 @@ inline constexpr float kLn2 = 0.69314718055994531f;
 
 // Of a launch.
 struct ScoreNumbers {
-  const float* alibi_slopes;               // by global head; or none
-  const float* sinks;                      // by global head, merged into final results; or none
-  int32_t* max_logit;                      // by global head; or none
-  int first_head;                          // global number of resident head 0
-  float scale_log2;                        // from q.k to logits to base 2
-  float softcap, softcap_log2, bend_log2;  // 0: none; e^(2 q.k scale / softcap) = 2^(q.k bend_log2)
+  const float* alibi_slopes;  // by global head; or none
+  const float* sinks;         // by global head, merged into final results; or none
+  int32_t* max_logit;         // by global head; or none
+  int first_head;             // global number of resident head 0
+  float scale_log2;           // from q.k to logits to base 2
+  float softcap;              // 0: none
   NearSoftcap near;
   FarSoftcap far;
   bool in_logits;         // scores become logits before the softmax; else the scale is folded
@@ -48,7 +48,7 @@ struct ScoreNumbers {
 
   // Whether scores are capped, of which some may be near, and nothing else happens to them.
   bool only_cap() const {
-    return softcap != 0 && near.squared > 0 && alibi_slopes == nullptr && !drops;
+    return softcap != 0 && near.squared > 0 && far.holds() && alibi_slopes == nullptr && !drops;
   }
 };
 
@@ -58,9 +58,8 @@ inline ScoreNumbers score_numbers(const AttentionShape& s, const ScoreOptions& o
   n.alibi_slopes = o.alibi_slopes, n.sinks = sinks, n.max_logit = max_logit;
   n.first_head = s.first_head;
   n.scale_log2 = s.softmax_scale * kLog2E;
-  n.softcap = o.softcap, n.softcap_log2 = o.softcap * kLog2E;
-  n.bend_log2 = o.softcap != 0 ? 2 * kLog2E * s.softmax_scale / o.softcap : 0;
-  if (o.softcap != 0) n.near = {s.softmax_scale, o.softcap}, n.far = FarSoftcap(o.softcap);
+  n.softcap = o.softcap;
+  if (o.softcap != 0) n.near = {s.softmax_scale, o.softcap}, n.far = {s.softmax_scale, o.softcap};
   n.in_logits = o.softcap != 0 || o.alibi_slopes != nullptr || !(s.softmax_scale > 1e-30f);
   n.unit = n.in_logits ? kLn2 : s.softmax_scale;
   // keeps() of philox.h compares (word + 0.5) / 2^32 with p, without rounding.
@@ -99,12 +98,10 @@ struct alignas(16) ScorePlace {
   __device__ bool shares_counters() const { return ((k_stride ^ 1) | (k & 3)) == 0; }
 };
 
-// cap * tanh(softcap's argument) of q.k. Exponent and quotient are good to some 2^-22 of 1, which
-// the hardware's own tanh is not.
-__device__ inline float bend(float score, float bend_log2, float cap = 1) {
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1 + exp2_fast(score * bend_log2)));
-  return fmaf(-2 * cap, r, cap);
+// cap * tanh(softcap's argument) of q.k, by FarSoftcap's numbers. Exponent and quotient are good to
+// some 2^-22 of 1, which the hardware's own tanh is not.
+__device__ inline float bend(float score, float power, float cap = 1) {
+  return fmaf(-2 * cap, inverse_fast(1 + exp2_fast(score * power)), cap);
 }
 
 // Four random words of a query and four neighbouring keys: philox4x32_10 of philox.h. Of several

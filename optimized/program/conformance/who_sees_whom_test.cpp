@@ -205,8 +205,8 @@ TEST(CudaProgram, InfiniteScoresBecomeTheCap) {
   }
 }
 
-// Nothing that is seen counts as hidden: not the lowest number either, by which kernels tell what
-// is hidden, and which three products of numbers of eight bits have as their sum.
+// Nothing that is seen counts as hidden: not the lowest number either, which three products of
+// numbers of eight bits have as their sum.
 TEST(CudaProgram, TheLowestScoreBecomesTheCap) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(21);

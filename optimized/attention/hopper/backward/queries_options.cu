@@ -23,7 +23,7 @@ struct QueryParameters : mma::BackwardParameters {
                         queries.partners[partner], begin);
     const float slope =
         scores.alibi_slopes != nullptr ? scores.alibi_slopes[global_head] * kLog2E : 0;
-    const float scale = scores.softcap != 0 ? scores.softcap_log2 : scores.scale_log2;
+    const float scale = scores.softcap != 0 ? scores.far.cap : scores.scale_log2;
 #pragma unroll
     for (int n = 0; n < N; ++n)
 #pragma unroll
@@ -31,7 +31,7 @@ struct QueryParameters : mma::BackwardParameters {
         const int half = i / 2, query = row + 8 * half, key = 8 * n + column + i % 2;
         float x = products[0][n][i], change = 1, factor = 1;
         if (scores.softcap != 0) {
-          x = bend(x, scores.bend_log2);
+          x = bend(x, scores.far.power);
           change = fmaf(-x, x, 1);
         }
         const float d = at.distance + at.q_step * query - at.k_step * key;

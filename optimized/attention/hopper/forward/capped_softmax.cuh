@@ -1,9 +1,7 @@
 // The online softmax of scores that a softcap bends, where nothing else happens to them. Bending
 // keeps the order of scores: a row's largest is found as without a cap, and what bends a score
-// that is small beside the cap is the factor in front of its exponent.
+// takes it from the largest one, too.
 #pragma once
-
-#include <cfloat>
 
 #include "optimized/attention/hopper/forward/softmax.cuh"
 #include "optimized/attention/hopper/score_policy.cuh"
@@ -14,17 +12,9 @@ namespace ringside::hopper {
 struct CappedSoftmax : OnlineSoftmax {
   float highest[2];   // q.k, of a lane's columns and rows
   float outgrown[2];  // q.k: what is not above it by 2^kSlack has not outgrown `top` by as much
-
-  // A score of -inf weighs something: what is hidden is finite. The polynomial makes -inf of it.
-  static constexpr float kHidden = -FLT_MAX;
-  // A score that is seen and that very number becomes the next one, which is bent to the same.
-  template <int kScores>
-  __device__ __forceinline__ static void tell_from_hidden(float (&scores)[kScores]) {
-    constexpr float kNext = -0x1.fffffcp127f;
-#pragma unroll
-    for (float& score : scores)
-      if (score == kHidden) score = kNext;
-  }
+  // Of a lane's rows, those of whose scores in its columns one was not near: how later ones are
+  // bent depends on no other row.
+  uint32_t far_rows;
 
   using OnlineSoftmax::OnlineSoftmax;
   __device__ __forceinline__ void start() {
@@ -34,6 +24,7 @@ struct CappedSoftmax : OnlineSoftmax {
   // Also of a row that earlier launches have seen: of its scores so far nothing is known.
   __device__ __forceinline__ void start_highest() {
     highest[0] = highest[1] = outgrown[0] = outgrown[1] = -INFINITY;
+    far_rows = 0;
   }
   // A logit to base 2. A lane that has seen nothing in any launch has no sum.
   __device__ __forceinline__ float highest_logit(int half, const ScoreNumbers& n) const {
@@ -41,41 +32,65 @@ struct CappedSoftmax : OnlineSoftmax {
   }
 
   // Turns q.k into weights exp2(bent - top); `factor` as above. A bent score is no further from
-  // another one than before: no more than `kSlack` above `top` if it was not.
+  // another one than before: no more than `kSlack` above `top` if it was not. Where the block is
+  // masked, `seen` tells what is hidden, -inf, from what is small.
   template <int kScores>
   __device__ __forceinline__ bool update(float (&scores)[kScores], float (&factor)[2],
-                                         const ScoreNumbers& n, bool is_masked) {
+                                         const ScoreNumbers& n, bool is_masked,
+                                         const SeenKeys& seen) {
     float block_top[2];
-    bool raises = false, is_far = false;
+    bool outgrown = false;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float of_lane = row_top(scores, half);
       highest[half] = fmaxf(highest[half], of_lane);
       block_top[half] = quad_max(of_lane);
-      raises |= outgrows(block_top[half], half, n);
-      is_far |= of_lane > 0 && !n.near.has(of_lane);
+      outgrown |= outgrows(block_top[half], half, n) || block_top[half] > n.far.most;
     }
-    raises = __any_sync(~0u, raises);
-    if (raises) raise(block_top, factor, n);
-    // Where a lane's largest is far all are weighed apart, which takes less than both ways one
-    // behind the other. The bits are the same.
-    uint32_t done = 0;
-    if (!__any_sync(~0u, is_far))
-      done = is_masked ? weigh_near<true>(scores, n) : weigh_near<false>(scores, n);
-    constexpr uint32_t kAll = (1u << kScores / kBatch) - 1;
-    if (__any_sync(~0u, done != kAll)) weigh_others(scores, n, done, is_masked);
+    const bool raises = __any_sync(~0u, outgrown);
+    if (raises) {
+      raise(block_top, factor, n);
+#pragma unroll
+      for (float& score : scores)
+        if (score > n.far.most) score = n.far.most;
+    }
+    if (__any_sync(~0u, far_rows != 3)) {
+      if (is_masked)
+        find_far_rows<true>(scores, n.near, seen);
+      else
+        find_far_rows<false>(scores, n.near, seen);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      if (far_rows & 1u << half)
+        bend_far(scores, half, n.far);
+      else
+        bend_near(scores, half, n.near);
+    if (is_masked) seen.hide_unseen(scores, 0), seen.hide_unseen(scores, 1);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float odd = 0;
+#pragma unroll
+      for (int m = 0; m < kScores / 4; ++m) {
+        float* two = scores + 4 * m + 2 * half;
+        two[0] = exp2_fast(two[0]);
+        two[1] = exp2_fast(two[1]);
+        sum[half] += two[0];
+        odd += two[1];
+      }
+      sum[half] += odd;
+    }
     return raises;
   }
 
  private:
-  static constexpr int kBatch = 8;  // scores, all of one row: what others see is not to matter
-
-  __device__ __forceinline__ static int row_of(int batch) { return batch % 2; }
-  __device__ __forceinline__ static int score_of(int batch, int i) {
-    return batch / 2 * (2 * kBatch) + i / 2 * 4 + 2 * row_of(batch) + i % 2;
+  static constexpr int kBatch = 8;  // scores, all of one row
+  __device__ __forceinline__ static int score_of(int half, int i) {
+    return i / 2 * 4 + 2 * half + i % 2;
   }
+
   __device__ __forceinline__ static float bent(float score, const ScoreNumbers& n) {
-    return bend(score, n.bend_log2, n.softcap_log2);
+    return bend(score, n.far.power, n.far.cap);
   }
   // Also where both are the same infinity.
   __device__ __forceinline__ bool outgrows(float score, int half, const ScoreNumbers& n) const {
@@ -96,73 +111,51 @@ struct CappedSoftmax : OnlineSoftmax {
     }
   }
 
-  // Batches all of whose scores are near, or hidden: their bits, the first one's in front. Others
-  // stay q.k.
   template <bool kMasked, int kScores>
-  __device__ __forceinline__ uint32_t weigh_near(float (&scores)[kScores], const ScoreNumbers& n) {
-    uint32_t near = 0;
-    float odd[2] = {0, 0};
+  __device__ __forceinline__ void find_far_rows(const float (&scores)[kScores],
+                                                const NearSoftcap& near, const SeenKeys& seen) {
 #pragma unroll
-    for (int batch = 0; batch < kScores / kBatch; ++batch) {
-      const int half = row_of(batch);
-      float of_batch[kBatch], beyond[kBatch], factors[kBatch];
+    for (int half = 0; half < 2; ++half) {
+      float largest[2] = {0, 0};
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) of_batch[i] = scores[score_of(batch, i)];
-      n.near.find_factors(of_batch, beyond, factors);
-      int signs = ~0;
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i)
-        signs &= kMasked && of_batch[i] == kHidden ? ~0 : __float_as_int(beyond[i]);
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i)
-        weigh_if_negative(signs, scores[score_of(batch, i)], factors[i], -top[half],
-                          i % 2 == 0 ? sum[half] : odd[half]);
-      near = __funnelshift_l(signs, near, 1);
+      for (int i = 0; i < kScores / 2; ++i)
+        if (!kMasked || (seen.of_row[half] & 1u << i) != 0)
+          largest[i % 2] = fmaxf(largest[i % 2], fabsf(scores[score_of(half, i)]));
+      if (!near.has(fmaxf(largest[0], largest[1]))) far_rows |= 1u << half;
     }
-    sum[0] += odd[0], sum[1] += odd[1];
-    return near;
   }
 
-  // Scores of the batches that are not done.
+  // Scores become exponents: bent, less `top`. Of what is hidden, anything.
   template <int kScores>
-  __device__ __forceinline__ void weigh_others(float (&scores)[kScores], const ScoreNumbers& n,
-                                               uint32_t done, bool is_masked) {
-    constexpr int kBatches = kScores / kBatch;
-    uint32_t hidden[2] = {0, 0};  // of a lane's two rows, a bit a key: near whatever else is
-    if (is_masked)
+  __device__ __forceinline__ void bend_near(float (&scores)[kScores], int half,
+                                            const NearSoftcap& near) const {
 #pragma unroll
-      for (int i = 0; i < kScores; ++i)
-        if (scores[i] == kHidden) scores[i] = 0, hidden[i / 2 % 2] |= 1u << (i / 4 * 2 + i % 2);
-    float odd[2] = {0, 0};
+    for (int first = 0; first < kScores / 2; first += kBatch) {
+      float of_batch[kBatch], beyond[kBatch], factors[kBatch];
 #pragma unroll
-    for (int of_two = 0; of_two < kBatches / 2; ++of_two) {
-      // Both rows' at once. All else is without branches, which take as long as 20 scores each.
-      const int are_done = done << (32 - kBatches + 2 * of_two);
-      if (__all_sync(~0u, (are_done & are_done << 1) < 0)) continue;
+      for (int i = 0; i < kBatch; ++i) of_batch[i] = scores[score_of(half, first + i)];
+      near.find_factors(of_batch, beyond, factors);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int batch = 2 * of_two + half, is_done = are_done << half;
-        float q_k[kBatch], beyond[kBatch], factors[kBatch], powers[kBatch];
-#pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          q_k[i] = scores[score_of(batch, i)];
-          powers[i] = exp2_fast(fabsf(q_k[i]) * -n.bend_log2);
-        }
-        n.far.bend(q_k, powers);
-        n.near.find_factors(q_k, beyond, factors);
-#pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          powers[i] = if_negative(__float_as_int(beyond[i]), fmaf(q_k[i], factors[i], -top[half]),
-                                  powers[i] - top[half]);
-          if (hidden[half] & 1u << (of_two * kBatch + i)) powers[i] = -INFINITY;
-        }
-#pragma unroll
-        for (int i = 0; i < kBatch; ++i)
-          weigh_unless_negative(is_done, scores[score_of(batch, i)], powers[i],
-                                i % 2 == 0 ? sum[half] : odd[half]);
-      }
+      for (int i = 0; i < kBatch; ++i)
+        scores[score_of(half, first + i)] = fmaf(of_batch[i], factors[i], -top[half]);
     }
-    sum[0] += odd[0], sum[1] += odd[1];
+  }
+  // All of a row are NaN where one of its scores is.
+  template <int kScores>
+  __device__ __forceinline__ void bend_far(float (&scores)[kScores], int half,
+                                           const FarSoftcap& far) const {
+    const float shift = far.cap - top[half];
+#pragma unroll
+    for (int first = 0; first < kScores / 2; first += 4) {
+      float four[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        four[i] = far.denominator(exp2_fast(scores[score_of(half, first + i)] * far.power));
+      const FarSoftcap::Four quotients(four);
+      quotients.bend(inverse_fast(quotients.of_all()), shift, four);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[score_of(half, first + i)] = four[i];
+    }
   }
 };
 

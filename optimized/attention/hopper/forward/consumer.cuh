@@ -130,8 +130,9 @@ class Consumer {
     end_turn(note);
     wait_for_products<0>();
     pin(scores);
-    const bool ends = hide_and_free(note, scores);
-    if (update_softmax(note, scores, factor) && !is_fresh_) rescale(output, factor);
+    SeenKeys seen;
+    const bool ends = hide_and_free(note, scores, seen);
+    if (update_softmax(note, scores, factor, seen) && !is_fresh_) rescale(output, factor);
     if constexpr (kKnows<kOptions, Options::dropout>) drop<kKeys>(scores, kept);
     as_weights(weights, scores);
     return ends;
@@ -153,8 +154,9 @@ class Consumer {
     end_turn(note);
     wait_for_products<1>();
     pin(scores);
-    const bool ends = hide_and_free(note, scores);
-    const bool raises = update_softmax(note, scores, factor);
+    SeenKeys seen;
+    const bool ends = hide_and_free(note, scores, seen);
+    const bool raises = update_softmax(note, scores, factor, seen);
     if constexpr (kKnows<kOptions, Options::dropout>)
       if (drops<kOptions>(p_.scores)) drop<kKeys>(scores, kept);
     wait_for_products<0>();
@@ -237,23 +239,21 @@ class Consumer {
   }
 
   // Scores are there: the block's keys and its table are not needed any more. True: the item ends
-  // with it.
-  __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores& scores) {
+  // with it. `seen`: of a block that is masked.
+  __device__ __forceinline__ bool hide_and_free(const BlockNote& note, Scores& scores,
+                                                SeenKeys& seen) {
     const int thread = threadIdx.x % kThreadsOfGroup;
     const int row = group_ * kGroupRows + thread / 32 * 16 + thread % 32 / 4;
-    if constexpr (kOptions != Options::none)
+    if constexpr (kKnowsPlaces<kOptions>)
       become_logits<kOptions, kKeys>(scores, p_.scores, s_.places[k_.stage], note.head, group_);
-    if (note.is_masked(group_)) {
-      Softmax<kOptions>::tell_from_hidden(scores);
-      hide_unseen<kKeys>(scores, s_.seen[k_.stage] + row, Softmax<kOptions>::kHidden);
-    }
+    if (note.is_masked(group_)) seen = hide_unseen<kKeys>(scores, s_.seen[k_.stage] + row);
     return free_k(note);
   }
 
   __device__ __forceinline__ bool update_softmax(const BlockNote& note, Scores& scores,
-                                                 float (&factor)[2]) {
+                                                 float (&factor)[2], const SeenKeys& seen) {
     if constexpr (kOptions == Options::softcap)
-      return softmax_.update(scores, factor, p_.scores, note.is_masked(group_));
+      return softmax_.update(scores, factor, p_.scores, note.is_masked(group_), seen);
     else
       return softmax_.update(scores, factor);
   }

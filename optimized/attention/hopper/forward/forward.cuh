@@ -91,11 +91,13 @@ struct ForwardShared {
   Barrier q_full[kItemStages][kGroups], q_empty[kItemStages][kGroups];
 };
 template <typename Shape>
-struct OptionShared : ForwardShared<Shape> {
+struct PlaceShared : ForwardShared<Shape> {
   ScorePlace places[Shape::kStages];  // of the blocks of keys
 };
+// Whether what becomes of scores depends on where they stand.
+template <Options kOptions>
+inline constexpr bool kKnowsPlaces = kOptions != Options::none&& kOptions != Options::softcap;
 template <typename Shape, Options kOptions>
-using Shared =
-    std::conditional_t<kOptions != Options::none, OptionShared<Shape>, ForwardShared<Shape>>;
+using Shared = std::conditional_t<kKnowsPlaces<kOptions>, PlaceShared<Shape>, ForwardShared<Shape>>;
 
 }  // namespace ringside::hopper

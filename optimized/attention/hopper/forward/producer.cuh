@@ -176,7 +176,7 @@ class Producer {
       note_.flags = flags | walk.flags();
       wait_for_room(s_.k_empty);
       if (note_.is_masked(0) || note_.is_masked(1)) walk.write(s_.seen[blocks_ % kStages]);
-      if constexpr (kOptions != Options::none) write_place(item, walk);
+      if constexpr (kKnowsPlaces<kOptions>) write_place(item, walk);
       const int row = walk.row(), keys = walk.keys();
       walk.advance();
       if (!walk.valid()) note_.flags |= kLastBlock;

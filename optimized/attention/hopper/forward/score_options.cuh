@@ -72,7 +72,7 @@ __device__ __forceinline__ void bend_scores(float (&scores)[kScores], const Scor
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       const float bent = if_negative(__float_as_int(beyond[i]), batch[i] * factors[i],
-                                     bend(batch[i], n.bend_log2, n.softcap_log2));
+                                     bend(batch[i], n.far.power, n.far.cap));
       batch[i] = if_negative(is_done, batch[i], bent);
     }
   }
@@ -82,7 +82,7 @@ __device__ __forceinline__ void bend_scores(float (&scores)[kScores], const Scor
 template <Options kOptions, int kKeys>
 __device__ __forceinline__ void become_logits(float (&scores)[kKeys / 2], const ScoreNumbers& n,
                                               const ScorePlace& at, int head, int group) {
-  if constexpr (kOptions == Options::dropout || kOptions == Options::softcap) return;
+  if constexpr (kOptions == Options::dropout) return;
   if (!n.in_logits) return;
   float scale = n.scale_log2;
   if constexpr (kKnows<kOptions, Options::softcap>) {

@@ -22,22 +22,33 @@ __device__ __forceinline__ int keys_of_lane(int key) {
   return min(at / 8 * 2 + min(at % 8, 2), kKeys / 4);
 }
 
-// Hides keys that a lane's rows, 8 apart, do not see. What a row sees becomes a bit a key, which
-// costs less than compares.
+// Of a lane's keys, which its two rows, 8 apart, see: a bit each, which costs less than compares.
+struct SeenKeys {
+  uint32_t of_row[2];
+
+  template <int kScores>
+  __device__ __forceinline__ void hide_unseen(float (&scores)[kScores], int half) const {
+#pragma unroll
+    for (int n = 0; n < kScores / 4; ++n)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if ((of_row[half] & 1u << (2 * n + i)) == 0) scores[4 * n + 2 * half + i] = -INFINITY;
+  }
+};
+
+// Hides keys that a lane's rows do not see.
 template <int kKeys>
-__device__ __forceinline__ void hide_unseen(float (&scores)[kKeys / 2], const uchar2* of_first_row,
-                                            float hidden) {
+__device__ __forceinline__ SeenKeys hide_unseen(float (&scores)[kKeys / 2],
+                                                const uchar2* of_first_row) {
+  SeenKeys keys;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uchar2 seen = of_first_row[8 * half];
     const int begin = keys_of_lane<kKeys>(seen.x);
-    const uint32_t bits = ones(begin, keys_of_lane<kKeys>(seen.x + seen.y) - begin);
-#pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        if ((bits & 1u << (2 * n + i)) == 0) scores[4 * n + 2 * half + i] = hidden;
+    keys.of_row[half] = ones(begin, keys_of_lane<kKeys>(seen.x + seen.y) - begin);
+    keys.hide_unseen(scores, half);
   }
+  return keys;
 }
 
 // The running softmax of a lane's two rows.
@@ -51,10 +62,6 @@ struct OnlineSoftmax {
   // common factor cancels in the end, and most blocks need no pass over the output. Each row has
   // its own: what others of the warp see does not change its bits.
   static constexpr int kSlack = 8;
-  static constexpr float kHidden = -INFINITY;  // scores that a row does not see
-  // Of those that it sees, -INFINITY weighs as little.
-  template <int kScores>
-  __device__ __forceinline__ static void tell_from_hidden(float (&)[kScores]) {}
 
   __device__ explicit OnlineSoftmax(float scale) : scale_log2(scale * kLog2E) {}
 

@@ -16,6 +16,12 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
+__device__ inline float inverse_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 __device__ inline float log2_fast(float x) {
   float y;
   asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -34,26 +40,11 @@ __device__ inline float log_fast(float x) {
   return x > 1e-37f && x < INFINITY ? found : kLog2 * log2_fast(x);
 }
 
-// Without a branch, where a number is below zero: x times a factor; x becomes a power of two, of x
-// times a factor and what is `more`, and is added to a sum; a and not b. Where it is not: x becomes
-// a power of two, and is added to a sum.
+// Without a branch, where a number is below zero: x times a factor; a and not b.
 __device__ inline void multiply_if_negative(int number, float& x, float factor) {
   asm("{\n.reg .pred p;\nsetp.lt.s32 p, %2, 0;\n@p mul.f32 %0, %0, %1;\n}"
       : "+f"(x)
       : "f"(factor), "r"(number));
-}
-__device__ inline void weigh_if_negative(int number, float& x, float factor, float more,
-                                         float& sum) {
-  asm("{\n.reg .pred p;\nsetp.lt.s32 p, %4, 0;\n@p fma.rn.f32 %0, %0, %2, %3;\n"
-      "@p ex2.approx.ftz.f32 %0, %0;\n@p add.f32 %1, %1, %0;\n}"
-      : "+f"(x), "+f"(sum)
-      : "f"(factor), "f"(more), "r"(number));
-}
-__device__ inline void weigh_unless_negative(int number, float& x, float power, float& sum) {
-  asm("{\n.reg .pred p;\nsetp.ge.s32 p, %3, 0;\n@p ex2.approx.ftz.f32 %0, %2;\n"
-      "@p add.f32 %1, %1, %0;\n}"
-      : "+f"(x), "+f"(sum)
-      : "f"(power), "r"(number));
 }
 __device__ inline float if_negative(int number, float a, float b) {
   float x;

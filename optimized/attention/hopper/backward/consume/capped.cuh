@@ -37,9 +37,9 @@ __device__ __forceinline__ void differentiate_capped(float (&scores)[32], float 
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
         const int sign = __float_as_int(beyond[i]);
-        const float tanh = bend(scores[first + i], n.bend_log2);
+        const float tanh = bend(scores[first + i], n.far.power);
         tanhs[i] = if_negative(sign, tanhs[i], tanh);
-        logits[i] = if_negative(sign, logits[i], tanh * n.softcap_log2);
+        logits[i] = if_negative(sign, logits[i], tanh * n.far.cap);
       }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {

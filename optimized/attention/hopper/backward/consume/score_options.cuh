@@ -56,7 +56,7 @@ __device__ __forceinline__ void differentiate(float (&scores)[32], float (&grads
   const uint32_t kept = n.drops ? draw_kept(n, at, global_head, first_key, thread) : ~0u;
   const float slope = n.alibi_slopes != nullptr ? n.alibi_slopes[global_head] * kLog2E : 0;
   const bool bends = n.softcap != 0;
-  const float scale = bends ? n.softcap_log2 : n.scale_log2;
+  const float scale = bends ? n.far.cap : n.scale_log2;
   const float distance =
       at.distance + at.q_step * place.column - at.k_step * (first_key + place.row);
 #pragma unroll
@@ -71,7 +71,7 @@ __device__ __forceinline__ void differentiate(float (&scores)[32], float (&grads
       const int at_i = 4 * m + i;
       float x = scores[at_i], change = 1;
       if (bends) {
-        x = bend(x, n.bend_log2);
+        x = bend(x, n.far.power);
         change = fmaf(-x, x, 1);
       }
       const float d = fmaf(at.k_step, -8 * (i / 2), fmaf(at.q_step, 8 * m + i % 2, distance));
