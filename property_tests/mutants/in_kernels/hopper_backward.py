@@ -426,8 +426,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, capped: near scores beside some beyond are bent by exponents",
         CAPPED,
-        "if_negative(sign, logits[i], tanh * n.softcap_log2)",
-        "if_negative(0, logits[i], tanh * n.softcap_log2)",
+        "if_negative(sign, logits[i], tanh * n.far.cap)",
+        "if_negative(0, logits[i], tanh * n.far.cap)",
     ),
     Mutant(
         "hopper, capped: both of two queries have the first one's exponent",
@@ -444,8 +444,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, capped: so are scores with ALiBi",
         "optimized/attention/hopper/score_policy.cuh",
-        "near.squared > 0 && alibi_slopes == nullptr && !drops",
-        "near.squared > 0 && !drops",
+        "far.holds() && alibi_slopes == nullptr && !drops",
+        "far.holds() && !drops",
     ),
     Mutant(
         "hopper, told: scores tell nothing of queries",
