@@ -192,15 +192,15 @@ MUTANTS = [
     Mutant(
         "the ring stops a hop too early",
         HOPS,
-        "last_hop_.push_back(last);",
-        "last_hop_.push_back(last > 0 ? last - 1 : last);",
+        "last_hop_[owner] = (group - owner + groups_) % groups_;",
+        "last_hop_[owner] = (group - owner + groups_) % groups_ - 1;",
         "lm-engine #455: hops skipped under a window",
     ),
     Mutant(
         "the ring never drops a hop",
         HOPS,
-        "while (last > 0 && !sees(",
-        "while (last < 0 && !sees(",
+        "if (group == owner || !sees(group, owner)) continue;",
+        "if (group == owner) continue;",
         "lm-engine #455: hops that nobody needs",
     ),
     Mutant(

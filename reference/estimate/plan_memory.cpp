@@ -27,47 +27,6 @@ constexpr Bytes kOfPlan{sizeof(Step), sizeof(int), 2 * sizeof(Message),
                         sizeof(std::vector<Interval>) + sizeof(int)};
 constexpr Bytes kOfCost{kNumbersOfStep * sizeof(int64_t), sizeof(TileCounts), 0, 0};
 
-// Groups without rows neither see nor are seen: there may be millions of them.
-class Ring {
- public:
-  Ring(const Plan& homes, int a2a_size)
-      : plan_(homes), ring_(plan_, a2a_size, StackOrder::fewest_segments) {
-    for (int group = 0; group < ring_.groups(); ++group) {
-      if (ring_.q_shard(group) != kEmpty) seeing_.push_back(group);
-      if (ring_.kv_shard(group) != kEmpty) owners_.push_back(group);
-    }
-    for (const int owner : owners_) {
-      const int last = last_hop(owner);
-      hops_ += last;
-      num_steps_ = std::max(num_steps_, last + 1);
-    }
-  }
-
-  double num_steps() const { return num_steps_; }
-  double hops() const { return static_cast<double>(hops_); }  // of all groups' keys
-
- private:
-  // As RingOfGroups::find_last_hops() has it: the groups are asked from the last one back.
-  int last_hop(int owner) const {
-    const auto first = std::ranges::lower_bound(seeing_, owner) - seeing_.begin();
-    const auto count = std::ssize(seeing_);
-    for (auto i = count - 1; i >= 0; --i) {
-      const int group = seeing_[(first + i) % count];
-      check_interrupt(16);
-      if (group != owner && has_tiles(plan_.problem, plan_.shards[ring_.q_shard(group)],
-                                      plan_.shards[ring_.kv_shard(owner)]))
-        return (group - owner + ring_.groups()) % ring_.groups();
-    }
-    return 0;
-  }
-
-  Plan plan_;
-  RingOfGroups ring_;
-  std::vector<int> seeing_, owners_;  // rising
-  int num_steps_ = 1;
-  int64_t hops_ = 0;
-};
-
 double with_rows(const std::vector<Shard>& shards) {
   return static_cast<double>(
       std::ranges::count_if(shards, [](const Shard& s) { return !s.empty(); }));
@@ -86,8 +45,16 @@ double bytes_of_ring(const Bytes& bytes, const Problem& problem, const Placement
                       (a2a_size > 1 ? bytes.hop * owners * members : 0);  // rows for heads
   const double most = once + bytes.step * ranks * groups + bytes.hop * groups * groups * members;
   if (most <= enough || once > enough) return most;
-  const Ring ring(plan_of_homes(problem, placement, transport), a2a_size);
-  return once + bytes.step * ranks * ring.num_steps() + bytes.hop * ring.hops() * members;
+  Plan homes = plan_of_homes(problem, placement, transport);
+  RingOfGroups ring(homes, a2a_size, StackOrder::fewest_segments);
+  ring.find_last_hops([&](int group, int owner) {
+    check_interrupt(16);
+    return has_tiles(problem, homes.shards[ring.q_shard(group)],
+                     homes.shards[ring.kv_shard(owner)]);
+  });
+  double hops = 0;  // of all groups' keys
+  for (int owner = 0; owner < ring.groups(); ++owner) hops += ring.last_hop(owner);
+  return once + bytes.step * ranks * ring.num_steps() + bytes.hop * hops * members;
 }
 
 double bytes_of(const Bytes& bytes, const Problem& problem, const Placement& placement,

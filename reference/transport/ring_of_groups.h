@@ -30,20 +30,33 @@ class RingOfGroups {
   int owner_at(int group, int step) const { return (group - step % groups_ + groups_) % groups_; }
 
   // Owner's K/V visit group owner+hop at hop 1, 2, ...; nobody needs them after the last hop.
+  // Groups without rows, of which there may be millions, are not asked.
   template <typename Sees>  // sees(group, owner): whether any query of the group sees any key
   void find_last_hops(Sees sees) {
-    last_hop_.clear();
+    std::vector<int> seeing, owners;  // rising
+    for (int group = 0; group < groups_; ++group) {
+      if (q_shard(group) != kEmpty) seeing.push_back(group);
+      if (kv_shard(group) != kEmpty) owners.push_back(group);
+    }
+    last_hop_.assign(groups_, 0);
     num_steps_ = 1;
-    for (int owner = 0; owner < groups_; ++owner) {
-      int last = groups_ - 1;
-      while (last > 0 && !sees((owner + last) % groups_, owner)) --last;
-      last_hop_.push_back(last);
-      num_steps_ = std::max(num_steps_, last + 1);
+    for (const int owner : owners) {
+      // From the group before the owner back to the one behind it.
+      const auto first = std::ranges::upper_bound(seeing, owner) - seeing.begin();
+      const auto count = std::ssize(seeing);
+      for (auto i = count - 1; i >= 0; --i) {
+        const int group = seeing[(first + i) % count];
+        if (group == owner || !sees(group, owner)) continue;
+        last_hop_[owner] = (group - owner + groups_) % groups_;
+        num_steps_ = std::max(num_steps_, last_hop_[owner] + 1);
+        break;
+      }
     }
   }
 
   // From here on the last hops must be known.
   int num_steps() const { return num_steps_; }
+  int last_hop(int owner) const { return last_hop_[owner]; }
   Step make_step(int rank, int step) const;  // without tiles
 
  private:
