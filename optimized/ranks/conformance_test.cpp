@@ -236,6 +236,27 @@ TEST(RankProgram, SumsUpWhatIsTakenApart) {
   }
 }
 
+// Scores far beyond the cap come before others, and behind them, in launches that go on.
+TEST(RankProgram, CapsScoresOfRowsThatGoOn) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  const PackedLayout layout{{0, 300, 700}};
+  const Problem problem{layout, layout, Mask::causal(), 2, 1};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
+  Random random(36);
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
+    for (const int far_rank : {0, 1}) {
+      RanksCase ranks_case(random, type, problem, plan, 128);
+      ranks_case.c.options.softcap = far_rank == 0 ? 2 : 50;
+      ranks_case.for_each_row(far_rank, Operand::kv, [&](int, int key) {
+        std::for_each_n(ranks_case.c.k.at(key, 0), 128, [](double& x) { x *= 16; });
+      });
+      std::fill_n(ranks_case.c.k.at(310, 0), 128, 0);
+      RanksRun run(ranks_case, type, 1);
+      SCOPED_TRACE(concat(type.name, ", far keys of rank ", far_rank));
+      run.expect_forward(Found::results);
+    }
+}
+
 // A number that is none, of a row in the middle of a block: who does not see it keeps his results,
 // final ones and those that go on.
 TEST(RankProgram, KeepsWhatIsNotANumberToThoseWhoSeeIt) {

@@ -246,39 +246,59 @@ TEST(NearSoftcap, TakesNoneWhereFloatsCannotHoldItsTerms) {
       EXPECT_FALSE(NearScore(NearSoftcap(scale, 30), score).is_near) << score << " times " << scale;
 }
 
-// Of four scores, as kernels bend them; `shift` is the cap less what is taken off.
+// Of four scores, as kernels bend them; `shift` is the cap less what is taken off. Exponents err by
+// two last places, quotients by one, as a GPU's do.
 std::array<float, 4> bent_far(const FarSoftcap& far, const std::array<float, 4>& scores,
-                              float shift) {
+                              float shift, float last_places = 0) {
+  constexpr float kLastPlace = 0x1p-23f;
   float four[4];
-  for (int i = 0; i < 4; ++i)
-    four[i] = far.denominator(std::exp2(std::min(scores[i], far.most) * far.power));
+  for (int i = 0; i < 4; ++i) {
+    const float power = std::exp2(std::min(scores[i], far.most) * far.power);
+    four[i] = far.denominator(power * (1 + (i % 2 == 0 ? 2 : -2) * last_places * kLastPlace));
+  }
   const FarSoftcap::Four quotients(four);
-  const float all = quotients.of_all();
-  EXPECT_TRUE(std::isnan(all) || (std::isnormal(all) && std::isnormal(1 / all))) << all;
-  quotients.bend(1 / all, shift, four);
+  const float all = quotients.of_all(), inverse = 1 / all * (1 + last_places * kLastPlace);
+  EXPECT_TRUE(std::isnan(all) || (std::isnormal(all) && std::isnormal(inverse))) << all;
+  quotients.bend(inverse, shift, four);
   return {four[0], four[1], four[2], four[3]};
+}
+
+void expect_bent(double scale, double cap, const std::array<float, 4>& scores) {
+  constexpr double kErrorOfCap = 9e-7;
+  const FarSoftcap far(scale, cap);
+  ASSERT_TRUE(far.holds());
+  const double logits = cap / std::log(2.);
+  for (const float last_places : {0.f, 1.f, -1.f}) {
+    const std::array<float, 4> bent = bent_far(far, scores, far.cap, last_places);
+    for (int i = 0; i < 4; ++i)
+      ASSERT_NEAR(bent[i], logits * std::tanh(scale * scores[i] / cap), kErrorOfCap * logits)
+          << scale * scores[i] << " of cap " << cap;
+  }
 }
 
 // Whatever the others of its four are.
 TEST(FarSoftcap, IsThatOfTheDefinition) {
-  constexpr double kErrorOfCap = 6e-7;
   std::mt19937 random(1);
+  std::uniform_real_distribution<float> x(-9, 9), of_large(-40, 40);
   for (const double scale : {1 / std::sqrt(128.), 1., 25., 1e-12})
-    for (const double cap : {0.003, 0.5, 2., 50., 125., 1e6}) {
-      const FarSoftcap far(scale, cap);
-      ASSERT_TRUE(far.holds());
-      std::uniform_real_distribution<float> x(-9, 9), of_large(-40, 40);
-      const double logits = cap / std::log(2.);
+    for (const double cap : {0.003, 0.5, 2., 50., 125., 1e6})
       for (int i = 0; i < 5'000; ++i) {
-        std::array<float, 4> xs, scores;
-        for (float& one : xs) one = random() % 4 == 0 ? of_large(random) : x(random);
-        for (int j = 0; j < 4; ++j) scores[j] = static_cast<float>(xs[j] * cap / scale);
-        const std::array<float, 4> bent = bent_far(far, scores, far.cap);
-        for (int j = 0; j < 4; ++j)
-          ASSERT_NEAR(bent[j], logits * std::tanh(scale * scores[j] / cap), kErrorOfCap * logits)
-              << scale * scores[j] << " of cap " << cap;
+        std::array<float, 4> scores;
+        for (float& score : scores)
+          score =
+              static_cast<float>((random() % 4 == 0 ? of_large(random) : x(random)) * cap / scale);
+        expect_bent(scale, cap, scores);
       }
-    }
+}
+
+// Products of four are as large and as small as they may be.
+TEST(FarSoftcap, HoldsAtItsBounds) {
+  for (const double cap : {0x1.001p-8 * std::log(2.), 0x1.ffep29 * std::log(2.)}) {
+    const float most = FarSoftcap(1, cap).most;
+    const float xs[] = {-INFINITY, 0, most / 2, most, INFINITY};
+    for (int i = 0; i < 5 * 5 * 5 * 5; ++i)
+      expect_bent(1, cap, {xs[i % 5], xs[i / 5 % 5], xs[i / 25 % 5], xs[i / 125]});
+  }
 }
 
 TEST(FarSoftcap, EndsAtTheCap) {
@@ -294,7 +314,8 @@ TEST(FarSoftcap, MakesAllOfFourNanWithOne) {
 }
 
 TEST(FarSoftcap, SaysWhatFloatsDoNotHold) {
-  for (const auto& [scale, cap] : {std::pair{1., 1e-3}, {1., 1e10}, {1e39, 1.}})
+  for (const auto& [scale, cap] :
+       {std::pair{1., 1e-3}, {1., 1e10}, {1e39, 1.}, {1e-40, 50.}, {0., 30.}, {-0.3, 30.}})
     EXPECT_FALSE(FarSoftcap(scale, cap).holds()) << scale << ", " << cap;
 }
 

@@ -25,13 +25,17 @@ struct FarSoftcap {
     cap = static_cast<float>(kLog2OfE * softcap);
     unit = static_cast<float>(-0.5 / (kLog2OfE * softcap));
   }
-  // Whether float32 holds all of that, products of four and their inverses.
-  bool holds() const { return std::isfinite(power) && unit >= -0x1p7f && unit <= -0x1p-31f; }
+  // Whether the scale is above zero and float32 holds all of that, products of four and their
+  // inverses.
+  bool holds() const {
+    return power > 0 && std::isnormal(power) && std::isnormal(most) && unit >= -0x1p7f &&
+           unit <= -0x1p-31f;
+  }
 
   RINGSIDE_HD_INLINE float denominator(float exponential) const {
     return fmaf(exponential, unit, unit);
   }
-  // Four bent scores, moved by `shift` - cap, of what makes them.
+  // Of the denominators of four scores: what these are bent to, plus `shift` - cap.
   struct Four {
     float denominators[4], of_first, of_last;  // and the products of two
 

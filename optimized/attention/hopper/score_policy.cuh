@@ -18,9 +18,9 @@
 namespace ringside::hopper {
 
 // Which score options an instance of a kernel knows: the less of its code, the quicker.
-// linear: ALiBi, and any softmax scale; softcap: no other, where most scores are small beside the
-// cap, and, forward, the scale is above zero. Forward, all but the first know sinks and the largest
-// score.
+// linear: ALiBi, and any softmax scale; softcap: no other, where some scores may be small beside
+// the cap, and, forward, the scale is above zero. Forward, all but the first know sinks and the
+// largest score.
 enum class Options { none, linear, softcap, dropout, all };
 template <Options kInstance, Options kOption>
 inline constexpr bool kKnows = kInstance == kOption || kInstance == Options::all;
@@ -48,7 +48,7 @@ struct ScoreNumbers {
 
   // Whether scores are capped, of which some may be near, and nothing else happens to them.
   bool only_cap() const {
-    return softcap != 0 && near.squared > 0 && far.holds() && alibi_slopes == nullptr && !drops;
+    return softcap != 0 && near.squared > 0 && alibi_slopes == nullptr && !drops;
   }
 };
 

@@ -444,8 +444,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, capped: so are scores with ALiBi",
         "optimized/attention/hopper/score_policy.cuh",
-        "far.holds() && alibi_slopes == nullptr && !drops",
-        "far.holds() && !drops",
+        "near.squared > 0 && alibi_slopes == nullptr && !drops",
+        "near.squared > 0 && !drops",
     ),
     Mutant(
         "hopper, told: scores tell nothing of queries",

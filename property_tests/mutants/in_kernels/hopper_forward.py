@@ -327,6 +327,18 @@ MUTANTS_OF_HOPPER = [
         "{}",
     ),
     Mutant(
+        "hopper: scores too large for the product of four wait until a row outgrows",
+        CAPPED,
+        "outgrows(block_top[half], half, n) || block_top[half] > n.far.most;",
+        "outgrows(block_top[half], half, n);",
+    ),
+    Mutant(
+        "hopper: a capped row that goes on rises where it sees nothing",
+        CAPPED,
+        "(block_top[half] != -INFINITY || top[half] == -INFINITY)",
+        "true",
+    ),
+    Mutant(
         "hopper: of four far scores, the last two have the first two's quotient",
         FAR_SOFTCAP,
         "last = inverse_of_all * of_first;",
@@ -352,9 +364,9 @@ MUTANTS_OF_HOPPER = [
     ),
     Mutant(
         "hopper: the largest capped score is the largest q.k, whatever the scale",
-        LAUNCH,
-        "const bool keeps_order = n.scale_log2 > 0;",
-        "const bool keeps_order = true;",
+        FAR_SOFTCAP,
+        "return power > 0 && ",
+        "return ",
     ),
     Mutant(
         "hopper: softcap's derivative is left out",

@@ -12,8 +12,8 @@ namespace ringside::hopper {
 struct CappedSoftmax : OnlineSoftmax {
   float highest[2];   // q.k, of a lane's columns and rows
   float outgrown[2];  // q.k: what is not above it by 2^kSlack has not outgrown `top` by as much
-  // Of a lane's rows, those of whose scores in its columns one was not near: how later ones are
-  // bent depends on no other row.
+  // Bits of a lane's rows: of those scores of the row that it holds one has not been near. Later
+  // ones are bent by quotients.
   uint32_t far_rows;
 
   using OnlineSoftmax::OnlineSoftmax;
@@ -31,8 +31,9 @@ struct CappedSoftmax : OnlineSoftmax {
     return sum[half] == 0 ? -INFINITY : bent(highest[half], n);
   }
 
-  // Turns q.k into weights exp2(bent - top); `factor` as above. A bent score is no further from
-  // another one than before: no more than `kSlack` above `top` if it was not. Where the block is
+  // Turns q.k into weights exp2(bent - top); `factor` as OnlineSoftmax has it. A bent score is no
+  // further from another one than before: but for rounding no more than `kSlack` above `top` if it
+  // was not. Where the block is
   // masked, `seen` tells what is hidden, -inf, from what is small.
   template <int kScores>
   __device__ __forceinline__ bool update(float (&scores)[kScores], float (&factor)[2],
@@ -66,6 +67,7 @@ struct CappedSoftmax : OnlineSoftmax {
         bend_far(scores, half, n.far);
       else
         bend_near(scores, half, n.near);
+    __syncwarp();  // wgmma's instructions are of whole warps
     if (is_masked) seen.hide_unseen(scores, 0), seen.hide_unseen(scores, 1);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -103,7 +105,9 @@ struct CappedSoftmax : OnlineSoftmax {
     for (int half = 0; half < 2; ++half) {
       const float new_top = bent(block_top[half], n);
       const bool rises = outgrows(block_top[half], half, n);
-      const bool is_higher = rises && new_top > top[half];  // lse of earlier launches may be above
+      // The lse of earlier launches may be above. Where a row sees nothing here, it stays.
+      const bool is_higher =
+          rises && new_top > top[half] && (block_top[half] != -INFINITY || top[half] == -INFINITY);
       factor[half] = is_higher ? exp2_fast(top[half] - new_top) : 1;
       if (rises) outgrown[half] = block_top[half];
       if (is_higher) top[half] = new_top;
@@ -111,6 +115,7 @@ struct CappedSoftmax : OnlineSoftmax {
     }
   }
 
+  // What is not a number counts as near, and stays what it is.
   template <bool kMasked, int kScores>
   __device__ __forceinline__ void find_far_rows(const float (&scores)[kScores],
                                                 const NearSoftcap& near, const SeenKeys& seen) {
@@ -140,7 +145,7 @@ struct CappedSoftmax : OnlineSoftmax {
         scores[score_of(half, first + i)] = fmaf(of_batch[i], factors[i], -top[half]);
     }
   }
-  // All of a row are NaN where one of its scores is.
+  // All four are NaN where one is, as all of the row are in the end.
   template <int kScores>
   __device__ __forceinline__ void bend_far(float (&scores)[kScores], int half,
                                            const FarSoftcap& far) const {

@@ -51,8 +51,7 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
 Options wanted(const ScoreNumbers& n) {
   if (n.drops) return n.in_logits ? Options::all : Options::dropout;
   if (n.softcap == 0) return Options::linear;
-  const bool keeps_order = n.scale_log2 > 0;
-  return n.only_cap() && keeps_order ? Options::softcap : Options::all;
+  return n.only_cap() && n.far.holds() ? Options::softcap : Options::all;
 }
 
 }  // namespace
