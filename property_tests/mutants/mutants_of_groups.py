@@ -85,7 +85,7 @@ MUTANTS_OF_GROUPS = [
     ),
     Mutant(
         "a forked process keeps the sockets of control",
-        GROUP + "control.py",
+        GROUP + "control_sockets.py",
         "for connection in (*(p.connection for p in self.peers.values()), self._awake):",
         "for connection in (self._awake,):",
     ),

@@ -1,4 +1,4 @@
-"""The sockets on which processes agree, beat and abort: one for each other process, one thread.
+"""What processes tell each other beside arrays: they agree, beat and abort.
 
 A beat says where a process is: which call, of which kind, at which step. So whoever waits in vain
 knows who is silent, and two processes in different calls see it at once. A process that ends closes
@@ -7,43 +7,23 @@ its socket, which the others hear; one that means to leave says so first.
 
 from __future__ import annotations
 
-import selectors
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ringside._group import wire
 from ringside._group.agreement import KEPT
+from ringside._group.control_sockets import BEAT_S, ControlSockets
 from ringside._group.failure import RankFailure, named
 from ringside._group.launched import note_failed_by_others
+from ringside._group.peer import Peer, Where
 from ringside._group.rendezvous import Connections
 
-BEAT_S = 0.25
 LATE_S = 1.5  # a process whose last beat is older does not run
-FAREWELL_S = 0.5  # for what was said last to be gone
 REFUSED = "refused"  # the kind of a call that a process raised in place of
 
-Where = dict[str, Any]  # call, kind, in_call, step, enqueues
 
-
-class Peer:
-    """Another process: what it said, what it has not been told yet."""
-
-    def __init__(self, ranks: tuple[int, ...], connection: socket.socket) -> None:
-        self.ranks, self.connection = ranks, connection
-        self.reader, self.unsent = wire.Reader(), bytearray()
-        self.beat: Where = {}
-        self.beat_at = time.monotonic()
-        self.values: dict[tuple[str, int], Any] = {}
-        self.refused: dict[int, str] = {}  # calls, and what it raised in place of them
-        self.left_after: int | None = None  # calls, where it said that it leaves
-        self.gave_up = False  # as another one left; it had made the calls of that one, too
-        self.ended = False
-
-
-class Control:
+class Control(ControlSockets):
     """What this process hears of the others, and tells them."""
 
     def __init__(
@@ -53,26 +33,13 @@ class Control:
         on_failure: Callable[[str], None],
         kind_of: Callable[[int], str | None],
     ) -> None:
-        self.ranks, self._where, self._on_failure = met.processes[met.mine], where, on_failure
+        super().__init__({p: Peer(met.processes[p], s) for p, s in met.controls.items()}, where)
+        self.ranks, self._on_failure = met.processes[met.mine], on_failure
         self._kind_of = kind_of  # a call that this process has begun
         self._refused: dict[int, str] = {}  # by this process
-        self.changed = threading.Condition()
         self.failure: RankFailure | None = None
-        self.peers = {p: Peer(met.processes[p], s) for p, s in met.controls.items()}
-        self._closing: float | None = None
-        self._thread: threading.Thread | None = None
         if self.peers:
             self._start()
-
-    def _start(self) -> None:
-        self._awake, self._alarm = socket.socketpair()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._awake, selectors.EVENT_READ, None)
-        for peer in self.peers.values():
-            peer.connection.setblocking(False)
-            self._selector.register(peer.connection, selectors.EVENT_READ, peer)
-        self._thread = threading.Thread(target=self._run, name="ringside-control", daemon=True)
-        self._thread.start()
 
     # --- for the thread that calls
 
@@ -175,118 +142,22 @@ class Control:
         if self.failure is not None:
             raise self.own_failure()
 
-    def tell(self, message: wire.Message) -> None:
-        """Every process that is there."""
-        with self.changed:
-            for peer in self.peers.values():
-                peer.unsent += wire.encoded(message)
-        self._wake()
-
     def close(self, calls: int) -> None:
         """Says how many calls were made, and leaves."""
         if self._closing is not None:
             return
         if self.failure is None:
             self.tell({"t": "bye", "calls": calls})
-        self._closing = time.monotonic() + FAREWELL_S
-        self._wake()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(2 * FAREWELL_S)
+        self._leave()
         last = self._where()
         self._where, self._on_failure = (lambda: last), (lambda why: None)  # the group may go, too
 
-    def let_go(self) -> None:
-        """In a process that was just forked: what is open is the other one's."""
-        self.changed, self._thread = threading.Condition(), None
-        if self.peers:
-            for connection in (*(p.connection for p in self.peers.values()), self._awake):
-                connection.close()
-            self._alarm.close()
-            self._selector.close()
-
-    def _wake(self) -> None:
-        if self._thread is None:
-            return
-        try:
-            self._alarm.send(b"!")
-        except OSError:
-            pass  # it has left
-
     # --- for the thread that listens
 
-    def _run(self) -> None:
-        try:
-            self._listen()
-        except Exception as error:
-            self.fail(
-                self.here(f"the control thread of {named(self.ranks)}: {error!r}", self.ranks)
-            )
-            raise
+    def _break(self, error: Exception) -> None:
+        self.fail(self.here(f"the control thread of {named(self.ranks)}: {error!r}", self.ranks))
 
-    def _listen(self) -> None:
-        next_beat = 0.0
-        while not self._has_left():
-            if time.monotonic() >= next_beat:
-                next_beat = time.monotonic() + BEAT_S
-                self._beat()
-            for key, _ in self._selector.select(0.02 if self._unsent() else BEAT_S / 2):
-                if key.data is None:
-                    self._awake.recv(4096)
-                else:
-                    self._hear(key.data)
-            self._push()
-        for peer in self.peers.values():
-            peer.connection.close()
-        self._selector.close()
-        self._awake.close()
-        self._alarm.close()
-
-    def _unsent(self) -> bool:
-        return any(p.unsent and not p.ended for p in self.peers.values())
-
-    def _has_left(self) -> bool:
-        if self._closing is None:
-            return False
-        return not self._unsent() or time.monotonic() > self._closing
-
-    def _beat(self) -> None:
-        message = wire.encoded({"t": "beat", **self._where()})
-        with self.changed:
-            for peer in self.peers.values():
-                if not peer.unsent:  # else it does not listen, and would be told of the past
-                    peer.unsent += message
-
-    def _push(self) -> None:
-        for peer in self.peers.values():
-            with self.changed:
-                if peer.ended or not peer.unsent:
-                    continue
-                try:
-                    count = peer.connection.send(peer.unsent)
-                    del peer.unsent[:count]
-                except BlockingIOError:
-                    pass
-                except OSError:
-                    peer.unsent.clear()  # that it has ended is heard by who reads
-
-    def _hear(self, peer: Peer) -> None:
-        try:
-            data = peer.connection.recv(1 << 16)
-            if not data:
-                raise EOFError("end of stream")
-            for message in peer.reader.messages(data):
-                self._take(peer, message)
-        except BlockingIOError:
-            pass
-        except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError) as error:
-            self._end(peer, error)
-
-    def _end(self, peer: Peer, error: Exception) -> None:
-        self._selector.unregister(peer.connection)
-        with self.changed:
-            peer.ended = True
-            peer.unsent.clear()
-            self.changed.notify_all()
+    def _miss(self, peer: Peer, error: Exception) -> None:
         if peer.left_after is None and not peer.gave_up and self._closing is None:
             self.fail(self.here(f"{named(peer.ranks)} ended ({error})", peer.ranks))
 

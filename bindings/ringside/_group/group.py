@@ -12,8 +12,9 @@ from typing import Any
 
 from ringside import _core
 from ringside._group.calls import Calls
-from ringside._group.control import Control, Where
+from ringside._group.control import Control
 from ringside._group.failure import named
+from ringside._group.peer import Where
 from ringside._group.place import Place, place_of
 from ringside._group.rendezvous import Connections, Meeting
 
