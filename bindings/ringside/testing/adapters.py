@@ -24,14 +24,14 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-import ringside as rs
-from ringside._rows import valid_rows
+from ringside.testing._libraries import attention as _attention
+from ringside.testing._libraries.documents import pack_mask
 from ringside.testing._precision import Demands
 from ringside.testing._running import CANARY_ROWS, Misuse, wrote_to
 from ringside.testing.cases import Case
@@ -41,11 +41,10 @@ __all__ = [
     "TorchForward",
     "TorchFunction",
     "jax_dot_product",
+    "pack_mask",
     "torch_flex",
     "torch_sdpa",
 ]
-
-Rows = tuple[slice, slice]
 
 
 class _Function:
@@ -241,112 +240,11 @@ def _require_tensor(torch: Any, x: Any) -> None:
         )
 
 
-def _documents(layout_q: rs.PackedLayout, layout_k: rs.PackedLayout) -> Iterator[Rows]:
-    """The valid rows of each document that has queries and keys."""
-    starts = zip(
-        layout_q.cu_seqlens_padded.tolist(), layout_k.cu_seqlens_padded.tolist(), strict=True
-    )
-    lengths = zip(layout_q.lengths.tolist(), layout_k.lengths.tolist(), strict=True)
-    for (begin_q, begin_k), (n_q, n_k) in zip(starts, lengths, strict=False):
-        if n_q and n_k:
-            yield slice(begin_q, begin_q + n_q), slice(begin_k, begin_k + n_k)
-
-
-def _refuse(options: dict[str, Any]) -> None:
-    """Nothing is silently ignored."""
-    if options:
-        raise NotImplementedError(f"no {', '.join(sorted(options))} here")
-
-
-def _sdpa(
-    q: Any, k: Any, v: Any, *, layout_q: Any, layout_k: Any, mask: Any, **options: Any
-) -> Any:
-    import torch
-    from torch.nn.functional import scaled_dot_product_attention
-
-    scale = options.pop("softmax_scale")
-    _refuse(options)
-    out = q.new_zeros((*q.shape[:2], v.shape[2]))
-    for rows, keys in _documents(layout_q, layout_k):
-        visible = torch.from_numpy(mask.to_dense(rows.stop - rows.start, keys.stop - keys.start))
-        batch = (x.transpose(0, 1)[None] for x in (q[rows], k[keys], v[keys]))
-        grouped = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
-        result = scaled_dot_product_attention(*batch, attn_mask=visible, scale=scale, **grouped)
-        seen = visible.any(dim=1)[:, None, None]
-        out[rows] = torch.where(seen, result[0].transpose(0, 1), 0.0)
-    return out
-
-
-def _flex(
-    q: Any, k: Any, v: Any, *, layout_q: Any, layout_k: Any, mask: Any, **options: Any
-) -> Any:
-    import torch
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    scale, softcap = options.pop("softmax_scale"), options.pop("softcap", 0.0)
-    _refuse(options)
-    if not len(q) or not len(k):
-        return q.new_zeros((*q.shape[:2], v.shape[2]))
-    seen = torch.from_numpy(pack_mask(layout_q, layout_k, mask))
-    blocks = create_block_mask(
-        lambda b, h, i, j: seen[i, j], None, None, len(q), len(k), device="cpu"
-    )
-    valid = torch.from_numpy(valid_rows(layout_k))[:, None, None]
-    k, v = (torch.where(valid, x, 0.0) for x in (k, v))
-    out = flex_attention(
-        *(x.transpose(0, 1)[None] for x in (q, k, v)),
-        score_mod=(lambda s, b, h, i, j: softcap * torch.tanh(s / softcap)) if softcap else None,
-        block_mask=blocks,
-        scale=scale,
-        enable_gqa=q.shape[1] != k.shape[1],
-    )
-    return torch.where(seen.any(dim=1)[:, None, None], out[0].transpose(0, 1), 0.0)
-
-
-def pack_mask(
-    layout_q: rs.PackedLayout, layout_k: rs.PackedLayout, mask: rs.Mask
-) -> npt.NDArray[np.bool_]:
-    """[rows_q, rows_k]: the mask of the whole pack, documents and padding included.
-
-    >>> pack_mask(rs.PackedLayout([0, 1, 2]), rs.PackedLayout([0, 1, 2]), rs.Mask.full()).tolist()
-    [[True, False], [False, True]]
-    """
-    seen = np.zeros((layout_q.num_rows, layout_k.num_rows), bool)
-    for rows, keys in _documents(layout_q, layout_k):
-        seen[rows, keys] = mask.to_dense(rows.stop - rows.start, keys.stop - keys.start)
-    return seen
-
-
-def _jax(q: Any, k: Any, v: Any, *, layout_q: Any, layout_k: Any, mask: Any, **options: Any) -> Any:
-    import jax
-
-    dot_product_attention: Any = jax.nn.dot_product_attention
-    scale = options.pop("softmax_scale")
-    _refuse(options)
-    if q.shape[2] != v.shape[2]:
-        raise NotImplementedError("head_dim_v must be head_dim here")
-    documents = list(_documents(layout_q, layout_k))
-    masks = [mask.to_dense(q.stop - q.start, k.stop - k.start) for q, k in documents]
-
-    def pack(q: Any, k: Any, v: Any, masks: list[Any]) -> Any:
-        out = jax.numpy.zeros((*q.shape[:2], v.shape[2]), q.dtype)
-        for (rows, keys), visible in zip(documents, masks, strict=True):
-            batch = (x[None] for x in (q[rows], k[keys], v[keys]))
-            result = dot_product_attention(*batch, mask=visible[None, None], scale=scale)[0]
-            seen = visible.any(axis=1)[:, None, None]
-            out = out.at[rows].set(jax.numpy.where(seen, result, 0.0))
-        return out
-
-    # Else each operation is compiled by itself; of float16 XLA for CPUs takes no more.
-    whole = pack if q.dtype == np.float16 else jax.jit(pack)
-    return whole(q, k, v, masks)
-
-
-torch_sdpa = _TorchSdpa(_sdpa, "torch_sdpa")
+torch_sdpa = _TorchSdpa(_attention.sdpa, "torch_sdpa")
 """torch.nn.functional.scaled_dot_product_attention, document by document; see its demands_for."""
 
-torch_flex = TorchForward(_flex, "torch_flex")
+torch_flex = TorchForward(_attention.flex, "torch_flex")
 """FlexAttention on the whole pack, with a document mask; it has no backward pass on CPUs."""
 
-jax_dot_product = JaxFunction(_jax, "jax_dot_product")
+jax_dot_product = JaxFunction(_attention.dot_product, "jax_dot_product")
 """jax.nn.dot_product_attention, document by document."""
