@@ -153,19 +153,22 @@ MAY_IMPORT = {
         *("_core", "_extras", "_rows", "_arguments", "_attention", "_arrays", "_group", "_ranks"),
         *("_words", "_pictures", "_page", "_time", "_json"),
     },
+    "_plan/device": {
+        *("_core", "_arguments", "_attention", "_arrays", "_group", "_ranks", "_plan"),
+    },
     "thd": {"_core", "_rows", "_arguments", "_arrays"},
     "lengths": {"_core", "_json"},
     "flash": {"_core", "_arguments", "_attention"},
     "micro_sequences": {"_core", "_arguments", "_plan"},
     "": {
-        *("_core", "_arguments", "_attention", "_group", "_pictures", "_plan", "_time"),
-        *("thd", "lengths"),
+        *("_core", "_arguments", "_attention", "_group", "_pictures", "_plan", "_plan/device"),
+        *("_time", "thd", "lengths"),
         *("flash", "micro_sequences"),
     },
-    "_torch_operator": {"_attention", "_arrays", "_plan"},
-    "_torch_arguments": {"_core", "_plan"},
+    "_torch_operator": {"_attention", "_arrays", "_plan", "_plan/device"},
+    "_torch_arguments": {"_core", "_plan", "_plan/device"},
     "torch": {
-        *("_core", "_attention", "_arrays", "_group", "_plan"),
+        *("_core", "_attention", "_arrays", "_group", "_plan", "_plan/device"),
         *("_torch_arguments", "_torch_operator"),
     },
     "testing/_libraries": {"", "_rows"},
@@ -181,8 +184,8 @@ MAY_IMPORT = {
     },
     "_bench": {"", "_core", "_plan", "_time", "lengths", "thd", "testing"},
     "_bench/gpu": {
-        *("", "_core", "_plan", "_time", "_arrays", "_group", "thd", "torch", "testing", "lengths"),
-        "_bench",
+        *("", "_core", "_plan", "_plan/device", "_time", "_arrays", "_group", "thd", "torch"),
+        *("testing", "lengths", "_bench"),
     },
     "cli": {
         *("", "_core", "_extras", "_group", "_plan", "_time", "_words", "lengths", "testing"),

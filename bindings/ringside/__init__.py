@@ -38,7 +38,7 @@ from ringside._group.group import Group, init
 from ringside._pictures import display as _display  # noqa: F401  (of layouts and masks)
 from ringside._pictures.public import draw_layout, draw_mask
 from ringside._plan.build import plan
-from ringside._plan.device_plan import DevicePlan
+from ringside._plan.device.plan import DevicePlan
 from ringside._plan.estimate import estimate
 from ringside._plan.partitions import partition
 from ringside._plan.plan import Plan

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ringside._core import Unsupported
-from ringside._plan.device_plan import DevicePlan
+from ringside._plan.device.plan import DevicePlan
 from ringside._plan.plan import Plan
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

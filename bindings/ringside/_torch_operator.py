@@ -14,7 +14,7 @@ from torch import Tensor
 from ringside._arrays import programs as _programs
 from ringside._attention.differentiable import require_lengths
 from ringside._attention.options import Options
-from ringside._plan.device_plan import DevicePlan
+from ringside._plan.device.plan import DevicePlan
 from ringside._plan.numbers import plan_of
 from ringside._plan.plan import Plan
 

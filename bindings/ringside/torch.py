@@ -23,7 +23,7 @@ from ringside._attention.torch_halves import differentiable_once
 from ringside._core import InvalidArgument, Unsupported, arguments
 from ringside._group.group import Group
 from ringside._group.refused import telling
-from ringside._plan.device_plan import DevicePlan
+from ringside._plan.device.plan import DevicePlan
 from ringside._plan.plan import Plan
 from ringside._torch_arguments import require_kinds, require_no_gradient, require_plan
 

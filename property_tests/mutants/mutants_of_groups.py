@@ -7,8 +7,8 @@ STREAM = "reference/sockets/socket_stream.cpp"
 RANKS = "reference/sockets/socket_ranks.cpp"
 GROUP = "bindings/ringside/_group/"
 RUNS = "bindings/ringside/_ranks/runs.py"
-OF_LENGTHS = "bindings/ringside/_plan/device_rank_calls.py"
-DEVICE_PLAN = "bindings/ringside/_plan/device_plan.py"
+OF_LENGTHS = "bindings/ringside/_plan/device/rank_calls.py"
+DEVICE_PLAN = "bindings/ringside/_plan/device/plan.py"
 MUTANTS_OF_GROUPS = [
     Mutant(
         "nobody hears of a call that one rank refuses",

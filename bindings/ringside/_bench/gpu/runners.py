@@ -14,7 +14,7 @@ import torch
 from ringside._arrays import cuda as _cuda
 from ringside._bench.gpu.clock import Call, is_flash_attention, is_our_attention
 from ringside._bench.gpu.problem import SampledOperands, Tensors
-from ringside._plan.device_plan import DevicePlan
+from ringside._plan.device.plan import DevicePlan
 from ringside._plan.plan import Plan
 from ringside.torch import varlen_attention
 

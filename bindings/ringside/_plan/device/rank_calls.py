@@ -28,7 +28,7 @@ from ringside._ranks.kept import KeptKv
 from ringside._ranks.source import Side
 
 if TYPE_CHECKING:
-    from ringside._plan.device_plan import DevicePlan
+    from ringside._plan.device.plan import DevicePlan
 
 
 def rank_rows(self: DevicePlan, *, side: Side = "q") -> int:

@@ -1,0 +1,1 @@
+"""A DevicePlan, whose lengths stay on the device, and its calls."""
