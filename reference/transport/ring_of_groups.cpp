@@ -10,6 +10,13 @@ RingOfGroups::RingOfGroups(Plan& plan, int a2a_size, StackOrder order)
     q_.push_back(stack(plan, members(plan.home_q, group), order));
     kv_.push_back(stack(plan, members(plan.home_kv, group), order));
   }
+  if (a2a_size_ == 1) return;
+  for (int member = 0; member < a2a_size_; ++member)
+    if (q_heads(member).size() > 0) with_heads_.push_back(member);
+  with_rows_.resize(groups_);
+  for (int rank = 0; rank < plan.cp_size(); ++rank)
+    if (plan.rows(plan.home_q[rank]) > 0 || plan.rows(plan.home_kv[rank]) > 0)
+      with_rows_[group_of(rank)].push_back(rank % a2a_size_);
 }
 
 std::vector<Buffer> RingOfGroups::members(const std::vector<Buffer>& homes, int group) const {
@@ -27,14 +34,16 @@ Range RingOfGroups::kv_heads(int member) const {
 }
 
 Step RingOfGroups::make_step(int rank, int step) const {
-  check_interrupt(32 + 16 * (step == 0 ? a2a_size_ : 0));
   const int group = rank / a2a_size_, member = rank % a2a_size_, owner = owner_at(group, step);
+  const bool trades = step == 0 && a2a_size_ > 1;
+  check_interrupt(32 +
+                  (trades ? 16 * (std::ssize(with_heads_) + std::ssize(with_rows_[group])) : 0));
   Step made;
   if (q_heads(member).size() > 0) {
     made.q = {q_[group].shard, q_heads(member)};
     if (step <= last_hop_[owner]) made.kv = {kv_[owner].shard, kv_heads(member)};
   }
-  if (step == 0 && a2a_size_ > 1) made.before = trade_rows_for_heads(rank);
+  if (trades) made.before = trade_rows_for_heads(rank);
   if (step > 0) made.before = shift_ring(rank, step);
   return made;
 }
@@ -43,15 +52,19 @@ Exchange RingOfGroups::trade_rows_for_heads(int rank) const {
   const int group = rank / a2a_size_, member = rank % a2a_size_;
   const int rows_q = plan_.rows(plan_.home_q[rank]), rows_kv = plan_.rows(plan_.home_kv[rank]);
   Exchange trade{ExchangeKind::all_to_all, {}, {}};
-  for (int other = 0; other < a2a_size_; ++other) {
+  for (const int other : with_heads_) {
     const int peer = group * a2a_size_ + other;
     add_message(trade.sends, {peer, Operand::q, 0, rows_q, q_heads(other)});
     add_message(trade.sends, {peer, Operand::kv, 0, rows_kv, kv_heads(other)});
-    add_message(trade.receives, {peer, Operand::q, q_[group].row[other],
-                                 plan_.rows(plan_.home_q[peer]), q_heads(member)});
-    add_message(trade.receives, {peer, Operand::kv, kv_[group].row[other],
-                                 plan_.rows(plan_.home_kv[peer]), kv_heads(member)});
   }
+  if (q_heads(member).size() > 0)
+    for (const int other : with_rows_[group]) {
+      const int peer = group * a2a_size_ + other;
+      add_message(trade.receives, {peer, Operand::q, q_[group].row[other],
+                                   plan_.rows(plan_.home_q[peer]), q_heads(member)});
+      add_message(trade.receives, {peer, Operand::kv, kv_[group].row[other],
+                                   plan_.rows(plan_.home_kv[peer]), kv_heads(member)});
+    }
   if (trade.empty()) trade.kind = ExchangeKind::none;
   return trade;
 }

@@ -69,7 +69,10 @@ class RingOfGroups {
   const Plan& plan_;
   int a2a_size_, groups_;
   std::vector<Stacked> q_, kv_;  // [groups] what a group holds after its all-to-all
-  std::vector<int> last_hop_;    // [owner]
+  // Members that trade, where groups have several: of all groups; [groups]. Millions may not.
+  std::vector<int> with_heads_;
+  std::vector<std::vector<int>> with_rows_;
+  std::vector<int> last_hop_;  // [owner]
   int num_steps_ = 0;
 };
 

@@ -333,12 +333,6 @@ MUTANTS_OF_HOPPER = [
         "outgrows(block_top[half], half, n);",
     ),
     Mutant(
-        "hopper: a capped row that goes on rises where it sees nothing",
-        CAPPED,
-        "(block_top[half] != -INFINITY || top[half] == -INFINITY)",
-        "true",
-    ),
-    Mutant(
         "hopper: of four far scores, the last two have the first two's quotient",
         FAR_SOFTCAP,
         "last = inverse_of_all * of_first;",
