@@ -339,12 +339,6 @@ MUTANTS_OF_HOPPER = [
         "last = inverse_of_all * of_last;",
     ),
     Mutant(
-        "hopper: caps whose products of four overflow are taken",
-        FAR_SOFTCAP,
-        "unit >= -0x1p7f &&",
-        "unit >= -0x1p70f &&",
-    ),
-    Mutant(
         "hopper: a capped row of -inf has seen nothing",
         CAPPED,
         "return !((score - outgrown[half]) * n.scale_log2 <= kSlack);",
