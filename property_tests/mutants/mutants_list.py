@@ -204,6 +204,12 @@ MUTANTS = [
         "lm-engine #455: hops that nobody needs",
     ),
     Mutant(
+        "all-to-all: keys of a rank without queries stay behind",
+        RING,
+        "if (plan.rows(plan.home_q[rank]) > 0 || plan.rows(plan.home_kv[rank]) > 0)",
+        "if (plan.rows(plan.home_q[rank]) > 0)",
+    ),
+    Mutant(
         "all-to-all cuts uneven heads elsewhere at the end",
         RING,
         "cut(n, a2a_size_, member + 1)};",

@@ -6,6 +6,7 @@ import selectors
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from ringside._group import wire
@@ -15,7 +16,7 @@ BEAT_S = 0.25
 FAREWELL_S = 0.5  # for what was said last to be gone
 
 
-class ControlSockets:
+class ControlSockets(ABC):
     """Sends what the others are told and hears what they say; what that means, Control knows."""
 
     def __init__(self, peers: dict[int, Peer], where: Callable[[], Where]) -> None:
@@ -144,14 +145,14 @@ class ControlSockets:
 
     # --- what Control makes of it
 
+    @abstractmethod
     def _take(self, peer: Peer, message: wire.Message) -> None:
         """What a process said."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _miss(self, peer: Peer, error: Exception) -> None:
         """A process whose socket has closed, or that said what cannot be."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _break(self, error: Exception) -> None:
         """What ends the thread that listens."""
-        raise NotImplementedError
