@@ -89,6 +89,23 @@ TEST(CudaProgram, KeysOfInfinitelySmallScores) {
   });
 }
 
+// A row's largest score is to be found where all of them are below zero, too: beside another one
+// its weight overflows.
+TEST(CudaProgram, ScoresFarBelowZero) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(23);
+  const PackedLayout layout(std::vector<int32_t>{0, 300, 340});
+  for_each_kernel([&](const TypeInfo& type, int dim, std::string_view family) {
+    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, dim);
+    Tensor& k = device_case.c.k;
+    for (double& x : device_case.c.q.data) x = std::abs(x);
+    for (int row = 0; row < k.rows; ++row)
+      for (int d = 0; d < dim; ++d)
+        k.at(row, 0)[d] *= k.at(row, 0)[d] < 0 ? 1 << 3 * (row % 3) : -1;
+    DeviceRun(device_case, type, family).expect_forward();
+  });
+}
+
 // Blocks of queries that begin at the segment's rows and at the first that sees an item of keys
 // overlap; one of either is clear where the other is not.
 TEST(CudaProgram, QueriesThatAreNotFiniteReachTheKeysOfTheirWindow) {

@@ -129,6 +129,12 @@ MUTANTS_OF_HOPPER = [
         "keys_of_lane<kKeys>(seen.x + seen.y + 1) - begin);",
     ),
     Mutant(
+        "hopper: of scores below zero the smallest counts as the largest",
+        SOFTMAX,
+        "return top >= 0 ? top : row_top_below_zero(scores, half);",
+        "return top;",
+    ),
+    Mutant(
         "hopper: the key in front of a row's first is seen",
         SOFTMAX,
         "= keys_of_lane<kKeys>(seen.x);",

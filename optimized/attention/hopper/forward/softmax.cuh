@@ -102,19 +102,33 @@ struct OnlineSoftmax {
     return raises;
   }
 
-  // Of a lane's own columns.
+  // Of a lane's own columns. Any where one is not a number, as then the row is none in the end.
+  //
+  // One instruction finds the largest or smallest of three words. Numbers compare as their words
+  // do, with signs; below zero the other way round, without. Most lanes have one above zero.
   template <int kScores>
   __device__ __forceinline__ static float row_top(const float (&scores)[kScores], int half) {
-    float even = -INFINITY, odd = -INFINITY;
+    int32_t largest[2] = {INT32_MIN, INT32_MIN};
 #pragma unroll
-    for (int n = 0; n < kScores / 4; ++n) {
-      even = fmaxf(even, scores[4 * n + 2 * half]);
-      odd = fmaxf(odd, scores[4 * n + 2 * half + 1]);
-    }
-    return fmaxf(even, odd);
+    for (int n = 0; n < kScores / 4; ++n)
+      largest[n % 2] = max(max(largest[n % 2], __float_as_int(scores[4 * n + 2 * half])),
+                           __float_as_int(scores[4 * n + 2 * half + 1]));
+    const float top = __int_as_float(max(largest[0], largest[1]));
+    return top >= 0 ? top : row_top_below_zero(scores, half);
   }
 
  private:
+  template <int kScores>
+  __device__ __forceinline__ static float row_top_below_zero(const float (&scores)[kScores],
+                                                             int half) {
+    uint32_t smallest[2] = {~0u, ~0u};
+#pragma unroll
+    for (int n = 0; n < kScores / 4; ++n)
+      smallest[n % 2] = min(min(smallest[n % 2], __float_as_uint(scores[4 * n + 2 * half])),
+                            __float_as_uint(scores[4 * n + 2 * half + 1]));
+    return __uint_as_float(min(smallest[0], smallest[1]));
+  }
+
   __device__ __forceinline__ void raise(const float (&block_top)[2], float (&factor)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
