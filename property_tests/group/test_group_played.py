@@ -178,3 +178,5 @@ def test_a_death_frees_the_streams(pair):
         workers[0].tell("group.synchronize()")
         assert workers[0].error().kind == "RankFailure"
     assert workers[0].do("answer = Links.made[0].is_aborted")
+    workers[1].tell("group.close()")
+    require_failure(workers[1].error(), [0], "rank 0 ended")

@@ -5,6 +5,7 @@ from mutants_list import Mutant
 ROUNDS = "reference/schedule/rounds.cpp"
 PASS = "optimized/tables/schedules/process_pass.cpp"
 RANKS = "bindings/ringside/_ranks/"
+GROUP = "bindings/ringside/_group/"
 MUTANTS_OF_EXCHANGE = [
     Mutant(
         "results go home in the round in which queries came",
@@ -86,9 +87,45 @@ MUTANTS_OF_EXCHANGE = [
     ),
     Mutant(
         "calls of other kinds are noticed by nobody",
-        "bindings/ringside/_group/calls.py",
+        GROUP + "begun.py",
         "self._kinds[number] = kind",
         "pass",
+    ),
+    Mutant(
+        "of calls between two beats nobody hears",
+        GROUP + "begun.py",
+        "return [(number, kind) for number, kind in kinds if kind != REFUSED]",
+        "return []",
+    ),
+    Mutant(
+        "who synchronizes does not wait for others to compare calls",
+        GROUP + "control.py",
+        "return peer.answered >= asked or peer.left_after is not None or peer.ended",
+        "return True",
+    ),
+    Mutant(
+        "a call that others made before this process came to it is not compared",
+        GROUP + "control.py",
+        "kind = REFUSED if call in peer.refused else peer.ahead.pop(call, None)",
+        "kind = REFUSED if call in peer.refused else None",
+    ),
+    Mutant(
+        "who closes is not told of a failure",
+        GROUP + "group.py",
+        "if self._devices and self._settled < self._made and not was_told:",
+        "if False:",
+    ),
+    Mutant(
+        "who closes is told of a failure again",
+        GROUP + "group.py",
+        "if self._devices and self._settled < self._made and not was_told:",
+        "if self._devices and self._settled < self._made:",
+    ),
+    Mutant(
+        "who closes is told of what happened behind the last call",
+        GROUP + "group.py",
+        "        self._settled = made\n",
+        "",
     ),
     Mutant(
         "arrays of other heads are launched",
@@ -122,7 +159,7 @@ MUTANTS_OF_EXCHANGE = [
     ),
     Mutant(
         "a failure leaves streams waiting",
-        "bindings/ringside/_group/group.py",
+        GROUP + "group.py",
         "            device.abort()",
         "            pass",
     ),

@@ -11,7 +11,8 @@ from typing import Any, NoReturn, TypeVar
 
 from ringside import _core
 from ringside._group.agreement import KEPT, refuse_differences
-from ringside._group.control import REFUSED, Control
+from ringside._group.begun import REFUSED, Begun
+from ringside._group.control import Control
 from ringside._group.failure import RankFailure, named
 
 Result = TypeVar("Result")
@@ -30,8 +31,9 @@ class Calls:
     def __init__(self) -> None:
         """None were made."""
         self._calls, self._rounds = 0, 0  # begun; of agreement
+        self._made = 0  # the last that was begun and not refused
         self._now = (0, "", False)  # call, its kind, whether it runs: as one, for other threads
-        self._kinds: dict[int, str] = {}  # of the last calls
+        self._begun = Begun()
         self._plans_numbered = 0  # those that are told apart by the order of their first calls
         self._half_of = 0  # the call whose other half, backward, is made next; 0: nobody knows
         self._agreed: dict[str, str] = {}  # the last kinds of calls, and the plan of each
@@ -61,9 +63,10 @@ class Calls:
             try:
                 self._control.require_all(number)
                 self._control.require_nobody_agrees()
-                self._control.require_nobody_refuses(number)
+                self._control.require_alike(number)
                 self._control.raise_failure()
                 self._links.start(number, int(kind, 16))
+                self._made = number
                 result = run(self._links, lambda value: self._gather("value", number, value))
                 self._control.raise_failure()  # nothing of a call that another process gave up
                 return result
@@ -102,9 +105,8 @@ class Calls:
             self._half_of = before
 
     def _begin(self, number: int, kind: str) -> None:
+        self._begun.add(number, kind)
         self._now = (number, kind, True)
-        self._kinds[number] = kind
-        self._kinds.pop(number - KEPT, None)
 
     def _prepare(
         self,
@@ -215,6 +217,7 @@ class Calls:
         """Tells the others what this process raised."""
         why = f"{named(self.ranks)} raised {_said(error)}"
         self._control.fail(self._control.here(why, self.ranks))
+        self._control.is_told = True
 
 
 def _said(error: BaseException) -> str:

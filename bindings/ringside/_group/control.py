@@ -1,8 +1,9 @@
 """What processes tell each other beside arrays: they agree, beat and abort.
 
 A beat says where a process is: which call, of which kind, at which step. So whoever waits in vain
-knows who is silent, and two processes in different calls see it at once. A process that ends closes
-its socket, which the others hear; one that means to leave says so first.
+knows who is silent, and two processes in different calls see it soon: with the beat go the kinds of
+all calls since the one before, as those on a GPU are only enqueued. A process that ends closes its
+socket, which the others hear; one that means to leave says so first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from ringside._group import wire
 from ringside._group.agreement import KEPT
+from ringside._group.begun import REFUSED, Begun
 from ringside._group.control_sockets import BEAT_S, ControlSockets
 from ringside._group.failure import RankFailure, named
 from ringside._group.launched import note_failed_by_others
@@ -20,7 +22,6 @@ from ringside._group.peer import Peer, Where
 from ringside._group.rendezvous import Connections
 
 LATE_S = 1.5  # a process whose last beat is older does not run
-REFUSED = "refused"  # the kind of a call that a process raised in place of
 
 
 class Control(ControlSockets):
@@ -31,13 +32,14 @@ class Control(ControlSockets):
         met: Connections,
         where: Callable[[], Where],
         on_failure: Callable[[str], None],
-        kind_of: Callable[[int], str | None],
+        begun: Begun,
     ) -> None:
         super().__init__({p: Peer(met.processes[p], s) for p, s in met.controls.items()}, where)
         self.ranks, self._on_failure = met.processes[met.mine], on_failure
-        self._kind_of = kind_of  # a call that this process has begun
+        self._begun, self._asked = begun, 0
         self._refused: dict[int, str] = {}  # by this process
         self.failure: RankFailure | None = None
+        self.is_told = False  # the failure, or the error behind it, to who calls
         if self.peers:
             self._start()
 
@@ -46,9 +48,32 @@ class Control(ControlSockets):
     def gather(self, tag: str, number: int, value: Any, timeout_s: float) -> list[tuple[Any, ...]]:
         """(ranks, value) of every process, by rank: the same list in all of them."""
         self.tell({"t": "value", "tag": tag, "number": number, "value": value})
-        key, deadline = (tag, number), time.monotonic() + timeout_s
+        key = (tag, number)
+        self._wait_for_all(lambda peer: key in peer.values, timeout_s)
+        gathered = [(p.ranks, p.values.pop(key)) for p in self.peers.values()]
+        return sorted([(self.ranks, value), *gathered], key=lambda x: x[0])
+
+    def compare(self, timeout_s: float) -> None:
+        """Raises where a process that is there has begun another call than this one, or refused it.
+
+        Such a process answers at once, also amid a call; what it begins later is compared then.
+        """
         with self.changed:
-            while missing := [p for p in self.peers.values() if key not in p.values]:
+            self._asked += 1
+            self._tell_news()
+            self.tell({"t": "ask", "number": self._asked})
+        asked = self._asked
+
+        def is_done(peer: Peer) -> bool:
+            return peer.answered >= asked or peer.left_after is not None or peer.ended
+
+        self._wait_for_all(is_done, timeout_s)
+        self.raise_failure()
+
+    def _wait_for_all(self, has_come: Callable[[Peer], bool], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        with self.changed:
+            while missing := [p for p in self.peers.values() if not has_come(p)]:
                 self.raise_failure()
                 if time.monotonic() > deadline:
                     break
@@ -56,8 +81,6 @@ class Control(ControlSockets):
         if missing:
             self.fail(self.silence([r for p in missing for r in p.ranks], timeout_s))
             raise self.own_failure()
-        gathered = [(p.ranks, p.values.pop(key)) for p in self.peers.values()]
-        return sorted([(self.ranks, value), *gathered], key=lambda x: x[0])
 
     def require_all(self, call: int) -> None:
         """Fails where a process has left before a call."""
@@ -78,12 +101,15 @@ class Control(ControlSockets):
         _note(self._refused, call, why)
         self.tell({"t": "refused", "call": call, "kind": REFUSED, "why": why})
         self.require_nobody_agrees()
+        self.require_alike(call)
 
-    def require_nobody_refuses(self, call: int) -> None:
-        """Fails where a process has raised in place of a call that this one begins."""
+    def require_alike(self, call: int) -> None:
+        """Fails where a process came to another call than this one, or raised, before this one."""
         for peer in self.peers.values():
-            if call in peer.refused:
-                self._compare(peer, {"call": call, "kind": REFUSED})
+            with self.changed:
+                kind = REFUSED if call in peer.refused else peer.ahead.pop(call, None)
+            if kind is not None:
+                self._compare(peer, {"call": call, "kind": kind})
 
     def silence(
         self, awaited: Iterable[int], seconds: float, enqueued: bool = False
@@ -134,6 +160,7 @@ class Control(ControlSockets):
     def own_failure(self) -> RankFailure:
         """That of the group as a new exception, so that each raise has a traceback of its own."""
         assert self.failure is not None
+        self.is_told = True
         note_failed_by_others()
         return RankFailure(*self.failure.arguments())
 
@@ -152,7 +179,18 @@ class Control(ControlSockets):
         last = self._where()
         self._where, self._on_failure = (lambda: last), (lambda why: None)  # the group may go, too
 
+    # --- for either thread
+
+    def _tell_news(self) -> None:
+        with self.changed:
+            if news := self._begun.news():
+                self.tell({"t": "begun", "calls": news})
+
     # --- for the thread that listens
+
+    def _beat(self) -> None:
+        super()._beat()  # which only those hear who have heard all before
+        self._tell_news()
 
     def _break(self, error: Exception) -> None:
         self.fail(self.here(f"the control thread of {named(self.ranks)}: {error!r}", self.ranks))
@@ -172,14 +210,32 @@ class Control(ControlSockets):
                 self.changed.notify_all()
             if message["tag"] == "agree":
                 self._compare(peer, message["value"], agrees=True)
+        elif kind == "begun":
+            for call, kind_of_call in message["calls"]:
+                self._take_begun(peer, int(call), str(kind_of_call))
+        elif kind == "ask":
+            self.tell({"t": "answer", "number": message["number"]}, [peer])
+        elif kind == "answer":
+            with self.changed:
+                peer.answered = int(message["number"])
+                self.changed.notify_all()
         elif kind == "refused":
             _note(peer.refused, int(message["call"]), str(message["why"]))
             self._compare(peer, message)
         elif kind == "abort":
             self._take_abort(peer, message)
         elif kind == "bye":
-            peer.left_after = int(message["calls"])
+            with self.changed:
+                peer.left_after = int(message["calls"])
+                self.changed.notify_all()
             self.require_all(self._where()["call"])
+
+    def _take_begun(self, peer: Peer, call: int, kind: str) -> None:
+        with self.changed:
+            if self._begun.kind_of(call) is None:
+                peer.ahead[call] = kind
+                return
+        self._compare(peer, {"call": call, "kind": kind})
 
     def _take_abort(self, peer: Peer, message: wire.Message) -> None:
         """At once, but where one left: this process may have a call to finish that all others have.
@@ -196,7 +252,7 @@ class Control(ControlSockets):
 
     def _compare(self, peer: Peer, theirs: Where, agrees: bool = False) -> None:
         """Another call, or a call that has yet to be agreed on, under the number of one of mine."""
-        mine = self._kind_of(int(theirs["call"]))
+        mine = self._begun.kind_of(int(theirs["call"]))
         if mine is None or theirs["kind"] == mine or not (theirs["kind"] or agrees):
             return
         if REFUSED in (mine, theirs["kind"]):

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ringside._group import wire
 from ringside._group.peer import Peer, Where
@@ -37,10 +37,10 @@ class ControlSockets(ABC):
 
     # --- for the thread that calls
 
-    def tell(self, message: wire.Message) -> None:
-        """Every process that is there."""
+    def tell(self, message: wire.Message, peers: Iterable[Peer] | None = None) -> None:
+        """Every process that is there, or some."""
         with self.changed:
-            for peer in self.peers.values():
+            for peer in self.peers.values() if peers is None else peers:
                 peer.unsent += wire.encoded(message)
         self._wake()
 

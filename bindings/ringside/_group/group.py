@@ -13,7 +13,7 @@ from typing import Any
 from ringside import _core
 from ringside._group.calls import Calls
 from ringside._group.control import Control
-from ringside._group.failure import named
+from ringside._group.failure import RankFailure, named
 from ringside._group.peer import Where
 from ringside._group.place import Place, place_of
 from ringside._group.rendezvous import Connections, Meeting
@@ -50,7 +50,8 @@ class Group(Calls):
         self._links = _core.SocketRanks(list(place.ranks), fds, place.timeout_s)
         for _, _, connection in met.links:
             connection.close()  # the links have duplicates
-        self._control = Control(met, self._where, self._abort, self._kinds.get)
+        self._control = Control(met, self._where, self._abort, self._begun)
+        self._settled = 0  # the last call that is known to have ended well on GPUs
         _open.add(self)
 
     @property
@@ -65,15 +66,29 @@ class Group(Calls):
     def close(self) -> None:
         """Leaves the group; the others may finish the calls that this process has finished.
 
+        Raises:
+            RankFailure: where the group has failed and no call has said so, after calls on a GPU
+                behind the last synchronize(); their results may be NaN. The group is closed.
+
         >>> import ringside as rs
         >>> group = rs.init()
         >>> group.close()
         """
         if self._closed:
             return
+        was_told = self._control.is_told
+        try:
+            if self._devices:
+                self._settle()  # the others may need what it has enqueued
+        except RankFailure:
+            pass
+        finally:
+            self._leave()
+        if self._devices and self._settled < self._made and not was_told:
+            self._control.raise_failure()
+
+    def _leave(self) -> None:
         self._closed = True
-        for device in list(self._devices.values()):
-            device.wait()  # the others may need what it has enqueued
         self._control.close(self._calls)
         self._links.abort("the group was closed")
         for device in list(self._devices.values()):
@@ -81,18 +96,28 @@ class Group(Calls):
         _open.discard(self)
 
     def synchronize(self) -> None:
-        """Waits until the calls of this process have ended on its GPU.
+        """Waits until the calls of this process have ended on its GPU, and hears of all others.
+
+        Results that are read behind it are of the same calls on every rank.
 
         Raises:
-            RankFailure: where the group has failed; results of calls that had not ended are NaN.
+            RankFailure: where the group has failed, also as ranks make different calls; results of
+                calls that had not ended are NaN.
 
         >>> import ringside as rs
         >>> with rs.init() as group:  # nothing was enqueued
         ...     group.synchronize()
         """
-        for device in list(self._devices.values()):
+        self._settle()
+
+    def _settle(self) -> None:
+        made, devices = self._made, list(self._devices.values())
+        for device in devices:
             device.wait()
         self._require_usable()
+        if devices:
+            self._control.compare(self.timeout_s)
+        self._settled = made
 
     def explain(self) -> str:
         """Who hosts which ranks, and how those on GPUs exchange, in words.
@@ -158,8 +183,14 @@ class Group(Calls):
 @atexit.register
 def _leave_all() -> None:
     """A process that ends leaves its groups, so that the others need not take it for dead."""
+    failures = []
     for group in list(_open):
-        group.close()
+        try:
+            group.close()
+        except RankFailure as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
 
 
 def _let_all_go() -> None:

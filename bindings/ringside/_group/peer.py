@@ -21,6 +21,8 @@ class Peer:
         self.beat_at = time.monotonic()
         self.values: dict[tuple[str, int], Any] = {}
         self.refused: dict[int, str] = {}  # calls, and what it raised in place of them
+        self.ahead: dict[int, str] = {}  # kinds of calls that this process has yet to begin
+        self.answered = 0  # the last question
         self.left_after: int | None = None  # calls, where it said that it leaves
         self.gave_up = False  # as another one left; it had made the calls of that one, too
         self.ended = False
