@@ -165,6 +165,26 @@ def test_other_calls_are_no_messages_of_this_one(start):
     assert error.kind == "RankFailure" and "different calls" in error.text
 
 
+LAYERS = """
+from ringside.torch import varlen_attention
+ins = [[x.clone().requires_grad_() for x in (shards.q, shards.k, shards.v)] for _ in range(2)]
+outs = [varlen_attention(*x, shards.plan, group=group) for x in ins]
+group.synchronize()
+"""
+
+
+@pytest.mark.parametrize("ends", ["group.synchronize()", "group.close()"])
+def test_backward_passes_that_one_rank_swaps_are_noticed_in_the_end(start, ends):
+    """Their messages are alike, and so is the last call, of which a beat tells."""
+    workers = start(count=2)
+    workers.all(LAYERS)
+    for worker, order in zip(workers, ("outs", "outs[::-1]"), strict=True):
+        worker.tell(f"for out in {order}: out.sum().backward()\ncall()\n{ends}")
+    with within(SOON):
+        for error in workers.errors():
+            require_failure(error, [0, 1], "same calls in the same order")
+
+
 def test_a_rank_that_leaves_first_has_sent_what_others_need(start):
     workers = start(count=2)
     workers[0].tell("out, lse = call()\ngroup.close()")
