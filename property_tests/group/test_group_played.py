@@ -112,6 +112,17 @@ def test_a_fault_of_one_set_up_is_told_to_all_and_can_be_tried_again(pair, fault
     assert marks[0] == marks[1] and marks[0][1] == links
 
 
+def test_an_interrupt_amid_a_set_up_is_told_to_all(pair):
+    """Between two parts that all do together, where the others wait for the next."""
+    workers = pair()
+    workers[0].do("Links.wrong = {'interrupt'}")
+    workers.tell_all("call()")
+    with within(SOON):
+        assert workers[0].error().kind == "KeyboardInterrupt"
+        require_failure(workers[1].error(), [0], "KeyboardInterrupt")
+    workers[0].do("Links.wrong = set()")
+
+
 def test_two_devices_of_one_process_are_refused(pair):
     workers = pair()
     workers.all("call()")

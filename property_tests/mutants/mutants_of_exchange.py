@@ -92,6 +92,12 @@ MUTANTS_OF_EXCHANGE = [
         "pass",
     ),
     Mutant(
+        "an interrupt amid a set-up stays with the process that has it",
+        GROUP + "calls.py",
+        "as well\n        except BaseException as interrupt:\n            self._fail_by(interrupt)",
+        "as well\n        except BaseException:\n            pass",
+    ),
+    Mutant(
         "of calls between two beats nobody hears",
         GROUP + "begun.py",
         "return [(number, kind) for number, kind in kinds if kind != REFUSED]",

@@ -56,7 +56,7 @@ class Calls:
         """
         with self._alone():
             self._agree(what)
-            set_up()
+            self._run_set_up(set_up)
             number, self._calls = self._calls + 1, self._calls + 1
             kind = _digest({"what": what, "form": form})
             self._begin(number, kind)
@@ -117,7 +117,16 @@ class Calls:
         """Agrees now, or tells the others of an error, which is raised here; see _call."""
         with self._alone():
             self._agree(what, error)
+            self._run_set_up(set_up)
+
+    def _run_set_up(self, set_up: Callable[[], None]) -> None:
+        try:
             set_up()
+        except Exception:
+            raise  # the others have heard of it, or have it as well
+        except BaseException as interrupt:
+            self._fail_by(interrupt)
+            raise
 
     def _has_come_to(self) -> tuple[int, int]:
         """Calls and rounds of agreement, in which the others hear of what is raised."""

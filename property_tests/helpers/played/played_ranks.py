@@ -55,7 +55,7 @@ class Links:
     """As DeviceLinks; `made` are all of this process."""
 
     made = ()  # a list, once played
-    wrong = ()  # of: standing, mismatch, map, meet, nccl, rehearse
+    wrong = ()  # of: standing, mismatch, map, meet, nccl, rehearse, interrupt
     took = types.MappingProxyType({"peer": 1.0, "nccl": 2.0})  # us of a program's messages
 
     def __init__(self, device, mine, processes, words_path):
@@ -103,6 +103,8 @@ class Links:
         self.is_aborted = True
 
     def is_idle(self):
+        if "interrupt" in self.wrong:
+            raise KeyboardInterrupt
         return self.is_aborted or "standing" not in self.wrong
 
     def progress(self):
