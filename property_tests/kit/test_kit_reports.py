@@ -260,15 +260,28 @@ def test_a_window_that_backward_ignores_is_seen_in_dq():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "tensor", "rows"), [(0, "dq", "right keys"), (1, "dk", "right queries")]
+    ("wrong", "tensor", "read"), [(0, "dq", "key 0"), (1, "dk", "query 3 ")], ids=["dq", "dk"]
 )
-def test_what_dv_does_not_show_of_dq_and_dk_is_not_called_right(wrong, tensor, rows):
+def test_what_dv_does_not_show_of_dq_and_dk_is_seen_in_their_sums(wrong, tensor, read):
     finding = failure_of(rs.attention, WINDOW, backward=without_window(wrong)).finding
     assert finding.tensor == tensor
-    assert (
-        rows in finding.reads[0]
-        and f"what {tensor} itself reads was not traced" in finding.reads[0]
-    )
+    assert finding.reads[0].startswith(f"read {read}"), finding.reads
+    assert finding.reads[0].endswith(f"should be 0) in the sum of {tensor} alone"), finding.reads
+
+
+@pytest.mark.parametrize("tensor", ["dq", "dk"])
+def test_what_is_wrong_with_each_row_of_a_sum_is_no_row(tensor):
+    """The rows are right where q and k meet in a column, and their share is."""
+    which = ("dq", "dk").index(tensor)
+
+    def backward(*arrays, **keywords):
+        found = list(rs.attention_backward(*arrays, **keywords))
+        is_probe = not arrays[1 + which][:, :, 1:].any()
+        found[which] = found[which] if is_probe else 2 * found[which]
+        return found
+
+    reads = failure_of(rs.attention, WINDOW, backward=backward).finding.reads
+    assert len(reads) == 1 and "its own arithmetic is off" in reads[0]
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["forward alone", "with a backward"])
@@ -315,3 +328,44 @@ def test_one_query_among_many_is_found_in_dv(row, dropped):
     finding = failure_of(rs.attention, case, backward=forgetful).finding
     assert finding.tensor == "dv"
     assert len(finding.reads) == 1 and f"query {row} (weight" in finding.reads[0]
+
+
+def leaving_out(which, row):
+    """A backward pass whose dq does not add a key, or dk a query.
+
+    More columns, 0 in one of q and k and 1 for that row in the other, return its shares.
+    """
+
+    def backward(dout, q, k, v, out, lse, *, softmax_scale, **keywords):
+        heads, dim = q.shape[1:]
+        keywords["softmax_scale"] = softmax_scale or dim**-0.5
+        own = np.arange(heads) * k.shape[1] // heads  # kv heads
+        wide_q, wide_k = (np.pad(x, [(0, 0), (0, 0), (0, heads)]) for x in (q, k))
+        if which == "dq":
+            wide_k[row, :, dim] = 1
+        else:
+            wide_q[row, np.arange(heads), dim + np.arange(heads)] = 1
+        found = rs.attention_backward(dout, wide_q, wide_k, v, out, lse, **keywords)
+        (dq, of_q), (dk, of_k) = (np.split(x, [dim], axis=2) for x in found[:2])
+        if which == "dq":
+            dq -= of_q[:, :, :1] * k[row, own]
+        for head in range(heads if which == "dk" else 0):
+            dk[:, own[head]] -= of_k[:, own[head], head, None] * q[row, head]
+        return dq, dk, *found[2:]
+
+    return backward
+
+
+@settings(max_examples=20)
+@given(st.sampled_from(["dq", "dk"]), st.integers(0, 59), st.booleans())
+def test_one_row_among_many_is_missed_in_the_sums_of_gradients(which, row, dropped):
+    """The right answer for one row of dq or dk agrees with the definition's."""
+    case = Case(
+        rs.PackedLayout([0, 60]), mask=rs.Mask.full(), num_heads=4, num_kv_heads=2, head_dim=3,
+        dropout_p=0.25 if dropped else 0.0, softcap=5.0, sink=1.0, alibi_slopes=0.25,
+    )  # fmt: skip
+    finding = failure_of(rs.attention, case, backward=leaving_out(which, row)).finding
+    assert finding.tensor == which
+    what = "key" if which == "dq" else "query"
+    pattern = rf"did not read {what} {row} \(weight .*, should be .*\) in the sum of {which} alone"
+    assert len(finding.reads) == 1 and re.fullmatch(pattern, finding.reads[0]), finding.reads

@@ -289,15 +289,22 @@ LOST_CHECKS = [
     Mutant(
         "the kit's tolerance of dv says nothing",
         KIT + "tolerance.py",
-        "+= self.weight_error(x, group).T @ dout",
-        "+= 1e3 * self.weight_error(x, group).T @ dout",
+        "+= self.weight_error(x, group).T @ np.abs(dout)",
+        "+= 1e3 * self.weight_error(x, group).T @ np.abs(dout)",
     ),
     # An honest dq of many keys: the bound is less than what rounding does.
     Mutant(
         "the kit's tolerance of dq forgets the rounding of d(scores)",
         KIT + "tolerance.py",
-        "scale * ((ds_error + by_query * ds) @ k)",
-        "scale * ((by_query * ds) @ k)",
+        "return _Shares(ds, error + by_query * np.abs(ds), ",
+        "return _Shares(ds, by_query * np.abs(ds), ",
+    ),
+    # A backward whose dq does not add one key, though it has seen it.
+    Mutant(
+        "a sum of gradients is not traced",
+        KIT + "_report.py",
+        "if is_of_sum and not finding.padding:",
+        "if False:",
     ),
     # An implementation of plans that yields NaN in one tile: locate() finds nothing.
     Mutant(

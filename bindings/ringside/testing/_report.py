@@ -17,6 +17,7 @@ from ringside.testing._running import Misuse, Runner
 from ringside.testing._script import script_of
 from ringside.testing.cases import Array, Case, Results
 from ringside.testing.tolerance import Precision
+from ringside.testing.trace_sums import trace_sum
 
 MAX_LINES = 6
 
@@ -170,12 +171,18 @@ def _explain(runner: Runner, how: tuple[Precision, Results], finding: Finding, r
         search = trace.trace_keys_of_gradients if finding.tensor == "dq" else trace.trace_keys
         search = trace.trace_queries if by_key else search
         readings, complete = search(runner, how, row, finding.head)
+        is_of_sum = complete and not readings and finding.tensor in ("dq", "dk")
+        if is_of_sum and not finding.padding:
+            readings, complete = trace_sum(runner, how, finding.tensor, row, finding.head)
     except (Misuse, rs.Unsupported, NotImplementedError) as error:
         finding.reads.append(f"could not be traced: {error}")
         return
     case = runner.case
     layout, what = (case.layout_q, "query") if by_key else (case.keys, "key")
     lines = trace.in_words(readings, layout, finding.document, what)
+    lines = [
+        f"{line} in the sum of {finding.tensor} alone" if is_of_sum else line for line in lines
+    ]
     if not lines and (complete or readings):
         lines = [_unexplained(runner.case, finding, readings)]
     finding.reads += lines[:MAX_LINES]
@@ -225,8 +232,8 @@ def _unexplained(case: Case, finding: Finding, readings: list[trace.Reading]) ->
     if finding.tensor in ("dq", "dk"):
         whom = "keys" if finding.tensor == "dq" else "queries"
         return (
-            f"has the right {whom} with the right weights in dv; what {finding.tensor} itself "
-            "reads was not traced: it sums other rows, or its own arithmetic is off"
+            f"has the right {whom} with the right weights in dv, and in its own sum where q and k "
+            "meet in one column of a head: its own arithmetic is off"
         )
     if finding.tensor == "dv":
         return "reads the right rows with the right weights; the gradient's own arithmetic is off"

@@ -87,6 +87,15 @@ class _Softmax(NamedTuple):
     """[n_q, 1]"""
 
 
+class _Shares(NamedTuple):
+    """Per pair, [n_q, n_k]: dq and dk are sums of ds times rows of k and of q."""
+
+    ds: Array
+    error_in_dq: Array
+    """of ds, and of the sum, as dq adds them up"""
+    error_in_dk: Array
+
+
 def bounds(
     case: Case, arrays: Arrays, truth: Results, precision: Precision | None = None
 ) -> Results:
@@ -142,8 +151,7 @@ class Model:
         self._forward(rows, softmax)
         if not self.has_gradients:
             return
-        ds, ds_error = self._ds(rows, softmax)
-        self._gradients(rows, softmax, ds, ds_error)
+        self._gradients(rows, softmax, self._ds(rows, softmax))
 
     def finish(self) -> Results:
         """Rounding of the stored results comes last, once for all heads of a group."""
@@ -255,6 +263,20 @@ class Model:
         relative = relative + self.merges * self.m
         self.result.dsink[rows.head] += (p * (d * relative + d_error)).sum()
 
+    def shares(self, rows: _Rows) -> _Shares:
+        """What rows of q and k add to each other's gradients, apart from the softmax scale."""
+        softmax = self.softmax(rows)
+        self._forward(rows, softmax)
+        return self._shares(rows, self._ds(rows, softmax))
+
+    def _shares(self, rows: _Rows, of_ds: tuple[Array, Array]) -> _Shares:
+        ds, error = of_ds
+        group = self.case.num_heads // self.case.num_kv_heads
+        merging = self.merges * self.m + self.b
+        by_key = (growth(len(ds) * group) + 2) * self.u + merging + self.summed
+        by_query = (growth(ds.shape[1]) + 2) * self.u + merging
+        return _Shares(ds, error + by_query * np.abs(ds), error + by_key * np.abs(ds))
+
     def weight_error(self, x: _Softmax, group: int) -> Array:
         """[n_q, n_k] of p where dv sums it up, and of that sum."""
         by_key = (growth(len(x.p) * group) + 2) * self.u + self.merges * self.m + self.b
@@ -262,22 +284,19 @@ class Model:
         relative = _grown(x.e + x.lse_error + 3 * self.u) + self.w + by_key
         return x.w * relative + self.tiny * (x.p > 0)
 
-    def _gradients(self, rows: _Rows, x: _Softmax, ds: Array, ds_error: Array) -> None:
+    def _gradients(self, rows: _Rows, x: _Softmax, of_ds: tuple[Array, Array]) -> None:
         case, group = self.case, self.case.num_heads // self.case.num_kv_heads
         dout = self.arrays.dout[rows.q_rows, rows.head]
         q = self.arrays.q[rows.q_rows, rows.head]
-        k = np.abs(self.arrays.k[rows.k_rows, rows.kv_head])
-        merging = self.merges * self.m + self.b
-        by_key = (growth(len(q) * group) + 2) * self.u + merging + self.summed
-        by_query = (growth(len(k)) + 2) * self.u + merging
+        k = self.arrays.k[rows.k_rows, rows.kv_head]
+        shares = self._shares(rows, of_ds)
         scale, result = abs(case.scale), self.result
         if group > 1:  # each head's share is stored before they are added up
             result.dv[rows.k_rows, rows.kv_head] += self.w * np.abs(x.w.T @ dout)
-            result.dk[rows.k_rows, rows.kv_head] += self.w * scale * np.abs(ds.T @ q)
-        dout, q, ds = np.abs(dout), np.abs(q), np.abs(ds)
-        result.dv[rows.k_rows, rows.kv_head] += self.weight_error(x, group).T @ dout
-        result.dk[rows.k_rows, rows.kv_head] += scale * ((ds_error + by_key * ds).T @ q)
-        result.dq[rows.q_rows, rows.head] += scale * ((ds_error + by_query * ds) @ k)
+            result.dk[rows.k_rows, rows.kv_head] += self.w * scale * np.abs(shares.ds.T @ q)
+        result.dv[rows.k_rows, rows.kv_head] += self.weight_error(x, group).T @ np.abs(dout)
+        result.dk[rows.k_rows, rows.kv_head] += scale * (shares.error_in_dk.T @ np.abs(q))
+        result.dq[rows.q_rows, rows.head] += scale * (shares.error_in_dq @ np.abs(k))
 
 
 def _grown(e: Array) -> Array:

@@ -29,6 +29,7 @@ __all__ = [
     "Reading",
     "in_words",
     "limits",
+    "search",
     "trace_keys",
     "trace_keys_of_gradients",
     "trace_queries",
@@ -77,7 +78,7 @@ def trace_keys(
         coded = arrays._replace(v=_for_heads(codes, case.num_kv_heads))
         return runner.forward(coded).out[row, head], *expected(codes)
 
-    return _search(probe, case.keys.num_rows, case.head_dim_v, case)
+    return search(probe, case.keys.num_rows, case.head_dim_v, case)
 
 
 def trace_queries(
@@ -93,7 +94,7 @@ def trace_queries(
         coded = arrays._replace(dout=_for_heads(codes, case.num_heads))
         return runner.backward(coded, forward)[2][row, head], *expected(codes)
 
-    return _search(probe, case.layout_q.num_rows, case.head_dim_v, case)
+    return search(probe, case.layout_q.num_rows, case.head_dim_v, case)
 
 
 def wrong_kv_head(
@@ -193,8 +194,18 @@ def _for_heads(codes: Array, heads: int) -> Array:
     )
 
 
-def _search(probe: Probe, rows: int, width: int, case: Case) -> tuple[list[Reading], bool]:
-    """Splits blocks that come out wrong until single rows are left, the first rows first."""
+def search(probe: Probe, rows: int, width: int, case: Case) -> tuple[list[Reading], bool]:
+    """Splits blocks that come out wrong until single rows are left, the first rows first.
+
+    Args:
+        probe: what a row holds, should hold, and the tolerance, for codes [rows, width].
+        rows: among which to search.
+        width: so many codes at once.
+        case: gives their dtype, and a seed.
+
+    Returns:
+        The rows whose weight is not the definition's, and whether these are all.
+    """
     rng, begin = np.random.default_rng(case.seed), time.monotonic()
     found, blocks = [], np.array_split(np.arange(rows), min(rows, width)) if rows else []
     for runs in range(MAX_RUNS):
