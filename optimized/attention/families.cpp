@@ -13,16 +13,18 @@ std::span<const KernelFamily> kernel_families() {
 }
 
 const KernelFamily* find_family(std::span<const KernelFamily> families, const AttentionShape& shape,
-                                const DeviceProperties& device, bool with_score_options) {
+                                const DeviceProperties& device, bool with_score_options,
+                                int64_t rows) {
   for (const KernelFamily& family : families)
-    if (family.supports(shape, device) && (!with_score_options || family.score_options(shape)))
+    if (rows <= family.most_rows && family.supports(shape, device) &&
+        (!with_score_options || family.score_options(shape)))
       return &family;
   return nullptr;
 }
 
 const KernelFamily* find_family(const AttentionShape& shape, const DeviceProperties& device,
-                                bool with_score_options) {
-  return find_family(kernel_families(), shape, device, with_score_options);
+                                bool with_score_options, int64_t rows) {
+  return find_family(kernel_families(), shape, device, with_score_options, rows);
 }
 
 }  // namespace ringside

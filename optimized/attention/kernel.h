@@ -157,16 +157,22 @@ struct KernelFamily {
   bool (*backward_in_fragments)(const BackwardArguments& arguments) = nullptr;
   int heads_at_a_time = 1;  // key heads that backward launches of long documents run best with
   TrueOfShape rounds_in_turn = never;  // whether launches with `turns` know `final_dq`
+  // Whether launches with any arguments that it knows take an array of so many heads where it lies;
+  // null: all that begin at multiples of 16 bytes, as their rows and heads do.
+  bool (*takes_array)(const DeviceMatrix& matrix, ElementType type, int heads) = nullptr;
+  int64_t most_rows = INT64_MAX;  // of an array
 };
 
 std::span<const KernelFamily> kernel_families();  // the preferred one first
 
-// The preferred family for a shape on a device; nullptr if there is none.
+// The preferred family for a shape, and arrays of so many rows, on a device; nullptr if there is
+// none.
 const KernelFamily* find_family(const AttentionShape& shape, const DeviceProperties& device,
-                                bool with_score_options);
+                                bool with_score_options, int64_t rows = 0);
 // Likewise among some.
 const KernelFamily* find_family(std::span<const KernelFamily> families, const AttentionShape& shape,
-                                const DeviceProperties& device, bool with_score_options);
+                                const DeviceProperties& device, bool with_score_options,
+                                int64_t rows = 0);
 
 // The families, a folder each; families.cpp lists them.
 KernelFamily float32_family();

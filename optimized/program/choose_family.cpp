@@ -33,12 +33,12 @@ const ProgramOptions& require_head_dims(const ProgramOptions& o) {
   return o;
 }
 
-const KernelFamily& choose_family(AttentionShape& shape, int device_number,
-                                  const ProgramOptions& o) {
+const KernelFamily& choose_family(AttentionShape& shape, int device_number, const ProgramOptions& o,
+                                  int64_t rows) {
   const DeviceProperties device = properties_of(device_number);
   const std::span<const KernelFamily> families = families_from(o.family);
   const auto find = [&](const AttentionShape& s) {
-    return find_family(families, s, device, o.score_options);
+    return find_family(families, s, device, o.score_options, rows);
   };
   const KernelFamily* family = find(shape);
   if (family == nullptr && shape.type != ElementType::float32) {  // columns of zeros at home

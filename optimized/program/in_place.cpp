@@ -3,17 +3,11 @@
 // items of keys add to dq, its sums pass through the workspace; those of dk and dv, where several
 // parts of the query heads do. In deterministic calls, and where that is quicker, items take turns
 // at these sums; where the family or the list of items knows none, a kernel of its own computes dq.
+#include "optimized/program/in_place_arrays.h"
 #include "optimized/program/stack_parts.h"
 
 namespace ringside {
 namespace {
-
-void check_aligned(const move::GlobalArray& x, const char* name) {
-  const int64_t element = move::bytes_of(x.type);
-  require(reinterpret_cast<uintptr_t>(x.matrix.data) % 16 == 0 &&
-              x.matrix.row_stride * element % 16 == 0 && x.matrix.head_stride * element % 16 == 0,
-          name, " has rows or heads that do not begin at multiples of 16 bytes. Copy it");
-}
 
 // Rows of dk and dv, and of dq, unless sums that began with zeros have been copied to them.
 void clear_unseen(const StackParts& parts, const BackwardCall& call, bool keys, bool queries,
@@ -195,10 +189,9 @@ class Gradients {
 
 }  // namespace
 
-void StackParts::forward_in_place(const ForwardCall& call, const RunsOn& on) const {
-  require(call.sinks == nullptr || options.sinks, "sinks, which the program was not made for");
-  check_aligned(call.q, "q"), check_aligned(call.k, "k"), check_aligned(call.v, "v");
-  check_aligned(call.out, "out");
+void StackParts::forward_in_place(const ForwardCall& given, const RunsOn& on) const {
+  require(given.sinks == nullptr || options.sinks, "sinks, which the program was not made for");
+  const ForwardCall call = as_taken(given, family);
   poison(*this, on, forward.end);
   if (call.max_logit != nullptr)
     move::start_max_logit(call.max_logit, problem.num_heads, on.stream);
@@ -223,11 +216,9 @@ void StackParts::forward_in_place(const ForwardCall& call, const RunsOn& on) con
     move::clear_unseen_results(unseen_rows(), call.out, call.lse, call.sinks, rows_q(), on.stream);
 }
 
-void StackParts::backward_in_place(const BackwardCall& call, const RunsOn& on) const {
-  require(call.sinks == nullptr || options.sinks, "sinks, which the program was not made for");
-  check_aligned(call.q, "q"), check_aligned(call.k, "k"), check_aligned(call.v, "v");
-  check_aligned(call.dout, "dout"), check_aligned(call.dq, "dq");
-  check_aligned(call.dk, "dk"), check_aligned(call.dv, "dv");
+void StackParts::backward_in_place(const BackwardCall& given, const RunsOn& on) const {
+  require(given.sinks == nullptr || options.sinks, "sinks, which the program was not made for");
+  const BackwardCall call = as_taken(given, family);
   poison(*this, on, backward.end);
   const move::RowMap q_rows = row_map(members[0].q);
   const auto by_head = [&](int64_t offset) {

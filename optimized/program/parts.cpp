@@ -38,7 +38,8 @@ ProgramParts::ProgramParts(Lengths known, const Problem& problem_, const Program
     : options(o),
       problem(problem_),
       shape(shape_asked(problem_, o)),
-      family(choose_family(shape, device, o)),
+      family(choose_family(shape, device, o,
+                           std::max(problem_.layout_q.num_rows(), problem_.layout_k.num_rows()))),
       any_lengths(known == Lengths::any),
       home_in_workspace(shape.type != o.type || shape.head_dim_qk != o.head_dim_qk ||
                         shape.head_dim_v != o.head_dim_v) {}

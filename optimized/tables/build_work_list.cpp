@@ -130,9 +130,10 @@ void add_items(const Problem& problem, Operand side, const Piece& piece, int row
                         mask.len_q, mask.len_k};
     const int64_t length = length_of(mask, side, piece, item);
     if (length == 0) continue;
-    const Segment& own = item.own;  // kernels leave out what is not sound
-    require(side == Operand::kv || is_sound(item), "a tile's query segment has seq=", own.seq,
-            ", pos=", own.pos, ", stride=", own.stride, ", row=", own.row, ", len=", own.len,
+    const Segment& own = item.own;  // kernels leave out what is not sound, or wait for it
+    require(is_sound(item), "a tile's ", side == Operand::q ? "query" : "key",
+            " segment has seq=", own.seq, ", pos=", own.pos, ", stride=", own.stride,
+            ", row=", own.row, ", len=", own.len,
             "; expected stride and len of at least 1, the others not negative. verify() the plan");
     items.push_back({length * (item.end - item.begin), item, rank});
     any = true;

@@ -156,6 +156,7 @@ OF_INTERPRETER = {
     "hopper, halves: keys of the next item are loaded over this one's",
     "hopper, in turn: the next one is let pass before sums are in memory",
     "hopper, first keys: others are told before dq is in memory",
+    "hopper, first keys: the first numbers belong to blocks that may not have begun",
     "hopper: keys come again while the other group multiplies those without",
     "hopper: groups that come by different ways wait at one barrier",
     "hopper: a group meets the other anew where some of it still wait",

@@ -287,4 +287,10 @@ MUTANTS_OF_SHARED_PATHS = [
         "if is_set(name, getattr(options, name)):",
         "if is_set(name, DEFAULTS[name]):",
     ),
+    Mutant(
+        "key items that kernels would leave out are listed",
+        "optimized/tables/build_work_list.cpp",
+        "require(is_sound(item),",
+        "require(side == Operand::kv || is_sound(item),",
+    ),
 ]

@@ -14,6 +14,8 @@ import numpy as np
 
 from ringside import _core
 
+FARTHEST = 1 << 35  # bytes from row to row, or head to head, below which kernels take them
+
 
 class Torch:
     """Arrays that are torch tensors."""
@@ -133,12 +135,14 @@ def name_of(dtype: Any) -> str:
 def _aligned(pointer: int, shape: Sequence[int], strides: Sequence[int], size: int) -> bool:
     """Whether every row of every head begins at a multiple of 16 bytes, where dims allow it.
 
-    Rows or heads that lie upon each other, as torch.expand makes them, do not.
+    Rows or heads that lie upon each other, as torch.expand makes them, or further apart than
+    kernels can tell, do not.
     """
     if len(shape) != 3 or size != 2 or shape[2] % 8 != 0:
         return True
     steps = [s for n, s in zip(shape[:2], strides[:2], strict=True) if n > 1]
-    return pointer % 16 == 0 and all(step > 0 and step * size % 16 == 0 for step in steps)
+    inside = all(0 < step * size < FARTHEST for step in steps)
+    return inside and pointer % 16 == 0 and all(step * size % 16 == 0 for step in steps)
 
 
 def pointer(x: Any) -> int:

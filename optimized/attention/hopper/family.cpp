@@ -1,6 +1,7 @@
 // The Hopper family in the table. What its kernels do not take goes to the mma family, which takes
 // items of as many rows, and of fewer.
 #include "optimized/attention/hopper/kernels.h"
+#include "optimized/attention/hopper/machine/box.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
 
 namespace ringside {
@@ -56,6 +57,10 @@ KernelFamily hopper_family() {
   family.backward_first_stores = hopper::first_may_store;
   family.backward_in_fragments = hopper::in_fragments;
   family.rounds_in_turn = hopper::rounds_in_turn;
+  family.takes_array = [](const DeviceMatrix& matrix, ElementType type, int heads) {
+    return hopper::fits_a_map(matrix, {.type = type, .heads = heads});
+  };
+  family.most_rows = hopper::kRaggedRows;
   family.score_options = family.final_sinks = hopper::knows_options;
   family.forward = forward;
   family.by_document = true;

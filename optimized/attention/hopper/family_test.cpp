@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 #include "optimized/attention/hopper/kernels.h"
+#include "optimized/attention/hopper/machine/box.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
 
 namespace ringside {
@@ -42,6 +44,20 @@ TEST(HopperFamily, CutsItemsThatTheMmaFamilyTakes) {
       EXPECT_LE(hopper::backward_key_rows(shape), mma_family().backward_key_rows(shape));
       EXPECT_EQ(hopper::backward_key_rows(shape), qk <= 192 && v <= 128 ? 128 : 64);
     }
+}
+
+// More rows than coordinates of a map count go to the next family, which the program then names.
+TEST(HopperFamily, LeavesMoreRowsThanAMapHasToTheNext) {
+  if (!hopper::driver_makes_maps()) GTEST_SKIP() << "the driver makes no maps";
+  const AttentionShape shape{.head_dim_qk = 128, .head_dim_v = 128, .type = ElementType::bfloat16};
+  const auto name = [&](int64_t rows, bool options = false) {
+    const KernelFamily* family = find_family(shape, kHopper, options, rows);
+    return std::string(family == nullptr ? "none" : family->name);
+  };
+  EXPECT_EQ(name(hopper::kRaggedRows), "hopper");
+  EXPECT_EQ(name(hopper::kRaggedRows + 1), "mma");
+  EXPECT_EQ(name(hopper::kRaggedRows, true), "hopper");
+  EXPECT_EQ(name(hopper::kRaggedRows + 1, true), "none");  // of 16 bits
 }
 
 // Arguments that the kernel takes; nothing of them is touched.

@@ -15,7 +15,7 @@ namespace ringside::ptx {
 namespace {
 
 constexpr int kPoison = 0xff;
-constexpr size_t kAtOnce = 8;  // blocks, unless all wait for each other
+constexpr int kAtOnce = 8;     // blocks, unless all wait for each other
 constexpr int kRounds = 300;   // of a block, at most, before another one goes on
 constexpr int kStuck = 200;    // rounds in which nothing moved
 constexpr int kPatience = 50;  // such visits to all blocks
@@ -236,12 +236,14 @@ void run(const Launch& launch) {
   }();
   static_cast<void>(kWatched);
   const uint64_t blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
-  const uint64_t at_once = launch.function->waits_for_grid ? blocks : kAtOnce;
+  const auto few = static_cast<uint64_t>(setting("AT_ONCE", kAtOnce));
+  const uint64_t at_once = launch.function->waits_for_grid ? blocks : few;
+  const bool from_last = setting("FROM_LAST", 0) != 0;
   std::vector<std::unique_ptr<Block>> resident;
   uint64_t next = 0;
   for (int still = 0; next < blocks || !resident.empty();) {
-    while (resident.size() < at_once && next < blocks)
-      resident.push_back(make_block(launch, next++));
+    for (; resident.size() < at_once && next < blocks; ++next)
+      resident.push_back(make_block(launch, from_last ? blocks - 1 - next : next));
     bool moved = false;
     for (auto block = resident.begin(); block != resident.end();) {
       const bool is_over = !sleeps(**block) && visit(**block);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "optimized/program/conformance/test_device_run.h"
+#include "optimized/program/conformance/test_setting.h"
 #include "optimized/program/program.h"
 #include "optimized/program/stack_parts.h"
 
@@ -208,21 +209,6 @@ TEST(CudaProgram, RunsTheFamilyAskedForOrThoseBehindIt) {
 }
 
 #ifdef RINGSIDE_INTERPRETED
-class Processors {  // of the device, while it lives
- public:
-  explicit Processors(int number) {
-    if (const char* set = std::getenv(kName)) before_ = set;
-    setenv(kName, std::to_string(number).c_str(), 1);
-  }
-  ~Processors() { before_ ? setenv(kName, before_->c_str(), 1) : unsetenv(kName); }
-  Processors(const Processors&) = delete;
-  Processors& operator=(const Processors&) = delete;
-
- private:
-  static constexpr const char* kName = "RINGSIDE_PTX_PROCESSORS";
-  std::optional<std::string> before_;
-};
-
 // The kernel that fills tables has a block for each.
 TEST(CudaProgram, AgreesWithTheCpuOnADeviceOfFewProcessors) {
   Random random(21);
@@ -232,7 +218,7 @@ TEST(CudaProgram, AgreesWithTheCpuOnADeviceOfFewProcessors) {
     DeviceCase device_case(random, testing::kBFloat16, problem, 64);
     device_case.plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
     device_case.capacity = testing::room_for(random, device_case.plan, problem, 0);
-    const Processors few(number);
+    const testing::Setting few("PROCESSORS", number);
     const DeviceRun run(device_case, testing::kBFloat16);
     SCOPED_TRACE("processors: " + std::to_string(number));
     run.expect_forward(), run.expect_backward();

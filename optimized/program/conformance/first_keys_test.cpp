@@ -10,6 +10,7 @@
 
 #include "optimized/device/processors.h"
 #include "optimized/program/conformance/test_device_run.h"
+#include "optimized/program/conformance/test_setting.h"
 
 namespace ringside {
 namespace {
@@ -73,6 +74,21 @@ TEST(CudaProgram, AgreesWithTheCpuWhereFirstKeysStore) {
   check(random, testing::kFloat16, {layout, layout, causal, heads, heads}, {256, 200});
   check(random, testing::kBFloat16, {layout, layout, causal, heads, heads}, {128, 128}, 1,
         testing::Numbers::some_not);
+}
+
+// A device that others use, too, may run one block of threads after the other, in any order.
+TEST(CudaProgram, FirstKeysOfBlocksThatBeginLateKeepNobodyWaiting) {
+  if (const std::string reason = testing::why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  testing::Random random(24);
+  const Documents documents;
+  const PackedLayout layout(documents.begins, documents.padded);
+  for (const int at_once : {1, 2})
+    for (const int from_last : {0, 1}) {
+      const testing::Setting few("AT_ONCE", at_once), order("FROM_LAST", from_last);
+      SCOPED_TRACE(concat(at_once, " at once, from the last on: ", from_last));
+      check(random, testing::kBFloat16,
+            {layout, layout, Mask::causal(), documents.heads, documents.heads}, {128, 128});
+    }
 }
 
 }  // namespace

@@ -22,6 +22,12 @@ HALVES = "optimized/attention/hopper/backward/consume/halves.cuh"
 
 MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
+        "hopper, first keys: the first numbers belong to blocks that may not have begun",
+        NOTES,
+        "bool first_store() const { return p_.first_stored != nullptr; }",
+        "bool first_store() const { return false; }",
+    ),
+    Mutant(
         "hopper: query boxes are not clipped where their segment ends",
         LOADS,
         "ragged_box(panel * kPanelColumns, note.head, note.row, note.rows), full);",

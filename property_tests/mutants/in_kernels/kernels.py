@@ -20,6 +20,7 @@ SOFTMAX_MOVES = "optimized/exchange/move_softmax.cu"
 STACKS = "optimized/tables/schedules/stack_schedule.cpp"
 PARTS = "optimized/program/parts.cpp"
 IN_PLACE = "optimized/program/in_place.cpp"
+IN_PLACE_ARRAYS = "optimized/program/in_place_arrays.cpp"
 UNSEEN = "optimized/tables/unseen_rows.h"
 
 MUTANTS_OF_KERNELS = [
@@ -422,5 +423,29 @@ MUTANTS_OF_KERNELS = [
         "optimized/program/parts.cpp",
         "if (!operations[j].starts) break;",
         "if (false) break;",
+    ),
+    Mutant(
+        "strides of an only head are asked",
+        IN_PLACE_ARRAYS,
+        "  if (x.heads <= 1) matrix.head_stride",
+        "  if (false) matrix.head_stride",
+    ),
+    Mutant(
+        "strides of an only row are asked",
+        IN_PLACE_ARRAYS,
+        "  if (matrix.rows <= 1) matrix.row_stride",
+        "  if (false) matrix.row_stride",
+    ),
+    Mutant(
+        "arrays that a family does not take are launched",
+        IN_PLACE_ARRAYS,
+        "  if (family.takes_array != nullptr)",
+        "  if (false)",
+    ),
+    Mutant(
+        "a family is asked for arrays of more rows than it takes",
+        "optimized/attention/families.cpp",
+        "if (rows <= family.most_rows && family",
+        "if (family",
     ),
 ]

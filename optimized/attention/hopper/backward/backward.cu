@@ -162,7 +162,8 @@ bool takes(const BackwardArguments& a) {
                         a.k.rows <= most && a.v.rows <= most;
   const ElementType result =
       a.accumulate == Accumulate::only ? s.type : ElementType::float32;  // of dk and dv
-  return rows_fit && (knows_options(s) || a.options.empty()) &&
+  const int64_t entries = int64_t{a.keys.max_items} * s.num_kv_heads * a.head_parts;
+  return rows_fit && entries < kMostEntries && (knows_options(s) || a.options.empty()) &&
          fits_a_map(a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
          fits_a_map(a.dout, {s.type, s.head_dim_v, s.num_heads}) &&
          fits_a_map(a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&

@@ -11,18 +11,21 @@
 
 namespace ringside::hopper::backward_detail {
 
-// The queue; the number of the next item is asked for ahead. By all lanes of a warp. kInTurn: items
-// begin in the order of their numbers, or nearly, since others wait for them: no number is asked
-// for before its item is next, nor belongs to a block of threads that may not have begun.
+// The queue; the number of the next item is asked for ahead. By all lanes of a warp. Where items
+// wait for others no number belongs to a block of threads that may not have begun; and kInTurn,
+// where they begin in the order of their numbers, or nearly, none is asked for before its item is
+// next.
 template <bool kInTurn>
 class Queue {
  public:
   __device__ explicit Queue(const Parameters& parameters)
       : p_(parameters), items_(min(*p_.work.num_items, p_.work.max_items)), index_(blockIdx.x) {
-    if (in_turn())
+    if (in_turn()) {
       advance();
-    else
+    } else {
+      if (first_store()) index_ = __shfl_sync(kEveryLane, taken(), 0);
       ask();
+    }
   }
   __device__ bool in_turn() const { return kInTurn && p_.turns != nullptr; }
   __device__ bool valid() const { return index_ < p_.order.size(max(items_, 0)); }
@@ -34,14 +37,16 @@ class Queue {
     return order.in_sections(index_, items_);
   }
   __device__ void advance() {
-    if (in_turn()) next_ = threadIdx.x % 32 == 0 ? atomicAdd(p_.taken, 1u) : 0;
+    if (in_turn()) next_ = taken();
     index_ = __shfl_sync(kEveryLane, next_, 0);
     if (!in_turn()) ask();
   }
 
  private:
+  __device__ bool first_store() const { return p_.first_stored != nullptr; }
+  __device__ unsigned taken() { return threadIdx.x % 32 == 0 ? atomicAdd(p_.taken, 1u) : 0; }
   __device__ void ask() {
-    if (valid() && threadIdx.x % 32 == 0) next_ = atomicAdd(p_.taken, 1u) + gridDim.x;
+    if (valid()) next_ = taken() + (first_store() ? 0 : gridDim.x);
   }
 
   const Parameters& p_;
