@@ -265,4 +265,10 @@ MUTANTS_OF_PRIMITIVES = [
         "g.dsink[head.head] -=",
         "g.dsink[head.head] +=",
     ),
+    Mutant(
+        "the definition rounds the number of large scores away",
+        "reference/attention/oracle.cpp",
+        "return {top, std::log(sum + std::exp(sink - top))};",
+        "return {top + std::log(sum + std::exp(sink - top))};",
+    ),
 ]

@@ -43,12 +43,19 @@ Allowed allowed_pairs(const Attention& a, Block block) {
   return allowed;
 }
 
+// The log of a row's sum of exp(score), in two parts: beside a large score float64 would round the
+// log of how many such there are.
+struct LogSum {
+  double top, rest = 0;
+  double lse() const { return top + rest; }
+};
+
 // exp(score - lse). A score of -inf has no weight, every other one has some, however small: what
 // rounds to 0 here must not turn an infinite value into 0 * inf = NaN. Where lse is NaN, so are
 // all.
-double weight(double score, double lse) {
-  if (score == kNegInf && !std::isnan(lse)) return 0.0;
-  return std::max(std::exp(score - lse), kLeastWeight);  // NaN stays
+double weight(double score, const LogSum& sum) {
+  if (score == kNegInf && !std::isnan(sum.top)) return 0.0;
+  return std::max(std::exp(score - sum.top - sum.rest), kLeastWeight);  // NaN stays
 }
 
 double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  // NaN if one is
@@ -112,10 +119,14 @@ struct Head {
     return s;
   }
 
-  Matrix probabilities(const Arrays& x, const Vector& lse) const {  // of the pairs allowed
+  // Of the pairs allowed; sum_of(row).
+  template <typename SumOf>
+  Matrix probabilities(const Arrays& x, SumOf sum_of) const {
     Matrix p = scores(x);
-    for (Eigen::Index i = 0; i < p.rows(); ++i)
-      for (Eigen::Index j = 0; j < p.cols(); ++j) p(i, j) = weight(p(i, j), lse(i));
+    for (Eigen::Index i = 0; i < p.rows(); ++i) {
+      const LogSum sum = sum_of(i);
+      for (Eigen::Index j = 0; j < p.cols(); ++j) p(i, j) = weight(p(i, j), sum);
+    }
     return p;
   }
 
@@ -147,12 +158,12 @@ void for_each_head(const Attention& a, Visit visit) {
 }
 
 // Of the scores of a row and its sink. Infinite or NaN where the largest one is.
-double log_sum_exp(const Eigen::RowVectorXd& scores, double sink) {
+LogSum log_sum_exp(const Eigen::RowVectorXd& scores, double sink) {
   double top = sink, sum = 0;
   for (const double score : scores) top = larger(top, score);
-  if (!std::isfinite(top)) return top;
+  if (!std::isfinite(top)) return {top};
   for (const double score : scores) sum += std::exp(score - top);
-  return top + std::log(sum + std::exp(sink - top));
+  return {top, std::log(sum + std::exp(sink - top))};
 }
 
 std::size_t count(const PackedLayout& layout, int heads, int dim) {
@@ -168,8 +179,11 @@ Result forward(const Attention& a, const Arrays& x) {
   for_each_head(a, [&](const Head& head, const Allowed& allowed) {
     const Matrix masked = allowed.select(head.scores(x).array(), kNegInf);
     auto lse = head.lse(result.lse.data());
-    for (Eigen::Index i = 0; i < lse.size(); ++i) lse(i) = log_sum_exp(masked.row(i), head.sink());
-    const Matrix p = head.probabilities(x, lse);
+    const Matrix p = head.probabilities(x, [&](Eigen::Index i) {
+      const LogSum sum = log_sum_exp(masked.row(i), head.sink());
+      lse(i) = sum.lse();
+      return sum;
+    });
     add_over_allowed(head.out(result.out.data()), p.cwiseProduct(head.dropout()), allowed,
                      head.v(x.v));
     double& max_logit = result.max_logit[head.head];
@@ -185,7 +199,8 @@ Gradients backward(const Attention& a, const Arrays& x, const double* dout, cons
               std::vector<double>(a.options.sinks.size(), 0.0)};
   for_each_head(a, [&](const Head& head, const Allowed& allowed) {
     const Vector lse = head.lse(saved.lse.data());
-    const Matrix p = head.probabilities(x, lse), kept = head.dropout();
+    const Matrix kept = head.dropout();
+    const Matrix p = head.probabilities(x, [&](Eigen::Index i) { return LogSum{lse(i)}; });
     const Matrix dp = kept.cwiseProduct(head.out(dout) * head.v(x.v).transpose());
     const Vector delta =
         head.out(dout).cwiseProduct(head.out(saved.out.data())).rowwise().sum();  // = sum_j p dp
@@ -198,7 +213,7 @@ Gradients backward(const Attention& a, const Arrays& x, const double* dout, cons
                      head.out(dout));
     for (Eigen::Index i = 0; i < delta.size() && !g.dsink.empty(); ++i)
       if (allowed.row(i).any())  // else nothing takes part: out is 0, whatever dout is
-        g.dsink[head.head] -= weight(head.sink(), lse(i)) * delta(i);
+        g.dsink[head.head] -= weight(head.sink(), {lse(i)}) * delta(i);
   });
   return g;
 }

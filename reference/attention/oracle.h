@@ -9,6 +9,9 @@
 //   lse_i = log sum_j exp(s_ij)        natural log; -inf where a row sees nothing
 //   out_i = sum_j exp(s_ij - lse_i) v_j                          0 where a row sees nothing
 //
+// Weights of out are computed beside the largest score, so that they sum to 1 whatever that is;
+// those of gradients from lse as it was given, to some 1e-16 of it.
+//
 // Query head h uses kv head h / (num_heads / num_kv_heads). Padding is never read, and its rows of
 // every result are 0 (lse: -inf).
 //

@@ -51,6 +51,7 @@ struct InPlace {
                 .v = v.array(),
                 .out = out.array(),
                 .lse = lse.array(),
+                .options = {},
                 .workspace = workspace.data()},
         backward{.dout = dout.array(),
                  .q = q.array(),
@@ -61,6 +62,7 @@ struct InPlace {
                  .dq = dq.array(),
                  .dk = dk.array(),
                  .dv = dv.array(),
+                 .options = {},
                  .deterministic = true,
                  .workspace = workspace.data()} {
     forward.options.softcap = backward.options.softcap = softcap;
