@@ -3,6 +3,7 @@
 One set of processes serves all tests, as torch takes long to import; each test makes its group.
 """
 
+import re
 import time
 
 import numpy as np
@@ -158,3 +159,26 @@ def test_bfloat16_beside_float32_in_one_process_is_refused(workers):
     workers[0].do("plan.attention_rank(*[torch.ones(2, 4, 1, 8).bfloat16()] * 3, group=alone)")
     workers[0].do("alone = rs.init(); plan = rs.plan(rs.PackedLayout([0, 8]), cp_size=1)")
     workers[0].do("plan.attention_rank(*[list(torch.ones(8, 1, 8))] * 3, group=alone)")
+
+
+FLOATS = "plan.attention_rank(*[x.astype('float32') for x in shards], group=group)"
+LATER = {
+    "options": ("call(softcap=2.0)", "call(softcap=3.0)", "rank 1: options \\(softcap=3.0\\)"),
+    "dtypes": ("call()", FLOATS, "rank 1: dtypes \\(float32/float32/float32\\)"),
+    "of backward": ("backward(softcap=2.0)", "backward(softcap=3.0)", "options \\(softcap=3.0\\)"),
+}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("what", LATER)
+def test_what_differs_in_a_later_call_is_named(pair, what, waits):
+    """All but one rank take it for agreed on, and begin: too late to refuse it and go on."""
+    known, other, text = LATER[what]
+    pair.all(known)
+    pair[0].tell(known)
+    time.sleep(0.2 if waits else 0)
+    pair[1].tell(other)
+    with within(SOON):
+        for error in pair.errors():
+            require_failure(error, [0, 1], "make different calls")
+            assert re.search(text, error.text), error

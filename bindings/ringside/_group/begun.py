@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ringside._group.agreement import KEPT
 
 REFUSED = "refused"  # the kind of a call that a process raised in place of
@@ -23,16 +25,22 @@ class Begun:
         """None were."""
         self._last = self._told = 0
         self._kinds: dict[int, str] = {}
+        self._whats: dict[int, dict[str, Any]] = {}
 
-    def add(self, number: int, kind: str) -> None:
-        """The next call."""
-        self._kinds[number] = kind
-        self._kinds.pop(number - KEPT, None)
+    def add(self, number: int, kind: str, what: dict[str, Any] | None = None) -> None:
+        """The next call, and what all have agreed on for it."""
+        self._kinds[number], self._whats[number] = kind, what or {}
+        for of_calls in (self._kinds, self._whats):
+            of_calls.pop(number - KEPT, None)
         self._last = number
 
     def kind_of(self, number: int) -> str | None:
         """None of a call that has not begun, or long ago."""
         return self._kinds.get(number)
+
+    def what_of(self, number: int) -> dict[str, Any]:
+        """What all have agreed on for a call; nothing where kind_of knows none."""
+        return self._whats.get(number, {})
 
     def news(self) -> list[tuple[int, str]]:
         """(number, kind) of calls since the last time; those refused are told at once, and why."""

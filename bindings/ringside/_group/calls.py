@@ -59,7 +59,7 @@ class Calls:
             self._run_set_up(set_up)
             number, self._calls = self._calls + 1, self._calls + 1
             kind = _digest({"what": what, "form": form})
-            self._begin(number, kind)
+            self._begin(number, kind, what)
             try:
                 self._control.require_all(number)
                 self._control.require_nobody_agrees()
@@ -104,8 +104,8 @@ class Calls:
         finally:
             self._half_of = before
 
-    def _begin(self, number: int, kind: str) -> None:
-        self._begun.add(number, kind)
+    def _begin(self, number: int, kind: str, what: dict[str, Any] | None = None) -> None:
+        self._begun.add(number, kind, what)
         self._now = (number, kind, True)
 
     def _prepare(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ringside._group import wire
-from ringside._group.agreement import KEPT
+from ringside._group.agreement import KEPT, difference
 from ringside._group.begun import REFUSED, Begun
 from ringside._group.control_sockets import BEAT_S, ControlSockets
 from ringside._group.failure import RankFailure, named
@@ -258,14 +258,16 @@ class Control(ControlSockets):
         if REFUSED in (mine, theirs["kind"]):
             self._fail_by_refusal(peer, int(theirs["call"]), mine == REFUSED)
             return
-        ranks = sorted({*peer.ranks, *self.ranks})
-        self.fail(
-            self.here(
-                f"{named(peer.ranks)} and {named(self.ranks)} make different calls; expected "
-                "the same calls in the same order on every rank",
-                ranks,
-            )
-        )
+        agreed = [(x, what, None) for x, what in self._whats(peer, theirs)]
+        why = difference(agreed) or "expected the same calls in the same order on every rank"
+        both = f"{named(peer.ranks)} and {named(self.ranks)} make different calls"
+        self.fail(self.here(f"{both}; {why}", sorted({*peer.ranks, *self.ranks})))
+
+    def _whats(self, peer: Peer, theirs: Where) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
+        """What is to be agreed on for both calls, where the other one says it, by rank."""
+        mine = self._begun.what_of(int(theirs["call"]))
+        both = [(self.ranks, mine), (peer.ranks, theirs.get("what", mine))]
+        return sorted(both, key=lambda x: x[0])
 
     def _fail_by_refusal(self, peer: Peer, call: int, is_mine: bool) -> None:
         one, other = (self, peer) if is_mine else (peer, self)

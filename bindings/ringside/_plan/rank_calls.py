@@ -144,8 +144,9 @@ def attention_rank(
 
     Raises:
         ValueError, TypeError: arrays that do not fit the rank, and, in every process before the
-            first message, by their ranks: other plans, dtypes, dimensions or options.
-        RankFailure: a rank that died, left, raised or was silent; nothing is returned.
+            first call of its kind, by their ranks: other plans, dtypes, dimensions or options.
+        RankFailure: a rank that died, left, raised, was silent, or made another call than this
+            one in place of one that all had agreed on; nothing is returned.
         Unsupported: arrays on a GPU where there is no CUDA, or an exchange that is not there.
 
     >>> import numpy as np, ringside as rs

@@ -446,6 +446,6 @@ MUTANTS_OF_KERNELS = [
         "a family is asked for arrays of more rows than it takes",
         "optimized/attention/families.cpp",
         "if (rows <= family.most_rows && family",
-        "if (family",
+        "if (rows >= 0 && family",
     ),
 ]

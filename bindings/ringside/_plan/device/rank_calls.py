@@ -151,9 +151,11 @@ def attention_rank(
 
     Raises:
         ValueError, TypeError: arrays that do not fit the capacity, no lengths yet, and, in every
-            process before the first message, by their ranks: other plans, dtypes, dimensions or
-            options. Plans of one capacity are told apart by the order of their first calls.
-        RankFailure: a rank that died, left, raised or was silent.
+            process before the first call of its kind, by their ranks: other plans, dtypes,
+            dimensions or options. Plans of one capacity are told apart by the order of their first
+            calls.
+        RankFailure: a rank that died, left, raised, was silent, or made another call than this
+            one in place of one that all had agreed on.
         Unsupported: an exchange that is not there.
 
     >>> import ringside as rs, torch
