@@ -1,6 +1,8 @@
 // Arrays of device memory as the C++ half takes them, checked against what a call expects.
 #pragma once
 
+#include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -79,7 +81,20 @@ struct CallOptions {  // everything that is not an array of q's, k's or v's kind
             of_scores,
             static_cast<float>(resolved.softmax_scale),
             poison ? Poison::on : Poison::off,
-            sink.has_value()};
+            sink.has_value(),
+            {},
+            sm_margin()};
+  }
+
+  // Of RINGSIDE_SM_MARGIN.
+  static int sm_margin() {
+    const char* text = std::getenv("RINGSIDE_SM_MARGIN");
+    if (text == nullptr || *text == 0) return 0;
+    char* end = nullptr;
+    const int64_t margin = std::strtol(text, &end, 10);
+    require(*end == 0 && margin >= 0 && margin <= INT32_MAX, "RINGSIDE_SM_MARGIN is \"", text,
+            "\"; expected how many multiprocessors to leave to other kernels, 0 or more");
+    return static_cast<int>(margin);
   }
 };
 

@@ -75,6 +75,7 @@ struct ForwardArguments {
   AccumulatorLayout layout = AccumulatorLayout::rows;
   Accumulate accumulate = Accumulate::merge;  // into out and lse
   void* workspace = nullptr;                  // forward_workspace_bytes(), which hold anything
+  int sm_margin = 0;  // multiprocessors that a grid which stays on them leaves to other kernels
 };
 
 struct BackwardArguments {
@@ -118,6 +119,7 @@ struct BackwardArguments {
   int heads_at_a_time = 2;
   // Of a list by document whose lengths only the device knows: of so many at most. Or none.
   const int32_t* most_heads = nullptr;
+  int sm_margin = 0;  // as in ForwardArguments
 };
 
 struct KernelFamily {

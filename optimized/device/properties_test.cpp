@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "optimized/device/processors.h"
 #include "reference/support/errors.h"
 
 namespace ringside {
@@ -29,6 +30,16 @@ TEST(DeviceProperties, OfTheCurrentDevice) {
   EXPECT_GE(found.compute_capability, 80);
   EXPECT_GE(found.multiprocessors, 1);
   EXPECT_GE(found.shared_bytes_of_block, 48 << 10);
+}
+
+TEST(DeviceProperties, BlocksThatStayLeaveSomeProcessorsToOthers) {
+  const auto all = static_cast<unsigned>(processors_of_device());
+  EXPECT_EQ(blocks_that_stay(1 << 20, 0), all);
+  EXPECT_EQ(blocks_that_stay(1, 0), 1u);
+  for (unsigned margin = 1; margin < all; ++margin)
+    EXPECT_EQ(blocks_that_stay(1 << 20, static_cast<int>(margin)), all - margin);
+  for (const unsigned margin : {all, all + 7})
+    EXPECT_EQ(blocks_that_stay(1 << 20, static_cast<int>(margin)), 1u);
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ class Backward : public Walk {
     if (tables.backward_keys.items.size == 0) return;
     BackwardArguments arguments = arguments_of(member, op, tables);
     if (in_fragments_[member]) arguments.dq_layout = AccumulatorLayout::fragments;
+    arguments.sm_margin = parts_.options.sm_margin;
     RINGSIDE_CUDA(parts_.family.backward(arguments, stream_));
   }
 

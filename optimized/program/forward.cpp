@@ -76,7 +76,8 @@ class Forward : public Walk {
                                .max_logit = reinterpret_cast<int32_t*>(options_.max_logit),
                                .layout = parts_.layout,
                                .accumulate = tables.starts ? Accumulate::start : Accumulate::merge,
-                               .workspace = at(pass_.of_family)},
+                               .workspace = at(pass_.of_family),
+                               .sm_margin = parts_.options.sm_margin},
                               stream_));
   }
 

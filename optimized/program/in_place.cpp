@@ -172,7 +172,8 @@ class Gradients {
             .heads_at_a_time =
                 in_turn_ ? parts_.heads_in_turn(rounds_in_turn())
                          : parts_.heads_at_a_time(tables_of, shape.num_kv_heads * head_parts, true),
-            .most_heads = by_lengths ? parts_.lengths.most_heads : nullptr};
+            .most_heads = by_lengths ? parts_.lengths.most_heads : nullptr,
+            .sm_margin = parts_.options.sm_margin};
   }
 
   const StackParts& parts_;
@@ -207,7 +208,8 @@ void StackParts::forward_in_place(const ForwardCall& given, const RunsOn& on) co
                                   .sinks = call.sinks,
                                   .max_logit = reinterpret_cast<int32_t*>(call.max_logit),
                                   .accumulate = Accumulate::only,
-                                  .workspace = on.workspace + forward.of_family},
+                                  .workspace = on.workspace + forward.of_family,
+                                  .sm_margin = options.sm_margin},
                                  on.stream));
   });
   if (call.max_logit != nullptr)

@@ -42,7 +42,9 @@ ProgramParts::ProgramParts(Lengths known, const Problem& problem_, const Program
                            std::max(problem_.layout_q.num_rows(), problem_.layout_k.num_rows()))),
       any_lengths(known == Lengths::any),
       home_in_workspace(shape.type != o.type || shape.head_dim_qk != o.head_dim_qk ||
-                        shape.head_dim_v != o.head_dim_v) {}
+                        shape.head_dim_v != o.head_dim_v) {
+  require(o.sm_margin >= 0, "sm_margin is ", o.sm_margin, "; expected 0 or more multiprocessors");
+}
 
 AttentionShape ProgramParts::shape_of(const Range& q_heads, const Range& kv_heads) const {
   AttentionShape s = shape;

@@ -36,6 +36,9 @@ struct ProgramOptions {
   bool sinks = true;  // whether calls may bring sinks
   // The first one in the table that is asked, as "mma" on a Hopper GPU; empty: its first.
   std::string family{};
+  // Multiprocessors that attention leaves to other kernels, such as those that exchange, where its
+  // blocks stay on theirs, as on Hopper GPUs; it takes one at least.
+  int sm_margin = 0;
 };
 
 struct ForwardCall {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "optimized/device/processors.h"
 #include "optimized/program/conformance/test_device_run.h"
 
 namespace ringside {
@@ -28,14 +29,16 @@ struct InPlace {
   ForwardCall forward;
   BackwardCall backward;
 
-  InPlace(testing::Random& random, int rows, int heads, int kv_heads, float softcap = 0)
+  InPlace(testing::Random& random, int rows, int heads, int kv_heads, float softcap = 0,
+          int sm_margin = 0)
       : problem{PackedLayout({0, rows}), PackedLayout({0, rows}), Mask::causal(), heads, kv_heads},
         program(build_plan(problem, place(problem, "contiguous", 1), {"p2p"}),
                 {.head_dim_qk = kDim,
                  .head_dim_v = kDim,
                  .type = kBFloat16.type,
                  .score_options = softcap != 0,
-                 .softmax_scale = 0.1f}),
+                 .softmax_scale = 0.1f,
+                 .sm_margin = sm_margin}),
         workspace(std::max<int64_t>({256, program.forward_bytes(), program.backward_bytes()})),
         q(drawn(random, problem.layout_q, heads)),
         k(drawn(random, problem.layout_k, kv_heads)),
@@ -100,6 +103,19 @@ TEST(CudaProgram, TakesAnyStridesOfWhatThereIsOneOf) {
       EXPECT_EQ(given.results(), want);
     }
   }
+}
+
+// A grid that stays on few multiprocessors, of as many heads and rows as keep them busy.
+TEST(CudaProgram, GivesTheSameResultsWhateverItLeavesToOtherKernels) {
+  if (const std::string reason = testing::why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto with = [](int sm_margin) {
+    testing::Random random(33);
+    return InPlace(random, 600, 4, 2, 0, sm_margin).results();
+  };
+  const auto want = with(0);
+  for (const int sm_margin : {1, 3, processors_of_device() - 1, 1000})
+    EXPECT_EQ(with(sm_margin), want) << sm_margin;
+  EXPECT_THROW(with(-1), InvalidArgument);
 }
 
 // The message of what is raised, or "".

@@ -448,4 +448,10 @@ MUTANTS_OF_KERNELS = [
         "if (rows <= family.most_rows && family",
         "if (rows >= 0 && family",
     ),
+    Mutant(
+        "a grid that stays leaves no multiprocessor to others",
+        "optimized/device/processors.cpp",
+        "std::max(1, processors_of_device() - sm_margin);",
+        "std::max(sm_margin * 0, processors_of_device());",
+    ),
 ]

@@ -112,7 +112,7 @@ cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) 
   const cudaError_t error =
       cudaMemsetAsync(a.workspace, 0, backward_workspace_bytes(a.shape), stream);
   if (error != cudaSuccess) return error;
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(processors_of_device(), items)));
+  const dim3 grid(blocks_that_stay(items, a.sm_margin));
   const Parameters parameters = parameters_of(a, maps);
   static_assert(kQueries == kDroppedQueries);
   const auto launch = [&] {

@@ -87,8 +87,7 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
   const cudaError_t error =
       cudaMemsetAsync(arguments.workspace, 0, forward_workspace_bytes(arguments.shape), stream);
   if (error != cudaSuccess) return error;
-  const int blocks = processors_of_device();
-  const dim3 grid(static_cast<unsigned>(items < blocks ? items : blocks));
+  const dim3 grid(blocks_that_stay(items, arguments.sm_margin));
   const ForwardParameters parameters = parameters_of(arguments, maps);
   const auto launch = [&] {
     if (has_options(arguments)) {
