@@ -8,9 +8,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "optimized/attention/kernel.h"
@@ -160,23 +162,28 @@ inline void expect_same_bits(const char* what, const std::vector<double>& a,
 class DeviceRun {  // of one case on the device
  public:
   DeviceRun(const DeviceCase& device_case, const TypeInfo& type, std::string_view family = {})
+      : DeviceRun(device_case, type, program_of(device_case, type, family)) {}
+  // By a program that may have run others, of its capacity.
+  DeviceRun(const DeviceCase& device_case, const TypeInfo& type,
+            std::shared_ptr<const CudaProgram> program)
       : c(device_case.c),
         plan_(device_case.plan),
         type_(type),
         deterministic_(device_case.deterministic),
-        program_(program_of(device_case, type, family)),
-        workspace_(std::max(program_.forward_bytes(), program_.backward_bytes())) {
+        program_(std::move(program)),
+        workspace_(std::max(program_->forward_bytes(), program_->backward_bytes())) {
     if (device_case.capacity) set_lengths();
   }
 
-  const char* family() const { return program_.family(); }
+  const char* family() const { return program_->family(); }
+  const std::shared_ptr<const CudaProgram>& program() const { return program_; }
   std::vector<double> output() const { return out.read().data; }
 
   void forward(bool with_max_logit = false) const {
     auto* const max_logit = static_cast<float*>(with_max_logit ? max_logit_.data() : nullptr);
-    program_.forward({q.array(), k.array(), v.array(), out.array(), lse.array(), sink_data(),
-                      options(), workspace_.data(), max_logit},
-                     nullptr);
+    program_->forward({q.array(), k.array(), v.array(), out.array(), lse.array(), sink_data(),
+                       options(), workspace_.data(), max_logit},
+                      nullptr);
     RINGSIDE_CUDA(cudaDeviceSynchronize());
   }
 
@@ -221,7 +228,7 @@ class DeviceRun {  // of one case on the device
  private:
   void differentiate(const OnDevice& dq, const OnDevice& dk, const OnDevice& dv,
                      const Guarded& dsink) const {
-    program_.backward(
+    program_->backward(
         {dout.array(), q.array(), k.array(), v.array(), out.array(), lse.array(), dq.array(),
          dk.array(), dv.array(), sink_data(), static_cast<float*>(dsink.data()), options(),
          deterministic_, workspace_.data()},
@@ -229,8 +236,8 @@ class DeviceRun {  // of one case on the device
     RINGSIDE_CUDA(cudaDeviceSynchronize());
   }
 
-  static CudaProgram program_of(const DeviceCase& x, const TypeInfo& type,
-                                std::string_view family) {
+  static std::shared_ptr<const CudaProgram> program_of(const DeviceCase& x, const TypeInfo& type,
+                                                       std::string_view family) {
     const ProgramOptions options{x.c.q.dim,
                                  x.c.v.dim,
                                  type.type,
@@ -239,7 +246,8 @@ class DeviceRun {  // of one case on the device
                                  Poison::on,
                                  !x.c.options.sinks.empty(),
                                  std::string(family)};
-    return x.capacity ? CudaProgram(*x.capacity, options) : CudaProgram(x.plan, options);
+    return x.capacity ? std::make_shared<CudaProgram>(*x.capacity, options)
+                      : std::make_shared<CudaProgram>(x.plan, options);
   }
 
   static std::vector<int64_t> wide(const std::vector<int32_t>& x) { return {x.begin(), x.end()}; }
@@ -258,8 +266,8 @@ class DeviceRun {  // of one case on the device
     const DeviceLayout k_layout{{tables.at(of_k), of_k.size, true},
                                 {tables.at(of_k_padded), of_k_padded.size, false},
                                 p.layout_k.num_rows()};
-    program_.set_lengths(q_layout, k_layout, nullptr);
-    EXPECT_TRUE(program_.lengths_fitted(nullptr));  // waits, too
+    program_->set_lengths(q_layout, k_layout, nullptr);
+    EXPECT_TRUE(program_->lengths_fitted(nullptr));  // waits, too
   }
 
   OnDevice like(const Tensor& x) const { return {x.rows, x.heads, x.dim, type_.type}; }
@@ -276,7 +284,7 @@ class DeviceRun {  // of one case on the device
   const Plan& plan_;
   TypeInfo type_;
   bool deterministic_;
-  CudaProgram program_;
+  std::shared_ptr<const CudaProgram> program_;
   DeviceMemory workspace_;
   OnDevice q{c.q, type_.type}, k{c.k, type_.type}, v{c.v, type_.type}, dout{c.dout, type_.type};
   OnDevice out{c.q.rows, c.q.heads, c.v.dim, type_.type};
