@@ -62,5 +62,5 @@ def require_no_gradient(slopes: Any) -> None:
     if isinstance(slopes, torch.Tensor) and slopes.requires_grad and torch.is_grad_enabled():
         raise Unsupported(
             "alibi_slopes requires a gradient, which no backward pass computes. Nearest supported: "
-            "a sink that requires one; or alibi_slopes.detach()"
+            "a sink that requires one; or, as a constant, alibi_slopes.detach()"
         )

@@ -10,14 +10,16 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from ringside._arguments.kinds import answers_in_kind
+from ringside._arguments.kinds import JaxOnHost, answers_in_kind, is_list
 from ringside._core import Unsupported
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 PER_HEAD = ("sink", "alibi_slopes")  # the fields of Options that may be tensors
+NUMBERS = ("softmax_scale", "softcap", "dropout_p", "dropout_seed")  # those that are numbers
+_PLAIN = (type(None), float, int)
 
 
 def asks_for_gradient(x: Any) -> bool:
@@ -37,7 +39,7 @@ def asks_for_gradient(x: Any) -> bool:
 def _asks(x: Any, tensor: type, forward: bool) -> bool:
     if isinstance(x, tensor):
         return x.requires_grad or (forward and _has_tangent(x))  # type: ignore[attr-defined]
-    if isinstance(x, list | tuple):
+    if is_list(x):
         return any(_asks(item, tensor, forward) for item in x)
     if type(x).__name__ == "Options":
         return any(_asks(getattr(x, name, None), tensor, forward) for name in PER_HEAD)
@@ -58,6 +60,47 @@ def refuse_gradient(name: str, x: Any, call: str, nearest: str) -> None:
         )
 
 
+def refuse_constants(given: Mapping[str, Any], tensors: Sequence[str] = ("sink",)) -> None:
+    """Raises Unsupported where a gradient is asked for by an option that is a constant.
+
+    Options are constants to every call, but for a sink that is one tensor.
+
+    Args:
+        given: arguments of a call by name, or the fields of Options.
+        tensors: the options that may be a tensor which requires a gradient.
+
+    >>> refuse_constants({"softmax_scale": 0.5, "sink": [0.0, 1.0]})
+    """
+    for name in (*NUMBERS, *PER_HEAD):
+        x = given.get(name)
+        if type(x) in _PLAIN:
+            continue
+        if name in NUMBERS or is_list(x):
+            for item in x if is_list(x) else [x]:
+                JaxOnHost.require_no_tracer(item)
+        if (is_list(x) or name not in tensors) and asks_for_gradient(x):
+            raise Unsupported(
+                f"{name} requires a gradient, which no backward pass computes. Nearest supported: "
+                f"{_nearest_constant(name, is_list(x))}"
+            )
+
+
+def _nearest_constant(name: str, several: bool) -> str:
+    """What to pass in place of what is to be no constant."""
+    constant = f"torch.stack([*{name}])" if several else name
+    if name in NUMBERS:
+        by_q = "q * softmax_scale with softmax_scale=1.0, or " if name == "softmax_scale" else ""
+        return f"{by_q}a constant, float({name}.detach())"
+    if name == "sink":
+        return f"one tensor [num_heads], {constant}; or, as a constant, {constant}.detach()"
+    return f"a sink that requires one; or, as a constant, {constant}.detach()"
+
+
+def _each(name: str, x: Any) -> list[tuple[str, Any]]:
+    """An argument, or what Options hold in its place."""
+    return [(n, getattr(x, n)) for n in PER_HEAD] if type(x).__name__ == "Options" else [(name, x)]
+
+
 def without_gradients(nearest: str) -> Callable[[Call], Call]:
     """Goes around a function through which torch does not differentiate.
 
@@ -76,7 +119,10 @@ def without_gradients(nearest: str) -> Callable[[Call], Call]:
         @functools.wraps(call)
         def refuse(*args: Any, **kwargs: Any) -> Any:
             if asks_for_gradient((*args, *kwargs.values())):
-                for name, x in (*zip(known, args, strict=False), *kwargs.items()):
+                given = (*zip(known, args, strict=False), *kwargs.items())
+                each = [pair for name, x in given for pair in _each(name, x)]
+                refuse_constants(dict(each))
+                for name, x in each:
                     refuse_gradient(name, x, call.__qualname__, nearest)
             return call(*args, **kwargs)
 

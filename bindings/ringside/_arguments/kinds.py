@@ -76,13 +76,19 @@ class JaxOnHost:
     @staticmethod
     def imported(x: Any) -> Any:
         """A NumPy array; bfloat16 becomes float32."""
-        if isinstance(x, sys.modules["jax"].core.Tracer):
+        JaxOnHost.require_no_tracer(x)
+        return np.asarray(x, np.float32 if x.dtype.name == "bfloat16" else None)
+
+    @staticmethod
+    def require_no_tracer(x: Any) -> None:
+        """Raises Unsupported for what stands for an array while JAX traces."""
+        jax = sys.modules.get("jax")
+        if jax is not None and isinstance(x, jax.core.Tracer):
             raise Unsupported(
                 "a JAX array inside jax.jit or jax.grad, which trace. Nearest supported: a call "
                 "with arrays, outside of them, or through jax.pure_callback; attention_backward "
                 "gives the gradients"
             )
-        return np.asarray(x, np.float32 if x.dtype.name == "bfloat16" else None)
 
     bits = imported
 
@@ -121,8 +127,14 @@ def kind_of(arguments: Iterable[Any]) -> Kind | None:
     return None
 
 
+def is_list(x: Any) -> bool:
+    """Whether x is a list of arrays: torch's of parameters is none of Python's."""
+    return isinstance(x, list | tuple) or type(x).__name__ == "ParameterList"
+
+
 def imported(x: Any, take: str = "imported") -> Any:
     """x, a list of such, or Options, with NumPy's arrays in place of those of any kind here."""
+    x = list(x) if type(x).__name__ == "ParameterList" else x
     if isinstance(x, list | tuple) and type(x) in (list, tuple):
         return type(x)(imported(item, take) for item in x)
     if dataclasses.is_dataclass(x) and type(x).__name__ == "Options":

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import _core
+from ringside._arguments.gradients import PER_HEAD, refuse_constants
 from ringside._arguments.keywords import unexpected_keyword
+from ringside._arguments.kinds import imported
 from ringside._core import Unsupported
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ else:
 
 Origin = tuple[int, int]
 Call = TypeVar("Call", bound=Callable[..., Any])
-PER_HEAD = ("sink", "alibi_slopes")
 
 
 class ScoreKeywords(TypedDict, total=False):
@@ -109,6 +110,7 @@ class Options:
                 "bias adds a number of its own to every (query, key) pair, which no plan carries. "
                 "Nearest supported: alibi_slopes, a per-head bias that depends on the distance"
             )
+        refuse_constants(vars(self), tensors=PER_HEAD)
         to_core(self, per_head=[name for name in PER_HEAD if _is_on_host(getattr(self, name))])
 
 
@@ -127,7 +129,7 @@ def to_core(
         per_head: which arrays go along; those on a device cannot.
     """
     given = {name: getattr(options, name) for name in DEFAULTS if name not in ("bias", *PER_HEAD)}
-    given |= {name: getattr(options, name) for name in per_head}
+    given |= {name: imported(getattr(options, name)) for name in per_head}
     return _core.OptionsArgument(**given, dropout_origin=origin)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ringside._arguments.gradients import refuse_gradient
+from ringside._arguments.gradients import refuse_constants
 from ringside._attention.differentiable import require_lengths
 from ringside._attention.options import Options
 from ringside._core import Unsupported
@@ -24,10 +24,9 @@ def attention(
         forward, backward: the halves.
         given: all arguments of the forward half, by name.
     """
-    options, name = given.get("options"), f"{forward.__qualname__}()"
-    in_options = isinstance(options, Options)
-    for slopes in (given.get("alibi_slopes"), options.alibi_slopes if in_options else None):
-        refuse_gradient("alibi_slopes", slopes, name, "a sink that requires one")
+    refuse_constants(given)
+    if isinstance(given.get("options"), Options):
+        refuse_constants(vars(given["options"]))
     arrays = [given[x] for x in "qkv"]
     for x, array in zip("qkv", arrays, strict=True):
         if not isinstance(array, torch.Tensor):

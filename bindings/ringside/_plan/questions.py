@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ringside import _core
+from ringside._arguments.gradients import without_gradients
+from ringside._arguments.kinds import imported
 from ringside._core import InvalidArgument, arguments
 
 if TYPE_CHECKING:
@@ -111,6 +113,7 @@ def who(self: Plan, row: int, key: int) -> Who:
     return Who(row, key, why, places)
 
 
+@without_gradients("Plan.attention(), whose out torch differentiates")
 def story(self: Plan, row: int, q: Any = None, k: Any = None, *, head: int = 0) -> list[Part]:
     """How the answer of a row comes together, step by step.
 
@@ -243,7 +246,7 @@ def _scores(plan: Plan, row: int, q: Any, k: Any, head: int) -> np.ndarray:
     """[rows of keys] of one query; zeros where no arrays are given: all keys weigh alike."""
     if q is None:
         return np.zeros(plan.layout_k.num_rows)
-    q, k = arguments.floating(q, "q"), arguments.floating(k, "k")
+    q, k = arguments.floating(imported(q), "q"), arguments.floating(imported(k), "k")
     for name, x, layout, heads in (
         ("q", q, plan.layout_q, plan.num_heads),
         ("k", k, plan.layout_k, plan.num_kv_heads),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside._arguments.kinds import is_given_as_bfloat16
+from ringside._arguments.kinds import imported, is_given_as_bfloat16
 from ringside._arrays import cuda as _cuda
 from ringside._attention.options import DEFAULTS, Options
 from ringside._core import InvalidArgument, Unsupported, arguments
@@ -149,7 +149,8 @@ def agreed_of(
     """On which all processes have to agree, as JSON has it."""
     given = {name: getattr(options, name) for name in DEFAULTS if name not in ("bias", SEED)}
     exact = {
-        name: x if x is None else np.asarray(x, np.float64).tolist() for name, x in given.items()
+        name: x if x is None else np.asarray(imported(x), np.float64).tolist()
+        for name, x in given.items()
     }
     exact[SEED] = int(options.dropout_seed)
     changed = {name: value for name, value in exact.items() if value != DEFAULTS[name]}
