@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from ringside._core import Unsupported
@@ -55,6 +56,15 @@ def require_plan(plan: Any) -> None:
     if isinstance(plan, torch.Tensor | list | tuple):
         made = made.replace("layout", "ringside.PackedLayout(cu_seqlens)")
     raise TypeError(f"plan is a {kind}; expected a Plan or a DevicePlan. Make one: {made}")
+
+
+def require_flags(flags: dict[str, Any]) -> None:
+    """In words that torch can trace."""
+    for name, x in flags.items():
+        if not isinstance(x, bool | np.bool_):
+            raise TypeError(
+                f"{name} is a {type(x).__name__}; expected True or False. Pass one of them"
+            )
 
 
 def require_no_gradient(slopes: Any) -> None:

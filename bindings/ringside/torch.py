@@ -20,12 +20,17 @@ from ringside._attention.options import (
     takes_options,
 )
 from ringside._attention.torch_halves import differentiable_once
-from ringside._core import InvalidArgument, Unsupported, arguments
+from ringside._core import InvalidArgument, Unsupported
 from ringside._group.group import Group
 from ringside._group.refused import telling
 from ringside._plan.device.plan import DevicePlan
 from ringside._plan.plan import Plan
-from ringside._torch_arguments import require_kinds, require_no_gradient, require_plan
+from ringside._torch_arguments import (
+    require_flags,
+    require_kinds,
+    require_no_gradient,
+    require_plan,
+)
 
 try:  # torch.compiler.disable, but for that it imports torch._dynamo, 2 s, only when it is called
     from torch._compile import _disable_dynamo as _untraced
@@ -131,18 +136,17 @@ def _of_rank(
     group: Group,
     options: Options | None,
     keywords: Any,
-    deterministic: bool,
-    keep_kv: bool,
+    flags: dict[str, bool],
 ) -> Any:
     with telling(plan, group):
         require_kinds(plan, *arrays)
+        require_flags(flags)
         given = options_of(varlen_attention, options, keywords)
         require_no_gradient(given.alibi_slopes)
-        keeps = arguments.boolean(keep_kv, "keep_kv")
         sink = given.sink if isinstance(given.sink, torch.Tensor) else None
         if sink is not None:  # goes where torch sees it
             given = dataclasses.replace(given, sink=None)
-        asked = _OfRank(given, deterministic, keeps)
+        asked = _OfRank(given, flags["deterministic"], flags["keep_kv"])
         return _RankAttention.apply(*arrays, sink, plan, group, asked)
 
 
@@ -267,14 +271,16 @@ def varlen_attention(
     >>> out.dtype, q.grad.shape
     (torch.bfloat16, torch.Size([2, 1, 8]))
     """
+    flags = {"deterministic": deterministic, "keep_kv": keep_kv, "return_lse": return_lse}
     if group is not None:
-        out, lse = _of_rank((q, k, v), plan, group, options, keywords, deterministic, keep_kv)
+        out, lse = _of_rank((q, k, v), plan, group, options, keywords, flags)
         return (out, lse) if return_lse else out
     compiles = torch.compiler.is_compiling()
     if compiles:
         require_plan(plan)
     else:
         require_kinds(plan, q, k, v)
+    require_flags(flags)
     if keep_kv:
         raise InvalidArgument(
             f"keep_kv={keep_kv} without a group; expected keep_kv=False, as nothing is exchanged. "

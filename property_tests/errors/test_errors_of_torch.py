@@ -95,3 +95,23 @@ def test_without_cuda_what_was_asked_for_is_named(monkeypatch):
         'Nearest supported: backend="reference"',
         kind=rs.Unsupported,
     )
+
+
+@pytest.mark.parametrize("name", ["deterministic", "return_lse", "keep_kv"])
+@pytest.mark.parametrize("x", ["no", None, 1, torch.tensor(True)])
+def test_switches_are_true_or_false(name, x):
+    pieces = (f"{name} is a {type(x).__name__}; expected True or False", "Pass")
+    refused(lambda: varlen_attention(X, X, X, PLAN, **{name: x}), *pieces, kind=TypeError)
+    with rs.init() as group:
+        refused(
+            lambda: varlen_attention(X, X, X, PLAN, group=group, **{name: x}),
+            *pieces,
+            kind=TypeError,
+        )
+
+
+def test_switches_of_numpy_are_taken():
+    yes, no = np.True_, np.False_
+    wanted = varlen_attention(X, X, X, PLAN)
+    out, _ = varlen_attention(X, X, X, PLAN, deterministic=yes, return_lse=yes, keep_kv=no)
+    assert torch.equal(out, wanted)
