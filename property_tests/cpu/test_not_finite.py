@@ -207,3 +207,16 @@ def test_a_dropped_pair_is_seen_with_weight_zero():
     for seed, is_dropped in enumerate(dropped):
         for out, lse in of_scores([0], [INF], dropout_p=0.5, dropout_seed=seed):
             np.testing.assert_equal((out, lse), (NAN if is_dropped else INF, 0.0))
+
+
+@pytest.mark.parametrize("more", [{}, {"sink": 0.5}])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_weights_of_zero_leave_zeros_of_finite_values_alone(more, value):
+    """All scores are -inf: weights are 0, and 0 * inf is NaN, of each dimension by itself."""
+    q, k, v = np.ones((2, 1, 2)), np.full((2, 1, 2), -np.inf), np.ones((2, 1, 3))
+    v[0, 0, 1] = value
+    layout = rs.PackedLayout([0, 2])
+    found = rs.attention(q, k, v, layout, **more)
+    for out, lse in (found, rs.plan(layout, cp_size=2).attention(q, k, v, **more)):
+        np.testing.assert_array_equal(out, [[[0, np.nan, 0]]] * 2)
+        np.testing.assert_array_equal(lse, [[more.get("sink", -np.inf)] * 2])

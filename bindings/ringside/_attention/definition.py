@@ -162,7 +162,7 @@ def attention(
     positive weight however small (times inf, inf), one of +inf makes lse +inf and out NaN, one of
     NaN makes lse, out and max_logit NaN, and all weights of its row in the backward pass. A weight
     that dropout drops is multiplied by 0, so that a value of inf gives NaN there. Where all scores
-    are -inf, so is lse, and out is 0.
+    are -inf, lse is -inf, or the sink, and out is 0, or NaN where a value is infinite or NaN.
 
     Returns:
         (out, lse): out [rows_q, num_heads, head_dim_v] float64, lse [num_heads, rows_q] float64,
