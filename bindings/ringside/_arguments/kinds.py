@@ -38,14 +38,14 @@ class TorchOnHost:
     def imported(x: Any) -> Any:
         """A NumPy array: of the same memory, but for bfloat16, which becomes float32."""
         torch = sys.modules["torch"]
-        x = x.detach()
+        x = x.detach().resolve_conj().resolve_neg()  # views whose memory holds other numbers
         return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
 
     @staticmethod
     def bits(x: Any) -> Any:
         """Of the same memory, for who only moves elements: bfloat16 as 16-bit integers."""
         torch = sys.modules["torch"]
-        x = x.detach()
+        x = x.detach().resolve_conj().resolve_neg()
         return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).numpy()
 
     @staticmethod
@@ -236,6 +236,11 @@ def writes_in_place(*, sums: bool = False) -> Callable[[Call], Call]:
             if not {to, source} <= given.keys() or not TorchOnHost.owns(given[to]):
                 return call(*args, **kwargs)
             _require_dtypes(given[to], to, given[source], source, sums)
+            if given[to].is_neg() or given[to].is_conj():
+                raise TypeError(
+                    f"{to} is a view that torch negates or conjugates when it is read; expected "
+                    f"memory that is written as it is. Pass a copy, {to}.clone()"
+                )
             mine = {to: TorchOnHost.bits(given[to])}
             mine[source] = imported(given[source], "imported" if sums else "bits")
             rest = {name: imported(x) for name, x in kwargs.items() if name not in mine}

@@ -37,6 +37,8 @@ class Torch:
 
     def ready(self, x: Any) -> Any:
         """x, copied unless its last dimension is dense and its rows are aligned for kernels."""
+        if x.is_neg():  # a view whose memory holds other numbers
+            x = x.resolve_neg()
         if x.is_contiguous() and x.data_ptr() % 16 == 0:
             return x
         dense = x.ndim == 0 or x.stride(-1) == 1
@@ -46,6 +48,8 @@ class Torch:
 
     def dense(self, x: Any) -> Any:
         """x, copied unless it is contiguous and begins at a multiple of 16 bytes."""
+        if x.is_neg():
+            x = x.resolve_neg()
         if x.is_contiguous() and x.data_ptr() % 16 == 0:
             return x.detach()
         return x.detach().clone(memory_format=self.torch.contiguous_format)
@@ -60,6 +64,7 @@ class Torch:
     def vector(self, x: Any, like: Any, size: int) -> Any:
         """A float32 [size] array on the device of `like`, from one number or [size] of them."""
         x = self.torch.as_tensor(x, dtype=self.torch.float32, device=like.device).detach()
+        x = x.resolve_neg()
         return x.expand(size).contiguous() if x.ndim == 0 else x.contiguous()
 
     def stream(self, device: int) -> int:
