@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ringside._attention.options import (
     options_of,
     takes_options,
 )
-from ringside._core import Mask, PackedLayout, Unsupported, arguments
+from ringside._core import InvalidArgument, Mask, PackedLayout, Unsupported, arguments
 
 __all__ = ["flash_attn_varlen_func"]
 
@@ -62,10 +63,10 @@ def flash_attn_varlen_func(
             num_kv_heads, head_dim_v]; float16, float32 or float64; torch tensors on the CPU and JAX
             arrays there, bfloat16 included, give results of their kind.
         cu_seqlens_q, cu_seqlens_k: [batch+1] integers, where each sequence's rows start.
-        max_seqlen_q, max_seqlen_k: at least the longest sequence; smaller ones are refused, where a
-            kernel would silently leave rows out.
+        max_seqlen_q, max_seqlen_k: at least the valid tokens of the longest sequence; smaller ones
+            are refused, where a kernel would silently leave rows out.
         positional: what follows by position, as FlashAttention 2 or 3 order it: told apart by the
-            first of them, dropout_p, a number, or seqused_q, an array or None.
+            first of them, dropout_p, a number, or seqused_q, an array [batch] or None.
         seqused_q, seqused_k: [batch] valid tokens of each sequence; default all its rows.
         softmax_scale: default 1/sqrt(head_dim_qk).
         causal: hide keys behind the query's position.
@@ -109,7 +110,7 @@ def flash_attn_varlen_func(
     _require_absent(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     _require_absent(block_table=block_table)
     for name, count in (("num_splits", num_splits), ("sm_margin", sm_margin)):
-        arguments.integer(count, name)
+        _integer(count, name, "any: it changes no result. Leave it out")
     for name, value in (
         ("deterministic", deterministic),
         ("pack_gqa", False if pack_gqa is None else pack_gqa),
@@ -118,10 +119,11 @@ def flash_attn_varlen_func(
     with_lse = arguments.boolean(return_attn_probs, "return_attn_probs")
     layout_q = _layout(cu_seqlens_q, seqused_q, max_seqlen_q, "q")
     layout_k = _layout(cu_seqlens_k, seqused_k, max_seqlen_k, "k")
+    _require_as_many(layout_q, layout_k)
     left, right = Mask(window_size=window_size).window_size
     if arguments.boolean(causal, "causal"):
         right = 0
-    chunk_size = arguments.int32(attention_chunk, "attention_chunk")
+    chunk_size = _chunk_size(attention_chunk)
     mask = Mask(window_size=(left, right), chunk_size=chunk_size, align="bottom_right")
     out, lse = attention(q, k, v, layout_q, layout_k, mask=mask, options=options)
     if isinstance(out, np.ndarray):  # other kinds have q's dtype already
@@ -149,11 +151,44 @@ def _layout(
 ) -> PackedLayout:
     starts = arguments.integers(cu_seqlens, f"cu_seqlens_{name}")
     used = None if seqused is None else arguments.integers(seqused, f"seqused_{name}")
-    layout = PackedLayout.from_flash(starts, used)
-    longest = int(layout.padded_lengths.max(initial=0))
-    if arguments.integer(max_seqlen, f"max_seqlen_{name}") < longest:
-        raise ValueError(
-            f"max_seqlen_{name}={max_seqlen} but a sequence has {longest} rows; "
-            f"pass at least the longest"
+    try:
+        layout = PackedLayout.from_flash(starts, used)
+    except InvalidArgument as error:  # which knows of one side only
+        words = re.sub(r"\b(cu_seqlens|seqused)\b", rf"\1_{name}", str(error))
+        raise InvalidArgument(words) from None
+    longest = int(layout.lengths.max(initial=0))
+    if _integer(max_seqlen, f"max_seqlen_{name}", f"at least {longest}. Pass {longest}") < longest:
+        raise InvalidArgument(
+            f"max_seqlen_{name}={max_seqlen} but a sequence has {longest} rows; expected at least "
+            f"as many. Pass {longest}"
         )
     return layout
+
+
+def _require_as_many(layout_q: PackedLayout, layout_k: PackedLayout) -> None:
+    """Raises InvalidArgument where the sides have another number of sequences."""
+    if layout_q.num_sequences != layout_k.num_sequences:
+        raise InvalidArgument(
+            f"cu_seqlens_q has {layout_q.num_sequences} sequences and cu_seqlens_k "
+            f"{layout_k.num_sequences}; expected the same number, as a sequence sees its own keys. "
+            "Repeat an offset where a side has no rows"
+        )
+
+
+def _integer(x: Any, name: str, expected_and_fix: str) -> int:
+    """What is no number at all is not told to become one by int()."""
+    if not hasattr(x, "__int__"):
+        kind = "None" if x is None else f"a {type(x).__name__}"
+        raise TypeError(f"{name} is {kind}; expected an integer, {expected_and_fix}")
+    return arguments.integer(x, name)
+
+
+def _chunk_size(attention_chunk: int) -> int:
+    _integer(attention_chunk, "attention_chunk", "0 for none. Pass 0")
+    size = arguments.int32(attention_chunk, "attention_chunk")
+    if size < 0:
+        raise InvalidArgument(
+            f"attention_chunk={size}; expected 0 (no chunks) or the number of tokens in a chunk. "
+            "Pass 0 for none"
+        )
+    return size

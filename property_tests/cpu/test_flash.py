@@ -63,6 +63,67 @@ def test_a_max_seqlen_that_is_too_small_is_refused():
         rs.flash_attn_varlen_func(q, q, q, [0, 4], [0, 4], 4, 3)
 
 
+def test_max_seqlen_covers_the_rows_that_are_used():
+    q = np.random.default_rng(0).normal(size=(9, 1, 2))
+    offsets, used = [0, 5, 9], {"seqused_q": [3, 2], "seqused_k": [2, 3]}
+    got, wanted = (rs.flash_attn_varlen_func(q, q, q, *[offsets] * 2, n, n, **used) for n in (3, 5))
+    np.testing.assert_array_equal(got, wanted)
+    for most, text in (((2, 3), "max_seqlen_q=2"), ((3, 2), "max_seqlen_k=2")):
+        with pytest.raises(ValueError, match=f"{text} but a sequence has 3 rows.*expected.*Pass 3"):
+            rs.flash_attn_varlen_func(q, q, q, *[offsets] * 2, *most, **used)
+
+
+GOOD = {"cu_seqlens_q": [0, 5, 9], "cu_seqlens_k": [0, 5, 9], "max_seqlen_q": 5, "max_seqlen_k": 5}
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"cu_seqlens_q": [1, 5, 9]}, r"^cu_seqlens_q\[0\]=1; it must start at 0"),
+        ({"cu_seqlens_k": [0, 5, 4]}, r"^cu_seqlens_k\[2\]=4 is less than cu_seqlens_k\[1\]=5"),
+        (
+            {"cu_seqlens_k": [0, 9], "max_seqlen_k": 9},
+            r"^cu_seqlens_q has 2 sequences and cu_seqlens_k 1; expected",
+        ),
+        ({"seqused_q": [3, 5]}, r"^seqused_q\[1\]=5 .*cu_seqlens_q\[1\]=5.* in seqused_q how many"),
+        ({"seqused_k": [-1, 1]}, r"^seqused_k\[0\]=-1; a length cannot be negative"),
+        ({"seqused_k": [1]}, r"^seqused_k has 1 entries and cu_seqlens_k has 3"),
+        ({"attention_chunk": -1}, r"^attention_chunk=-1; expected 0 \(no chunks\).*Pass 0"),
+    ],
+)
+def test_what_does_not_fit_is_named_as_the_caller_names_it(changed, text):
+    q = np.zeros((9, 1, 2))
+    with pytest.raises(rs.InvalidArgument, match=text):
+        rs.flash_attn_varlen_func(q, q, q, **{**GOOD, **changed})
+
+
+@pytest.mark.parametrize("x", [None, "x", [5]])
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("max_seqlen_q", "at least 5. Pass 5"),
+        ("max_seqlen_k", "at least 5. Pass 5"),
+        ("num_splits", "any: it changes no result. Leave it out"),
+        ("sm_margin", "any: it changes no result. Leave it out"),
+        ("attention_chunk", "0 for none. Pass 0"),
+    ],
+)
+def test_what_int_refuses_is_not_told_to_be_one(name, fix, x):
+    q = np.zeros((9, 1, 2))
+    text = rf"^{name} is (None|a str|a list); expected an integer, {fix}$"
+    with pytest.raises(TypeError, match=text):
+        rs.flash_attn_varlen_func(q, q, q, **{**GOOD, name: x})
+
+
+@pytest.mark.parametrize("zero", [np.float32(0), np.float64(0), np.int64(0), np.array(0.0)])
+def test_a_number_of_numpy_is_dropout_p(zero):
+    """It has a shape, as lengths have."""
+    q = np.random.default_rng(0).normal(size=(9, 1, 2))
+    got = rs.flash_attn_varlen_func(q, q, q, *GOOD.values(), zero, None, True)
+    wanted = rs.flash_attn_varlen_func(q, q, q, **GOOD, causal=True)
+    np.testing.assert_array_equal(got, wanted)
+
+
 def positions_of(version):
     """All arguments behind the seventh by position, as each version orders them, and by name."""
     named = {"softmax_scale": 0.5, "causal": True, "window_size": (2, 0), "softcap": 3.0}
@@ -95,7 +156,8 @@ def test_positions_of_neither_are_refused():
     q = np.zeros((4, 1, 2))
     alike = (q, q, q, [0, 4], [0, 4], 4, 4)
     for more, named, text in (
-        ((True,), {}, "eighth positional argument is a bool; expected a number, dropout_p"),
+        ((True,), {}, "eighth positional argument is a bool.?; expected a number, dropout_p"),
+        ((np.True_,), {}, "eighth positional argument is a bool.?; expected a number, dropout_p"),
         ((0.0, None), {"softmax_scale": 1.0}, "got softmax_scale by position and by name"),
         ((0.0,) * 12, {}, "got 19 positional arguments; expected at most 16"),
     ):

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 ALIKE = 7  # q to max_seqlen_k
@@ -30,9 +32,11 @@ def names_behind(eighth: Any) -> tuple[str, ...]:
     >>> names_behind(0.0)[:2], names_behind([3, 5])[:2], names_behind(None)[0]
     (('dropout_p', 'softmax_scale'), ('seqused_q', 'seqused_k'), 'seqused_q')
     """
-    if isinstance(eighth, int | float) and not isinstance(eighth, bool):
+    shape = getattr(eighth, "shape", None)
+    is_switch = isinstance(eighth, bool | np.bool_)
+    if not is_switch and (isinstance(eighth, int | float) or shape == ()):  # NumPy's, too
         return TWO
-    if eighth is None or hasattr(eighth, "shape") or isinstance(eighth, list | tuple):
+    if not is_switch and (eighth is None or shape is not None or isinstance(eighth, list | tuple)):
         return THREE
     raise TypeError(
         f"the eighth positional argument is a {type(eighth).__name__}; expected a number, "
