@@ -167,9 +167,10 @@ MAY_IMPORT = {
     },
     "_torch_operator": {"_attention", "_arrays", "_plan", "_plan/device"},
     "_torch_arguments": {"_core", "_plan", "_plan/device"},
+    "_torch_traced": {"_core"},
     "torch": {
         *("_core", "_attention", "_arrays", "_group", "_plan", "_plan/device"),
-        *("_torch_arguments", "_torch_operator"),
+        *("_torch_arguments", "_torch_operator", "_torch_traced"),
     },
     "testing/_libraries": {"", "_rows"},
     "testing": {"", "_core", "_extras", "_rows", "_attention", "_plan", "testing/_libraries"},

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
-from ringside._core import Unsupported
+from ringside._core import Unsupported, arguments
 from ringside._plan.device.plan import DevicePlan
 from ringside._plan.plan import Plan
 
@@ -59,12 +58,9 @@ def require_plan(plan: Any) -> None:
 
 
 def require_flags(flags: dict[str, Any]) -> None:
-    """In words that torch can trace."""
+    """Of the call."""
     for name, x in flags.items():
-        if not isinstance(x, bool | np.bool_):
-            raise TypeError(
-                f"{name} is a {type(x).__name__}; expected True or False. Pass one of them"
-            )
+        arguments.boolean(x, name)
 
 
 def require_no_gradient(slopes: Any) -> None:

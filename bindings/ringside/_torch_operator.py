@@ -57,7 +57,7 @@ def _options(
         sink=sink,
         alibi_slopes=slopes,
         dropout_p=dropout_p,
-        dropout_seed=dropout_seed,
+        dropout_seed=dropout_seed % 2**64,  # torch's integers have a sign
     )
 
 

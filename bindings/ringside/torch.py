@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 import torch
 
 from ringside import _torch_operator as _operator
+from ringside import _torch_traced as traced
 from ringside._arrays.source import Source
 from ringside._attention.differentiable import require_lengths
 from ringside._attention.options import (
@@ -183,12 +184,9 @@ def _as_operator(
     given: dict[str, Any],
     deterministic: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """While torch.compile traces: nothing is looked into, all is checked when the operator runs."""
-    numbers = {name: given.get(name, default) for name, default in _PLAIN.items()}
-    per_head = [
-        q.new_tensor(x, dtype=torch.float32) if isinstance(x, int | float) else x
-        for x in (given.get("sink"), given.get("alibi_slopes"))
-    ]
+    """While torch.compile traces: kinds are looked at, values are when the operator runs."""
+    numbers = {name: traced.number(name, given.get(name, x)) for name, x in _PLAIN.items()}
+    per_head = [traced.per_head(name, given.get(name), q) for name in ("sink", "alibi_slopes")]
     return torch.ops.ringside.varlen_attention(
         q, k, v, *per_head, plan._number, plan._version, **numbers, deterministic=deterministic
     )
@@ -239,7 +237,7 @@ def varlen_attention(
     """Packed attention of torch tensors, every rank of the plan in this process; differentiable.
 
     On a GPU by kernels, on a CPU by the executor, in float64 inside. Under torch.compile it is one
-    operator, ringside::varlen_attention, which does not break the graph.
+    operator, ringside::varlen_attention, which does not break the graph, if numbers are Python's.
 
     Args:
         q: [rows_q, num_heads, head_dim_qk] float32, float16 or bfloat16, on a CPU float64, too;
@@ -278,9 +276,10 @@ def varlen_attention(
     compiles = torch.compiler.is_compiling()
     if compiles:
         require_plan(plan)
+        traced.require_flags(flags)
     else:
         require_kinds(plan, q, k, v)
-    require_flags(flags)
+        require_flags(flags)
     if keep_kv:
         raise InvalidArgument(
             f"keep_kv={keep_kv} without a group; expected keep_kv=False, as nothing is exchanged. "

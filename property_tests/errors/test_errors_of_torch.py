@@ -100,7 +100,7 @@ def test_without_cuda_what_was_asked_for_is_named(monkeypatch):
 @pytest.mark.parametrize("name", ["deterministic", "return_lse", "keep_kv"])
 @pytest.mark.parametrize("x", ["no", None, 1, torch.tensor(True)])
 def test_switches_are_true_or_false(name, x):
-    pieces = (f"{name} is a {type(x).__name__}; expected True or False", "Pass")
+    pieces = (f"{name} is ", "; expected True or False")
     refused(lambda: varlen_attention(X, X, X, PLAN, **{name: x}), *pieces, kind=TypeError)
     with rs.init() as group:
         refused(
