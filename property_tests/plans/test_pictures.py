@@ -5,8 +5,8 @@ import pytest
 import ringside as rs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ringside._pictures.colours import contrast, ink_on, lightened, rank_colours, rgb
-from ringside._pictures.layout import rank_of_heads
+from ringside._pictures.colours import SEEN, contrast, ink_on, lightened, rank_colours, rgb
+from ringside._pictures.layout import PALE, rank_of_heads
 from ringside._pictures.raster import MISSED, NOBODY, PADDING, Shown, raster
 from ringside._pictures.timeline import counted, told
 from ringside._pictures.work import work_by_owner
@@ -196,3 +196,23 @@ def test_colours_tell_ranks_and_steps_apart_and_can_be_written_on():
 def test_bad_input_says_what_was_expected(call, error, text):
     with pytest.raises(error, match=text):
         call(rs.plan(rs.PackedLayout([0, 5, 8]), cp_size=2))
+
+
+def test_of_more_documents_than_pixels_each_pixel_is_a_row():
+    layout = rs.PackedLayout.from_lengths([3, 17, 1, 9] * 600, pad_to_multiple_of=4)
+    strip = rs.draw_layout(layout).axes[0]
+    (image,) = strip.images
+    pixels = np.asarray(image.get_array())[0]
+    assert len(pixels) < layout.num_sequences and not strip.collections
+    starts, lengths = layout.cu_seqlens_padded[:-1], layout.lengths
+    for pixel, found in enumerate(pixels):
+        row = pixel * layout.num_rows // len(pixels)
+        document = int(np.flatnonzero(starts <= row)[-1])
+        if row < starts[document] + lengths[document]:
+            shade = rgb(SEEN if document % 2 else PALE)
+            np.testing.assert_allclose(found, [*shade, 1], atol=1e-6)
+        else:
+            assert found[3] == 0  # the hatch of padding is seen through it
+    whole = rs.plan(layout, cp_size=2).draw()
+    (box,) = next(x for x in whole.axes if not x.get_xlabel()).collections[0].get_paths()
+    assert box.get_extents().bounds[0] == starts[1]  # the longest is told, however thin it is

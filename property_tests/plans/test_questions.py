@@ -113,3 +113,10 @@ def test_reasons_are_named():
     assert "documents 0 and 1" in str(plan.who(0, 6))
     assert "position 0 of document 0 sees keys 0 to 0, not 1" in str(plan.who(0, 1))
     assert plan.story(5) == []
+
+
+def test_a_pack_without_rows_has_none_to_ask_of():
+    plan = rs.plan(rs.PackedLayout([0]), cp_size=2)
+    for ask in (lambda: plan.who(0, 0), lambda: plan.story(0), lambda: plan.draw_story(0)):
+        with pytest.raises(rs.InvalidArgument, match=r"^row 0; the pack has no rows\. Ask"):
+            ask()

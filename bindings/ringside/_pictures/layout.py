@@ -31,22 +31,47 @@ def paint_documents(
         chosen: a document to fill; default none.
         width: of the axis in inches.
     """
-    starts, lengths = layout.cu_seqlens_padded[:-1].tolist(), layout.lengths.tolist()
+    starts, lengths = layout.cu_seqlens_padded[:-1].astype(np.int64), layout.lengths
     rows = max(layout.num_rows, 1)
     axis.set(xlim=(0, rows), ylim=(0, 1), yticks=[], xlabel="row of the pack")
     axis.axvspan(0, layout.num_rows, facecolor=UNSEEN, edgecolor=SEEN, hatch="////", linewidth=0)
-    grounds = [rgb(INK if i == chosen else SEEN if i % 2 else PALE) for i in range(len(starts))]
-    spans = [(at, at + length, 0.0, 1.0) for at, length in zip(starts, lengths, strict=True)]
+    grounds = np.array([rgb(PALE), rgb(SEEN)])[np.arange(len(starts)) % 2]
+    if chosen is not None:
+        grounds[chosen : chosen + 1] = rgb(INK)
+    boxed = _documents_of_boxes(layout, chosen)
+    if len(boxed) < len(starts):
+        _paint_sampled(axis, layout, grounds)
+    ends = np.stack([starts, starts + lengths], axis=1)[boxed]
+    spans = np.concatenate([ends, np.tile([0.0, 1.0], (len(boxed), 1))], axis=1)
     line = 0.5 if len(starts) <= 256 else 0.0
-    paint_boxes(axis, "documents", spans, np.reshape(grounds, (-1, 3)), INK, line)
-    for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        if length * width > LETTER * rows:
-            _name(axis, number, start, length, length / rows * width, grounds[number])
+    paint_boxes(axis, "documents", spans, grounds[boxed], INK, line)
+    for number in np.flatnonzero(lengths * width > LETTER * rows).tolist():
+        start, length = int(starts[number]), int(lengths[number])
+        _name(axis, number, start, length, length / rows * width, grounds[number])
     if layout.num_rows <= SINGLE:
         axis.vlines(np.arange(1, layout.num_rows), 0, 1, color=UNSEEN, linewidth=0.4)
     ticks = [0, rows] if rows > CELLS else np.unique(layout.cu_seqlens_padded).tolist()
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     plain(axis)
+
+
+def _documents_of_boxes(layout: _core.PackedLayout, chosen: int | None) -> Integers:
+    """Which get a box each: all of few; of more than there are pixels, the chosen one."""
+    if layout.num_sequences <= PIXELS:
+        return np.arange(layout.num_sequences)
+    return np.array([] if chosen is None else [chosen], np.int64)
+
+
+def _paint_sampled(axis: Axes, layout: _core.PackedLayout, grounds: Colours) -> None:
+    """A pixel for one row of many, in the colour of its document; none of padding."""
+    shown = Shown.of(0, layout.num_rows, PIXELS)
+    document, _, is_token = tokens_of(layout, shown.rows)
+    pixels = np.zeros((1, len(shown.rows), 4))
+    pixels[0, is_token] = np.append(grounds, np.ones((len(grounds), 1)), axis=1)[document[is_token]]
+    if pixels.size:
+        extent = (0, layout.num_rows, 1, 0)
+        axis.imshow(pixels, extent=extent, interpolation="nearest", aspect="auto")
+        axis.set(xlim=(0, layout.num_rows), ylim=(0, 1))
 
 
 def _name(axis: Axes, number: int, start: int, length: int, inches: float, ground: Colours) -> None:

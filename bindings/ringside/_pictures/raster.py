@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ringside._pictures.tables import tiles_of
+from ringside._pictures.tables import Records, tiles_of
 
 if TYPE_CHECKING:
     from ringside import _core
@@ -104,6 +104,8 @@ def raster(plan: _core.Plan, sequence: int | None, pixels: int, head: int = 0) -
     if sequence is not None:
         tiles = tiles[tiles["seq"] == sequence]
     begins = [layout.cu_seqlens_padded.astype(np.int64)[tiles["seq"]] for layout in layouts]
+    near = _meets(q, tiles, "q", begins[0]) & _meets(k, tiles, "k", begins[1])
+    tiles, begins = tiles[near], [x[near] for x in begins]
     for tile, begin_q, begin_k in zip(tiles, *(x.tolist() for x in begins), strict=True):
         line, _ = q.pixels_of(begin_q + _positions(tile, "q"))
         column, _ = k.pixels_of(begin_k + _positions(tile, "k"))
@@ -112,6 +114,17 @@ def raster(plan: _core.Plan, sequence: int | None, pixels: int, head: int = 0) -
         rank[cells] = np.where(there, tile["rank"], rank[cells])
         step[cells] = np.where(there, tile["step"], step[cells])
     return Raster(q, k, rank, step, owners_of(plan, "q", q), owners_of(plan, "k", k))
+
+
+def _meets(shown: Shown, tiles: Records, side: str, begins: Integers) -> Booleans:
+    """[tiles] whether a row that is shown lies between the first and the last of a tile.
+
+    Of a pack of many short documents that is so of few: the others take no step each.
+    """
+    first = begins + tiles[f"{side}_pos"]
+    last = first + tiles[f"{side}_stride"] * (tiles[f"{side}_len"] - 1)
+    before, up_to = (np.searchsorted(shown.rows, first), np.searchsorted(shown.rows, last, "right"))
+    return np.asarray(before < up_to)
 
 
 def _positions(tile: np.void, side: str) -> Integers:

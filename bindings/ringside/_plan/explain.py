@@ -130,9 +130,9 @@ def _span(numbers: object) -> str:
 
 
 def _rank(plan: Plan, rank: int, cost: _core.PlanCost) -> Iterator[str]:
-    layout, segments = plan.layout_q, plan.shards_q(rank)
+    lengths, segments = plan.layout_q.lengths, plan.shards_q(rank)  # lengths are a copy: once
     rows = sum(segment.len for segment in segments)
-    tokens = sum(_valid(segment, int(layout.lengths[segment.seq])) for segment in segments)
+    tokens = sum(_valid(segment, int(lengths[segment.seq])) for segment in segments)
     pairs = int(cost.pairs[rank].sum())
     owns = f"{count(tokens, 'token')} in {count(rows, 'row')} ({count(len(segments), 'run')})"
     yield f"rank {rank} owns {owns}, {pairs:,} pairs"

@@ -148,10 +148,13 @@ def story(self: Plan, row: int, q: Any = None, k: Any = None, *, head: int = 0) 
         return []
     scores = _scores(self, row, q, k, head)
     owner = _owners(self)
+    first = int(self.layout_k.cu_seqlens_padded[seq])
+    visible = _visible(self, seq, position)
     parts = []
     for rank in range(self.cp_size):
         for number, step in enumerate(self.steps(rank)):
-            seen = _keys_of(self, step, seq, position, head)
+            here = step.heads[0] <= head < step.heads[1]
+            seen = first + _keys_of(step, seq, position, visible if here else (0, 0))
             if len(seen):
                 parts.append((number, rank, seen))
     parts.sort(key=lambda part: part[0])
@@ -167,6 +170,10 @@ def story(self: Plan, row: int, q: Any = None, k: Any = None, *, head: int = 0) 
 
 def _row(layout: _core.PackedLayout, row: int, name: str) -> int:
     row = arguments.integer(row, name)
+    if not layout.num_rows:
+        raise InvalidArgument(
+            f"{name} {row}; the pack has no rows. Ask a plan of a pack that has some"
+        )
     if not 0 <= row < layout.num_rows:
         raise InvalidArgument(
             f"{name} {row}; expected 0 to {layout.num_rows - 1}, rows of the pack"
@@ -188,13 +195,18 @@ def _length(layout: _core.PackedLayout, seq: int) -> int:
     return int(layout.cu_seqlens[seq + 1] - layout.cu_seqlens[seq])
 
 
+def _visible(plan: Plan, seq: int, position: int) -> tuple[int, int]:
+    """[begin, end) of the keys of its document that a query sees."""
+    lengths = (_length(x, seq) for x in (plan.layout_q, plan.layout_k))
+    return plan.mask.visible(position, *lengths)
+
+
 def _why_not(plan: Plan, row: tuple[int, int | None], key: tuple[int, int | None]) -> str:
     if row[1] is None or key[1] is None:
         return f"{'the row' if row[1] is None else 'the key'} is padding"
     if row[0] != key[0]:
         return f"they are of documents {row[0]} and {key[0]}"
-    lengths = (_length(x, row[0]) for x in (plan.layout_q, plan.layout_k))
-    begin, end = plan.mask.visible(row[1], *lengths)
+    begin, end = _visible(plan, row[0], row[1])
     if begin <= key[1] < end:
         return ""
     seen = f"keys {begin} to {end - 1}" if end > begin else "no key"
@@ -220,18 +232,15 @@ def _row_of(segment: _core.Segment, seq: int, position: int | None) -> int | Non
     return segment.row + steps if rest == 0 and 0 <= steps < segment.len else None
 
 
-def _keys_of(plan: Plan, step: _core.Step, seq: int, position: int, head: int) -> np.ndarray:
-    """Rows of the pack of the keys that a query sees in a step."""
-    if not step.heads[0] <= head < step.heads[1]:
-        return np.array([], dtype=np.int64)
-    lengths = (_length(x, seq) for x in (plan.layout_q, plan.layout_k))
-    begin, end = plan.mask.visible(position, *lengths)
-    first, rows = int(plan.layout_k.cu_seqlens_padded[seq]), []
-    for tile in step.tiles:
+def _keys_of(step: _core.Step, seq: int, position: int, visible: tuple[int, int]) -> np.ndarray:
+    """Positions of the keys that a query sees in a step, of those in an interval."""
+    begin, end = visible
+    found = [np.array([], dtype=np.int64)]
+    for tile in step.tiles if begin < end else ():
         if _row_of(tile.q, seq, position) is not None:
             positions = tile.k.pos + tile.k.stride * np.arange(tile.k.len)
-            rows.append(first + positions[(positions >= begin) & (positions < end)])
-    return np.concatenate(rows) if rows else np.array([], dtype=np.int64)
+            found.append(positions[(positions >= begin) & (positions < end)])
+    return np.concatenate(found)
 
 
 def _owners(plan: Plan) -> np.ndarray:
