@@ -9,6 +9,7 @@ import ringside as rs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ringside import learn
+from ringside.learn.figures.errors import figure_of_errors
 from ringside.learn.figures.halves import lse_of, weights_of
 from ringside.learn.figures.masks import figure_of_interval
 from ringside.learn.figures.packs import documents_of, positions_of
@@ -198,3 +199,28 @@ def test_the_error_after_all_steps_is_none():
     assert 0 < errors[1]
     empty = rs.plan(rs.PackedLayout([0]), cp_size=2)
     assert not learn.errors_after_steps(empty, q[:0], k[:0], v[:0]).any()
+
+
+# --- nothing to draw
+
+
+@pytest.mark.parametrize(
+    ("draw", "missing"),
+    [
+        (lambda: figure_of_errors(LAYOUT, {}, "mine"), "no results"),
+        (lambda: learn.figure_of_error_table({}), "no errors"),
+        (lambda: learn.figure_of_error_table({"mine": {}}), "no errors"),
+        (lambda: learn.figure_of_habits({}), "no faults"),
+        (lambda: learn.figure_of_habits({"the usual test": {}}), "no faults"),
+        (
+            lambda: learn.figure_of_micro_sequences(
+                rs.MicroSequenceBuffer(rs.PackedLayout([0]), [0, 0])
+            ),
+            "a buffer of no rows",
+        ),
+        (lambda: learn.figure_of_story(rs.plan(rs.PackedLayout([0]), cp_size=2), 0), "row 0"),
+    ],
+)
+def test_nothing_is_refused_in_words(draw, missing):
+    with pytest.raises(rs.InvalidArgument, match=missing):
+        draw()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ringside._core import PackedLayout
+from ringside._core import InvalidArgument, PackedLayout
 from ringside.learn.figures.paper import (
     EVEN,
     INK,
@@ -46,6 +46,8 @@ def figure_of_errors(
     >>> len(figure.axes)
     1
     """
+    if not results:
+        raise InvalidArgument("got no results; expected some, a panel each. Pass some")
     figure, axes = paper(8.4, 2.6, 1, len(results), squeeze=False, sharey=True)
     for axis, (name, numbers) in zip(axes[0], results.items(), strict=True):
         _draw_rows(axis, layout, np.asarray(numbers, dtype=np.float64))
@@ -83,6 +85,7 @@ def figure_of_error_table(found: Mapping[str, Mapping[str, float]]) -> Figure:
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['1e-16', 'NaN']
     """
+    _require_cells(found, "errors")
     figure, axis = paper(8.4, 0.6 + 0.32 * len(found), 1, 1)
     names = list(next(iter(found.values()), {}))
     for y, numbers in enumerate(found.values()):
@@ -102,6 +105,11 @@ def figure_of_error_table(found: Mapping[str, Mapping[str, float]]) -> Figure:
     return figure
 
 
+def _require_cells(lines: Mapping[str, Mapping[str, Any]], what: str) -> None:
+    if not lines or not all(lines.values()):
+        raise InvalidArgument(f"got no {what}; expected some under each name. Pass some")
+
+
 def _draw_cell(axis: Axes, x: int, y: int, colour: str) -> None:
     axis.bar(x, 0.86, 0.94, bottom=y - 0.43, color=colour, edgecolor=RULE, linewidth=0.6)
 
@@ -118,6 +126,7 @@ def figure_of_habits(seen: Mapping[str, Mapping[str, bool]]) -> Figure:
     >>> figure.axes[0].get_yticklabels()[0].get_text()
     'the usual test: 1'
     """
+    _require_cells(seen, "faults")
     figure, axis = paper(8.4, 0.9 + 0.34 * len(seen), 1, 1)
     before: Mapping[str, bool] = {}
     for y, flagged in enumerate(seen.values()):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ringside._core import InvalidArgument
 from ringside._pictures.colours import rank_colours
 from ringside.learn.figures.paper import INK, NORMAL, RULE, SMALL, UNSEEN, WRONG, bare, paper, plain
 
@@ -140,6 +141,10 @@ def figure_of_micro_sequences(buffer: MicroSequenceBuffer) -> Figure:
     'contributions to dk and dv of each row: 1 to 2'
     """
     pieces, rows = buffer.row_slices, buffer.layout.num_rows
+    if not rows:
+        raise InvalidArgument(
+            "got a buffer of no rows; expected some, to be drawn. Pass such a one"
+        )
     sizes = {"height_ratios": [0.42 * len(pieces), 1]}
     figure, (seen, sums) = paper(
         8.4, 1.9 + 0.32 * len(pieces), 2, 1, sharex=True, gridspec_kw=sizes
