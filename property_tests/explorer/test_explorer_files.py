@@ -145,6 +145,17 @@ def test_a_file_that_cannot_be_written_is_named(command, written, tmp_path):
         assert str(page) in err and "expected a file that can be written. Pass another" in err
 
 
+def test_a_page_is_not_written_over_a_plan(command, written, tmp_path):
+    link, other = tmp_path / "link.json", tmp_path / "other.json"
+    link.symlink_to(written)
+    other.write_text(plan_over("fetch").to_json(), "utf-8")
+    for page, name in ((written, "the plan"), (link, "the plan"), (other, "--compare")):
+        code, out, err = command(written, "--compare", other, "--html", page)
+        assert (code, out) == (2, "") and err.count("\n") == 1
+        assert f"--html {page}: {name} is the same file; expected one that" in err
+    assert written.read_text("utf-8") == PLAN.to_json()
+
+
 def test_help_shows_an_example(command):
     code, out, _ = command("--help")
     assert code == 0

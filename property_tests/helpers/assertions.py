@@ -156,3 +156,12 @@ def valid_rows(layout: rs.PackedLayout) -> np.ndarray:
     for start, length in zip(layout.cu_seqlens_padded[:-1], layout.lengths, strict=True):
         valid[start : start + length] = True
     return valid
+
+
+def refused(result, *pieces):
+    """Exit code 2, nothing answered, and the pieces in the one line of the error."""
+    code, out, err = result
+    assert (code, out) == (2, ""), (code, out, err)
+    assert err.startswith("Error: ") and err.count("\n") == 1
+    for piece in pieces:
+        assert piece in err

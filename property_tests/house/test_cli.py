@@ -7,34 +7,12 @@ import time
 
 import pytest
 import ringside as rs
+from assertions import refused
 from ringside.cli import commands as cli
 from ringside.cli.verify import Heads, Pack, Settings, Verification
 from ringside.testing import _sizes
 
 BIG = 10**12
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """run(*arguments): exit code, standard output, standard error of the whole command."""
-
-    def call(*arguments):
-        monkeypatch.setattr("sys.argv", ["ringside", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        printed = capsys.readouterr()
-        return end.value.code, printed.out, printed.err
-
-    return call
-
-
-def refused(result, *pieces):
-    """Exit code 2, nothing answered, and the pieces in the one line of the error."""
-    code, out, err = result
-    assert (code, out) == (2, ""), (code, out, err)
-    assert err.startswith("Error: ") and err.count("\n") == 1
-    for piece in pieces:
-        assert piece in err
 
 
 @pytest.mark.parametrize("number", [0, -1, -BIG, BIG, 2**31])

@@ -13,6 +13,7 @@ from ringside._bench.gpu import run as _bench_gpu
 from ringside.cli import report as _report
 from ringside.cli.bench_cp import cp
 from ringside.cli.files import JsonOption, write_csv, write_json
+from ringside.cli.outputs import check_outputs
 
 with _extras.extra("cli", "the ringside command"):
     import typer
@@ -32,6 +33,7 @@ def cpu(
 
     Example: ringside bench cpu --csv build/bench.csv
     """
+    check_outputs({"--json": json_path, "--csv": csv_path})
     lines: list[_bench.Line] = []
     with _report.progress() as progress:
         task = progress.add_task("measuring", total=_bench.NUM_LINES)
@@ -50,6 +52,7 @@ def thd(json_path: JsonOption = None) -> None:
 
     Example: ringside bench thd --json build/bench_thd.json
     """
+    check_outputs({"--json": json_path})
     results = _bench_thd.bench()
     _report.row_movers(results)
     rows = [{**dataclasses.asdict(r), "speedup": r.speedup} for r in results]
@@ -80,6 +83,7 @@ def gpu(
     machine = _bench_gpu.machine()
     if csv_path is not None and csv_path.is_dir():
         csv_path /= _bench_gpu.file_name(machine["gpu"], peer)
+    check_outputs({"--json": json_path, "--csv": csv_path})
     comment = "; ".join(f"{name} {value}" for name, value in machine.items())
     lines: list[_bench_gpu.Line] = []
     notes: list[str] = []

@@ -8,6 +8,7 @@ from typing import Annotated
 from ringside import _extras
 from ringside._bench.gpu import ranks
 from ringside._core import InvalidArgument
+from ringside.cli.outputs import check_outputs
 
 with _extras.extra("cli", "the ringside command"):
     import typer
@@ -57,6 +58,7 @@ def cp(
 
     Example: ringside bench cp --gpus 2,4 --csv build/bench_cp.csv
     """
+    check_outputs({"--csv": csv_path})
     code = ranks.start(
         sizes_of(gpus), quick=quick, path=csv_path, traces=traces, packs=packs_of(pack)
     )

@@ -11,6 +11,7 @@ from ringside._bench.gpu import calibrate as on_gpus
 from ringside._core import InvalidArgument
 from ringside._time.loads import ITEMSIZE
 from ringside.cli.files import make_room_for
+from ringside.cli.outputs import check_outputs
 from ringside.cli.verify import check_names
 
 with _extras.extra("cli", "the ringside command"):
@@ -39,6 +40,7 @@ def calibrate(
     """
     if path.suffix != ".json":
         raise InvalidArgument(f"path {path}; expected one that ends in .json")
+    check_outputs({"path": path})
     check_names("exchange", [exchange], EXCHANGES)
     check_names("dtype", [dtype], list(ITEMSIZE))
     for name, value in (("--head-dim", head_dim), ("--heads", heads), ("--seconds", seconds)):

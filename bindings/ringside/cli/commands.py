@@ -22,6 +22,7 @@ from ringside.cli.explore import explore
 from ringside.cli.files import JsonOption, make_room_for, write_json
 from ringside.cli.fuzz import fuzz
 from ringside.cli.learn import learn
+from ringside.cli.outputs import check_outputs, check_picture
 from ringside.cli.pack import (
     DEFAULT_LENGTHS,
     DEFAULT_PADDING,
@@ -133,6 +134,7 @@ def verify(
 
     Example: ringside verify --cp 8 --partition zigzag --comm p2p
     """
+    check_outputs({"--json": json_path}, {"--lengths": lengths})
     if random is not None:
         _refuse_others(context, "--random", {"random", "case", "seed", "json_path"})
         _verify_random(seed, _numbers(seed, case, random), json_path)
@@ -186,6 +188,8 @@ def plan(
     """
     _sizes.require_between("--a2a-size", a2a_size, 1, "a divisor of --cp")
     _sizes.require_between("--stages", stages, 1, "the number of exchanges of fetch")
+    check_outputs({"--json": json_path, "--draw": draw}, {"--lengths": lengths})
+    check_picture(draw)
     if draw is not None:
         _extras.require("plot", "--draw")
     rows = rows_to_pad_to(pad_to, cp)

@@ -12,6 +12,7 @@ from ringside.cli import explore_picture
 from ringside.cli import report as _report
 from ringside.cli.choices import Choice, Comparison, Settings, as_rows, cp_sizes_from
 from ringside.cli.files import make_room_for, write_csv, write_json
+from ringside.cli.outputs import check_outputs, check_picture
 from ringside.cli.pack import DEFAULT_LENGTHS, Pack
 from ringside.cli.verify import Heads
 from ringside.testing._problems import MASKS
@@ -109,6 +110,9 @@ def explore(
 
     Example: ringside explore --lengths man_pages --cp 8..32 --comm p2p --comm fetch
     """
+    written = {"--json": json_path, "--csv": csv_path, "--draw": draw}
+    check_outputs(written, {"--lengths": lengths, "--model": model})
+    check_picture(draw)
     if draw is not None:
         _extras.require("plot", "--draw")
     pack = Pack(lengths, tokens, 0, 2**31 - 1, cu_seqlens)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 from ringside import _core
 from ringside._extras import extra
+from ringside.cli.files import make_room_for
+from ringside.cli.outputs import check_outputs
 from ringside.testing import Case, Disagreement, check_attention, check_context_parallel
 
 with extra("cli", "the ringside command"):
@@ -257,6 +259,7 @@ def fuzz(
     """
     console = Console(stderr=True)
     try:
+        check_outputs({"--json": json_file})
         fn = load(implementation)
         gradients = None if backward is None else load(backward)
         space = space_from(
@@ -273,7 +276,9 @@ def fuzz(
     with progress_of(examples) as tell:
         run(campaign, subject, tell)
     if json_file is not None:
-        json_file.write_text(json.dumps(campaign.to_dict(), indent=2) + "\n", encoding="utf-8")
+        make_room_for(json_file).write_text(
+            json.dumps(campaign.to_dict(), indent=2) + "\n", encoding="utf-8"
+        )
     typer.echo(summary(campaign))
     if campaign.failure is not None:
         raise typer.Exit(1)

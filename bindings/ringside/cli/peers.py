@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 from ringside._extras import extra
 from ringside.cli.files import make_room_for, write_json
+from ringside.cli.outputs import check_outputs
 from ringside.cli.peers_run import run
 from ringside.testing.junit import Result, write_junit
 from ringside.testing.peers import Verdict, table
@@ -149,6 +150,7 @@ def peers(
 
     Example: ringside peers ring_flash_attn --cases 100 --cp 2
     """
+    check_outputs({"--junit": junit, "--json": json_file})
     folder = _folder(adapters)
     root = folder.resolve().parent.parent
     if check:

@@ -11,6 +11,7 @@ from ringside._core import InvalidArgument
 from ringside._page.page import Page
 from ringside._plan.show import page_of_texts
 from ringside.cli.files import make_room_for
+from ringside.cli.outputs import check_outputs
 
 with _extras.extra("cli", "the ringside command"):
     import typer
@@ -32,6 +33,7 @@ def show(
 
     Example: ringside show plan.json --html plan.html --compare other.json
     """
+    check_outputs({"--html": html}, {"the plan": plan, "--compare": compare})
     texts = [(str(path), _text(path)) for path in (plan, compare) if path is not None]
     page = page_of_texts(texts)
     _write(page, html)
