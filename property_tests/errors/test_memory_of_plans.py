@@ -54,3 +54,22 @@ def test_ranks_that_memory_does_not_hold_are_refused_before_it_is_taken(call, sa
 def test_what_is_named_instead_is_taken(comm):
     assert printed(f"rs.plan(layout, cp_size=5000, comm={comm!r})") == ""
     assert printed(f"rs.estimate(layout, cp_size=5000, comm={comm!r})") == ""
+
+
+LONG = "rs.PackedLayout([0, 10**9, 2 * 10**9])"
+
+
+@pytest.mark.parametrize("partition", ["zigzag", "striped", "balanced"])
+def test_long_documents_are_planned_and_counted_without_a_byte_a_token(partition):
+    arguments = f"{LONG}, cp_size=2, partition={partition!r}"
+    assert printed(f"rs.estimate({arguments})") == ""
+    assert printed(f"rs.plan({arguments})") == ""
+
+
+@pytest.mark.parametrize("call", ["rs.estimate({})", "rs.plan({}).cost()"])
+def test_more_pairs_than_are_counted_are_refused(call):
+    message = printed(call.format(f"{LONG}, cp_size=2, num_heads=32"))
+    assert message.startswith("about 3.2e+19 visible pairs of 32 query heads; expected at most")
+    assert "Pass fewer heads, or shorter sequences" in message
+    narrow = f"{LONG}, cp_size=2, num_heads=32, mask=rs.Mask.sliding_window(4096, 0)"
+    assert printed(call.format(narrow)) == ""

@@ -215,6 +215,7 @@ CostOfPasses estimate(const Problem& problem, const Placement& placement,
                       const BlockSize& block_size) {
   check_block_size(block_size);
   Plan homes = plan_of_homes(problem, placement, transport);
+  check_pairs(problem);
   check_memory_of_cost(problem, placement, transport);
   const int cp_size = homes.cp_size();
   const std::string& name = transport.name;

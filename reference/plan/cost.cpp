@@ -5,6 +5,7 @@
 #include "reference/plan/key_owners.h"
 #include "reference/plan/residency.h"
 #include "reference/plan/tile_counts.h"
+#include "reference/plan/tiles.h"
 #include "reference/support/errors.h"
 #include "reference/support/interrupt.h"
 
@@ -77,8 +78,26 @@ void add_traffic(PlanCost& cost, const Plan& plan, int rank, std::span<const Ste
   }
 }
 
+void check_pairs(const Problem& problem) {
+  constexpr double kMost = 4e18;  // int64 counts 9.2e18; blocks are more than the pairs in them
+  const double rows_q = problem.layout_q.num_rows(), rows_k = problem.layout_k.num_rows();
+  if (rows_q * rows_k * problem.num_heads <= kMost) return;
+  double pairs = 0;
+  for (int seq = 0; seq < problem.layout_q.batch(); ++seq) {
+    check_interrupt(64);
+    const int len_q = problem.layout_q.len(seq), len_k = problem.layout_k.len(seq);
+    pairs += static_cast<double>(visible_pairs(
+        {problem.mask, len_q, len_k}, {.seq = seq, .len = len_q}, {.seq = seq, .len = len_k}));
+  }
+  pairs *= problem.num_heads;
+  require(pairs <= kMost, "about ", pairs, " visible pairs of ", problem.num_heads,
+          " query heads; expected at most ", kMost,
+          ", which int64 counts. Pass fewer heads, or shorter sequences");
+}
+
 PlanCost cost(const Plan& plan, const ElementSizes& sizes, const BlockSize& block_size) {
   require_all_tiles(plan, "cost()");
+  check_pairs(plan.problem);
   check_block_size(block_size);
   const KeyOwners owners(plan);
   const auto lists = count_lists(plan, owners, block_size);

@@ -70,6 +70,9 @@ struct PlanCost {
   double fill() const;       // pairs over the area of all blocks; 1 when there is no work at all
 };
 
+// Refuses more visible pairs than int64 counts.
+void check_pairs(const Problem& problem);
+
 PlanCost cost(const Plan& plan, const ElementSizes& sizes = {}, const BlockSize& block_size = {});
 
 // Adds the traffic and the buffers of one rank, whose steps these are: of the plan, homes and

@@ -158,6 +158,37 @@ TEST(CheckOwnership, AcceptsEveryRowOnceInAnyOrder) {
   EXPECT_NO_THROW(check_ownership(Operand::kv, PackedLayout(), {}));
 }
 
+TEST(CheckOwnership, TellsManyRowsByTheEndsOfSegments) {
+  const int third = 700'000'000;
+  const PackedLayout layout({0, 3 * third});
+  const Shard first{{0, 0, 3, 0, third}}, second{{0, 1, 3, 0, third}},
+      last{{0, 2, 3, 0, third - 7}, {0, 3 * (third - 7) + 2, 3, third - 7, 7}};
+  for (int i = 0; i < 20; ++i)  // to mark that many rows takes 8 GB and seconds each time
+    EXPECT_NO_THROW(check_ownership(Operand::q, layout, {second, last, first}));
+}
+
+TEST(CheckOwnership, RefusesOfFewLongSegmentsWhatItRefusesOfAll) {
+  const PackedLayout layout({0, 90, 99, 99, 150});
+  const Segment a{0, 0, 2, 0, 45}, b{0, 1, 2, 0, 45}, c{1, 0, 1, 45, 9}, d{3, 0, 1, 45, 51};
+  const auto check = [&](const std::vector<Shard>& shards) {
+    check_ownership(Operand::q, layout, shards);
+  };
+  EXPECT_NO_THROW(check({{a, c}, {b, d}}));
+  const Segment short_b{0, 1, 2, 0, 44}, late_b{0, 3, 2, 0, 44}, twice{0, 88, 2, 54, 1};
+  const Segment later_d{3, 0, 1, 44, 51}, other{0, 0, 1, 0, 90}, odd{0, 2, 2, 0, 44};
+  expect_refused([&] { check({{a, c}, {short_b, later_d}}); }, {"query position 89 of sequence 0"});
+  expect_refused([&] { check({{a, c}, {late_b, later_d}}); }, {"query position 1 of sequence 0"});
+  expect_refused([&] { check({{a, c, twice}, {b, d}}); }, {"position 88", "rank 0 and by rank 0"});
+  expect_refused([&] { check({{a, c}, {b}}); }, {"query position 0 of sequence 3", "no rank"});
+  expect_refused([&] { check({{a}, {b, d}}); }, {"query position 0 of sequence 1", "no rank"});
+  expect_refused(
+      [&] {
+        check({{a, c}, {other}});
+      },
+      {"query position 0 of sequence 0", "by rank 1"});
+  expect_refused([&] { check({{a, c}, {odd, later_d}}); }, {"position 2 of sequence 0"});
+}
+
 TEST(CheckOwnership, RefusesTwoOwners) {
   expect_refused(
       [] {
