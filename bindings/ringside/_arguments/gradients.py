@@ -72,7 +72,7 @@ def refuse_constants(given: Mapping[str, Any], tensors: Sequence[str] = ("sink",
     >>> refuse_constants({"softmax_scale": 0.5, "sink": [0.0, 1.0]})
     """
     for name in (*NUMBERS, *PER_HEAD):
-        x = given.get(name)
+        x: Any = given.get(name)
         if type(x) in _PLAIN:
             continue
         if name in NUMBERS or is_list(x):
