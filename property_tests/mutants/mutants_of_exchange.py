@@ -88,8 +88,8 @@ MUTANTS_OF_EXCHANGE = [
     Mutant(
         "calls of other kinds are noticed by nobody",
         GROUP + "begun.py",
-        "self._kinds[number] = kind",
-        "pass",
+        "self._kinds[number], self._whats[number] = kind, what or {}",
+        "self._whats[number] = what or {}",
     ),
     Mutant(
         "an interrupt amid a set-up stays with the process that has it",
