@@ -299,4 +299,10 @@ MUTANTS_OF_USERS = [
         "for n in (1, 0, 2, 3, 4)",
         "for n in (0, 1, 2, 3, 4)",
     ),
+    Mutant(
+        "a gradient by an option that is a constant is dropped",
+        "bindings/ringside/_arguments/gradients.py",
+        "if (is_list(x) or name not in tensors) and asks_for_gradient(x):",
+        "if False:",
+    ),
 ]

@@ -25,7 +25,7 @@ PROPERTIES = (
     *("thd_rows", "thd_segments", "thd_steps", "thd_chunks", "thd_micro_sequences"),
     *("micro_sequences", "flash", "formats", "kit_judging", "docs"),
     *("kit_checks", "kit_misuse", "kit_findings", "kit_cases"),
-    *("kit_locate", "kit_rings", "kit_tolerance"),
+    *("kit_locate", "kit_rings", "kit_tolerance", "kit_reports_of_gradients"),
     *("lengths", "own_partitions", "ranges", "thd_check", "explore"),
     *("exercises", "learn", "learn_moves", "learn_merging", "learn_times", "learn_traffic"),
     *("pictures", "places", "displays", "saved_pictures"),
@@ -36,6 +36,7 @@ OF_USERS = (
     *("kit_strategies", "kit_stand_ins", "kit_dense", "arrays_in_kind", "peers", "peers_table"),
     *("stand_ins", "kit_processes", "torch_on_cpu", "quick_kernels"),
     *("torch_gradients", "errors_of_gradients", "errors_of_torch", "errors_of_options"),
+    *("constants", "torch_compiled"),
 )
 CPP_TESTS = {"reference": "ringside_reference_test", "optimized": "ringside_work_list_test"}
 NO_SUCH_TEST = 4  # pytest's exit code
