@@ -1,16 +1,10 @@
 """Groups on GPUs that are played: set-up, refusals, failures and what calls return."""
 
 import pytest
-from group_processes import require_failure, started, within
+from group_processes import require_failure, within
 from played_libraries import expect_refused_in_both, make_libraries, play, use
 
 SOON, TIMEOUT = 2.0, 1.0
-
-
-@pytest.fixture(scope="module")
-def workers():
-    with started(2) as both:
-        yield both
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """DevicePlans over groups on GPUs that are played: lengths, numbers, refusals, results."""
 
 import pytest
-from group_processes import started
 from played_libraries import expect_refused_in_both, play
 
 # 64 rows in documents of multiples of 4: each of two ranks has room for 32.
@@ -20,12 +19,6 @@ def rows(number=None, dtype="float32", heads=2, dim=4, place=0):
     parts = [on_gpu(np.ones((number, heads, dim), dtype), place) for _ in group.ranks]
     return parts[0] if len(parts) == 1 else parts
 """
-
-
-@pytest.fixture(scope="module")
-def workers():
-    with started(2) as both:
-        yield both
 
 
 @pytest.fixture

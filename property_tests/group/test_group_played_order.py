@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from group_processes import require_failure, started, within
+from group_processes import require_failure, within
 from played_libraries import play
 
 SOON, TIMEOUT = 2.0, 2.0  # a process whose beats are 1.5 s late is silent
@@ -14,12 +14,6 @@ LAST = "call(return_max_logit=True, keep_kv=True)"  # alike on both: a beat tell
 IN_ORDER = f"call(); call(return_max_logit=True); {LAST}"
 IN_ANOTHER = f"call(return_max_logit=True); call(); {LAST}"
 DIFFERENT = "same calls in the same order"
-
-
-@pytest.fixture(scope="module")
-def workers():
-    with started(2) as both:
-        yield both
 
 
 @pytest.fixture

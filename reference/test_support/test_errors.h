@@ -25,4 +25,15 @@ void expect_error(Call call, std::initializer_list<const char*> parts) {
   ADD_FAILURE() << "expected an error with \"" << (parts.size() ? *parts.begin() : "") << "\"";
 }
 
+// The message of the InvalidArgument that `call` throws, empty if it does not.
+template <typename Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return {};
+}
+
 }  // namespace ringside::testing

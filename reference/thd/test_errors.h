@@ -1,21 +1,13 @@
-// For tests: the message of what `call` throws, empty if it does not.
+// For tests of thd: what a call is refused with, and how that begins.
 #pragma once
 
 #include <string>
 
-#include "reference/support/errors.h"
+#include "reference/test_support/test_errors.h"
 
 namespace ringside::thd {
 
-template <typename Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return {};
-}
+using testing::refusal;
 
 inline bool begins_with(const std::string& text, const std::string& begin) {
   return text.compare(0, begin.size(), begin) == 0;

@@ -10,6 +10,7 @@
 
 #include "optimized/device/processors.h"
 #include "optimized/program/conformance/test_device_run.h"
+#include "reference/test_support/test_errors.h"
 
 namespace ringside {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 using move::GlobalArray;
 using testing::kBFloat16;
 using testing::OnDevice;
+using testing::refusal;
 
 // Arrays of a pack, and a program for it that works on them in place.
 struct InPlace {
@@ -116,17 +118,6 @@ TEST(CudaProgram, GivesTheSameResultsWhateverItLeavesToOtherKernels) {
   for (const int sm_margin : {1, 3, processors_of_device() - 1, 1000})
     EXPECT_EQ(with(sm_margin), want) << sm_margin;
   EXPECT_THROW(with(-1), InvalidArgument);
-}
-
-// The message of what is raised, or "".
-template <typename Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(CudaProgram, NamesArraysThatNoKernelTakes) {
