@@ -259,9 +259,13 @@ class Control(ControlSockets):
             self._fail_by_refusal(peer, int(theirs["call"]), mine == REFUSED)
             return
         agreed = [(x, what, None) for x, what in self._whats(peer, theirs)]
-        why = difference(agreed) or "expected the same calls in the same order on every rank"
-        both = f"{named(peer.ranks)} and {named(self.ranks)} make different calls"
-        self.fail(self.here(f"{both}; {why}", sorted({*peer.ranks, *self.ranks})))
+        text = (
+            f"{named(peer.ranks)} and {named(self.ranks)} make different calls; "
+            "expected the same calls in the same order on every rank"
+        )
+        if (differs := difference(agreed)) is not None:
+            text += f". Here {differs}"
+        self.fail(self.here(text, sorted({*peer.ranks, *self.ranks})))
 
     def _whats(self, peer: Peer, theirs: Where) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
         """What is to be agreed on for both calls, where the other one says it, by rank."""
