@@ -95,6 +95,8 @@ MET = {
     "bottom right": (lambda case: case.mask.align == "bottom_right", 0.25),
     "grouped heads": (lambda case: case.num_heads != case.num_kv_heads, 0.3),
     "several kv heads": (lambda case: case.num_kv_heads > 1, 0.25),
+    "head dimensions alike": (lambda case: case.head_dim == case.head_dim_v, 0.35),
+    "head dimensions that differ": (lambda case: case.head_dim != case.head_dim_v, 0.3),
     "an option": (lambda case: len(case.options) > 1, 0.5),
 }
 

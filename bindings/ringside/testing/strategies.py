@@ -322,7 +322,9 @@ def _layouts_of(num_sequences: int) -> SearchStrategy[rs.PackedLayout]:
 
 # What cases() draws by default; its arguments have the names of the strategies above.
 LAYOUTS, CP_SIZES, HEADS = layouts(), cp_sizes(), heads()
-HEAD_DIMS = st.sampled_from([*itertools.product(range(1, 7), repeat=2)])
+HEAD_DIMS = _table(  # alike in half of the cases, as in most models
+    (5, [(n, n) for n in range(1, 7)]), (1, [*itertools.permutations(range(1, 7), 2)])
+)
 SEEDS = st.sampled_from(range(2**32))
 
 
