@@ -164,6 +164,7 @@ def test_tables_say_what_was_measured_what_was_missed_and_what_is_wrong(capsys):
 def run_command(monkeypatch, lines, *arguments, stopped=None):
     machine = {"gpu": "NVIDIA X1", "driver": "1.2", "commit": "abc", "date": "2026-11-21"}
     monkeypatch.setattr(_bench_gpu, "machine", lambda: machine)
+    monkeypatch.setattr(_bench_gpu, "the_gpu", lambda: "0")
     tasks = [_bench_gpu.Task("all", lambda: iter([*lines, "a note"]))]
     tasks += [_bench_gpu.Task("stopped", stopped)] if stopped else []
     monkeypatch.setattr(_bench_gpu, "tasks", lambda sections, quick, peer: tasks)

@@ -10,6 +10,7 @@ from ringside import _core, _extras
 from ringside._bench import cpu as _bench
 from ringside._bench import thd as _bench_thd
 from ringside._bench.gpu import run as _bench_gpu
+from ringside._bench.gpu.readings import Readings
 from ringside.cli import report as _report
 from ringside.cli.bench_cp import cp
 from ringside.cli.files import JsonOption, write_csv, write_json
@@ -87,11 +88,11 @@ def gpu(
     comment = "; ".join(f"{name} {value}" for name, value in machine.items())
     lines: list[_bench_gpu.Line] = []
     notes: list[str] = []
-    with _report.progress() as progress:
+    with _report.progress() as progress, Readings(_bench_gpu.the_gpu()) as readings:
         doing = progress.add_task("", total=len(tasks))
         for number, task in enumerate(tasks):
             progress.update(doing, completed=number, description=task.name)
-            for made in task.run():
+            for made in _bench_gpu.run_with_readings(task, readings):
                 if isinstance(made, str):
                     notes.append(made)
                 else:

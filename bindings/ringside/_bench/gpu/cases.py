@@ -255,6 +255,7 @@ class Line:
         numbers: by name; what is not known is not there.
         goals: may be none.
         fault: a wrong result, in words; then there are no numbers.
+        readings: of the GPU meanwhile, by name: clocks, power, temperature.
     """
 
     section: str
@@ -264,6 +265,7 @@ class Line:
     numbers: dict[str, Any] = field(default_factory=dict)
     goals: tuple[Goal, ...] = ()
     fault: str = ""
+    readings: dict[str, float] = field(default_factory=dict)
 
     @property
     def missed(self) -> list[Goal]:
@@ -282,6 +284,7 @@ class Line:
             "goals": goals,
             "met": met,
             "fault": self.fault,
+            **self.readings,
         }
 
 

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from ringside._bench import cpu as _bench
 from ringside._bench.gpu import cases, fa3, fill
 from ringside._bench.gpu.cases import SECTIONS, Line, Times, Workload, WrongResult
 from ringside._bench.gpu.clock import Clock, timed
+from ringside._bench.gpu.readings import Readings
 
 if TYPE_CHECKING:
     from ringside._bench.gpu.problem import SampledOperands
@@ -316,6 +318,25 @@ def _sync_of(ours: Runner) -> str:
     return f"{', '.join(different)} of the replayed graph differ" if different else ""
 
 
+def run_with_readings(task: Task, readings: Readings) -> Iterator[Line | str]:
+    """What a task yields, lines with what the GPU's clocks and power were since it began."""
+    since = time.monotonic()
+    for made in task.run():
+        if isinstance(made, str):
+            yield made
+        else:
+            yield dataclasses.replace(made, readings=readings.medians(since))
+
+
+def the_gpu() -> str:
+    """The current one, as nvidia-smi names it."""
+    import torch
+
+    device = torch.cuda.current_device()
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return str(device) if uuid is None else f"GPU-{uuid}"
+
+
 def machine() -> dict[str, Any]:
     """Where, when and of what the numbers were taken."""
     import torch
@@ -324,8 +345,8 @@ def machine() -> dict[str, Any]:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         return run.stdout.strip()
 
-    here, device = str(Path(__file__).parent), torch.cuda.current_device()
-    query = ("--query-gpu=driver_version", "--format=csv,noheader", f"--id={device}")
+    here = str(Path(__file__).parent)
+    query = ("--query-gpu=driver_version", "--format=csv,noheader", f"--id={the_gpu()}")
     commit = os.environ.get("RINGSIDE_COMMIT")
     return {
         "gpu": torch.cuda.get_device_name(),
