@@ -41,13 +41,12 @@ def prepared(case, dtype, **options):
 
     generator = torch.Generator("cuda").manual_seed(case.seed)
 
-    def array(heads):
-        shape = (case.layout_q.num_rows, heads, case.head_dim)
+    def array(heads, dim):
+        shape = (case.layout_q.num_rows, heads, dim)
         return torch.randn(shape, device="cuda", generator=generator).to(getattr(torch, dtype))
 
-    q, k, v, dout = map(
-        array, (case.num_heads, case.num_kv_heads, case.num_kv_heads, case.num_heads)
-    )
+    q, dout = (array(case.num_heads, dim) for dim in (case.head_dim, case.head_dim_v))
+    k, v = (array(case.num_kv_heads, dim) for dim in (case.head_dim, case.head_dim_v))
     plan = case.plan()
     out, lse = plan.attention(q, k, v, backend="cuda", **options)
 
@@ -101,6 +100,23 @@ def test_a_hundred_calls_give_the_same_bits(dtype, heads, dim, mask):
     import torch
 
     backward = prepared(case_of(LONG, mask, heads, dim), dtype)
+    first = backward()
+    for _ in range(100):
+        assert all(map(torch.equal, backward(), first))
+
+
+@pytest.mark.parametrize(
+    ("dims", "ranks"),
+    [((96, 96), 1), ((192, 128), 1), ((256, 256), 1), ((64, 64), 2), ((128, 128), 2)],
+)
+@of_16_bits
+def test_a_hundred_calls_of_other_kernels_and_rings_give_the_same_bits(dtype, dims, ranks):
+    """Where items take no turns, another kernel has dq."""
+    import torch
+
+    case = case_of(LONG, rs.Mask.causal(), (4, 2), 128)
+    case = case.replace(head_dim=dims[0], head_dim_v=dims[1], cp_size=ranks)
+    backward = prepared(case, dtype)
     first = backward()
     for _ in range(100):
         assert all(map(torch.equal, backward(), first))
