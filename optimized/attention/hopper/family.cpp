@@ -1,5 +1,6 @@
 // The Hopper family in the table. What its kernels do not take goes to the mma family, which takes
 // items of as many rows, and of fewer.
+#include "optimized/attention/hopper/head_dims.h"
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/machine/box.h"
 #include "optimized/attention/hopper/machine/tensor_map.h"
@@ -8,8 +9,7 @@ namespace ringside {
 namespace hopper {
 
 bool knows_options(const AttentionShape& shape) {
-  const int qk = shape.head_dim_qk, v = shape.head_dim_v, larger = qk > v ? qk : v;
-  return larger > 64 && larger <= 128;
+  return shape.head_dim_qk <= OptionDims::kQk && shape.head_dim_v <= OptionDims::kV;
 }
 
 bool supports(const AttentionShape& shape, const DeviceProperties& device) {

@@ -11,6 +11,9 @@ struct HeadDims {
   static constexpr int kQk = Qk, kV = V;
 };
 
+// Of kernels that know score options: shapes that it holds, smaller ones, too.
+using OptionDims = HeadDims<128, 128>;
+
 // Calls function(HeadDims<..>{}) with the smallest compiled pair that holds the shape, of which no
 // dimension is above 256.
 template <typename Function>

@@ -17,8 +17,7 @@ int64_t forward_workspace_bytes(const AttentionShape& shape);
 // a scale that is not positive.
 bool has_options(const ForwardArguments& arguments);
 
-// Whether there are kernels with score options, too: where the larger head dimension is above 64
-// and up to 128.
+// Whether there is a kernel with score options, too: where no head dimension is above 128.
 bool knows_options(const AttentionShape& shape);
 
 // Whether this kernel takes a launch. The others, which no one launches often, are the mma

@@ -117,7 +117,7 @@ cudaError_t differentiate_keys(const BackwardArguments& a, cudaStream_t stream) 
   static_assert(kQueries == kDroppedQueries);
   const auto launch = [&] {
     if (!a.options.empty()) {
-      using Dims = HeadDims<128, 128>;
+      using Dims = OptionDims;
       const OptionParameters with_options{parameters, score_numbers(a.shape, a.options)};
       const Dq dq = dq_of(a);
       return with_options.scores.only_cap() && has_instance(Options::softcap, dq)

@@ -1,5 +1,6 @@
 // dq of the deterministic mode with score options: the mma family's kernel, for the head dimensions
 // of this one.
+#include "optimized/attention/hopper/head_dims.h"
 #include "optimized/attention/hopper/kernels.h"
 #include "optimized/attention/hopper/score_policy.cuh"
 #include "optimized/attention/mma/backward_queries.cuh"
@@ -50,7 +51,7 @@ struct QueryParameters : mma::BackwardParameters {
 
 cudaError_t backward_queries_with_options(const BackwardArguments& a, cudaStream_t stream) {
   return mma::with_element_type(a.shape.type, [&](auto element) {
-    using C = mma::QueriesConfig<decltype(element), mma::HeadDims<128, 128>>;
+    using C = mma::QueriesConfig<decltype(element), mma::HeadDims<OptionDims::kQk, OptionDims::kV>>;
     return mma::with_turns(a.queries, a.shape.num_heads, [&](dim3 grid, auto turns) {
       return launch_with_shared(
           mma::attention_backward_queries<C, turns, QueryParameters>, grid, C::kThreads,

@@ -9,8 +9,10 @@
 namespace ringside::hopper {
 namespace {
 
-int keys_of_block(const AttentionShape& shape) {
-  return with_head_dims(shape, [](auto dims) -> int { return Tuning<decltype(dims)>::kKeys; });
+// Of the kernel that runs.
+int keys_of_block(const ForwardArguments& a) {
+  if (has_options(a)) return Tuning<OptionDims>::kKeys;
+  return with_head_dims(a.shape, [](auto dims) -> int { return Tuning<decltype(dims)>::kKeys; });
 }
 
 // Where the launch leaves final results, if it does.
@@ -21,7 +23,7 @@ const DeviceMatrix* final_results(const ForwardArguments& a) {
 
 bool make_maps(ForwardMaps& maps, const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
-  const int keys = keys_of_block(s);
+  const int keys = keys_of_block(a);
   const bool made = make_map(maps.q, a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
                     make_map(maps.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}, keys) &&
                     make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}, keys);
@@ -94,7 +96,7 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
       const OptionParameters with_options{
           parameters,
           score_numbers(arguments.shape, arguments.options, arguments.sinks, arguments.max_logit)};
-      using Dims = HeadDims<128, 128>;
+      using Dims = OptionDims;
       switch (wanted(with_options.scores)) {
         case Options::linear:
           return launch_forward<Dims, Options::linear>(with_options, grid, stream);
