@@ -10,15 +10,18 @@
 
 #include "optimized/interpreter/machine/code.h"
 #include "optimized/interpreter/machine/tensor_map.h"
+#include "optimized/interpreter/runtime/graph.h"
 #include "optimized/interpreter/runtime/runtime.h"
 
 namespace ringside::ptx {
 namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local int current_device = 0;
 
 int capability() { return static_cast<int>(setting("CAPABILITY", 90)); }
 int processors() { return static_cast<int>(setting("PROCESSORS", 4)); }
+int devices() { return static_cast<int>(setting("DEVICES", 1)); }  // alike, of one memory
 
 bool fits_a_map(const TensorMap& map, const cuuint32_t* steps) {
   constexpr uint64_t kMostSize = uint64_t{1} << 32, kMostStride = uint64_t{1} << 40;
@@ -61,14 +64,20 @@ CUresult encode(CUtensorMap* to, CUtensorMapDataType type, cuuint32_t rank, void
   return CUDA_SUCCESS;
 }
 
+// Of the driver alone.
+constexpr auto kOfWords = static_cast<cudaGraphNodeType>(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+
 CUresult write_word(CUstream, CUdeviceptr word, cuuint32_t value, unsigned) {
-  __atomic_store_n(reinterpret_cast<uint32_t*>(word), value, __ATOMIC_SEQ_CST);
+  enqueue(kOfWords,
+          [=] { __atomic_store_n(reinterpret_cast<uint32_t*>(word), value, __ATOMIC_SEQ_CST); });
   return CUDA_SUCCESS;
 }
 CUresult wait_for_word(CUstream, CUdeviceptr word, cuuint32_t bits, unsigned flags) {
   if (flags != CU_STREAM_WAIT_VALUE_AND) return CUDA_ERROR_NOT_SUPPORTED;
-  const auto* at = reinterpret_cast<const uint32_t*>(word);
-  while ((__atomic_load_n(at, __ATOMIC_SEQ_CST) & bits) == 0) std::this_thread::yield();
+  enqueue(kOfWords, [=] {
+    const auto* at = reinterpret_cast<const uint32_t*>(word);
+    while ((__atomic_load_n(at, __ATOMIC_SEQ_CST) & bits) == 0) std::this_thread::yield();
+  });
   return CUDA_SUCCESS;
 }
 
@@ -95,7 +104,8 @@ cudaError_t note(cudaError_t error) { return last_error = error; }
 
 void* driver_function(const char* name) {
   const std::string_view wanted = name;
-  if (wanted == "cuTensorMapEncodeTiled") return reinterpret_cast<void*>(encode);
+  if (wanted == "cuTensorMapEncodeTiled")
+    return setting("TENSOR_MAPS", 1) != 0 ? reinterpret_cast<void*>(encode) : nullptr;
   if (wanted == "cuStreamWriteValue32") return reinterpret_cast<void*>(write_word);
   if (wanted == "cuStreamWaitValue32") return reinterpret_cast<void*>(wait_for_word);
   return nullptr;
@@ -118,15 +128,17 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = devices();
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : note(cudaErrorInvalidDevice);
+  if (device < 0 || device >= devices()) return note(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
@@ -173,15 +185,11 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   return make(stream);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) { return destroy(stream); }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return refuse_in_capture(); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() { return refuse_in_capture(); }
 cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
-  function(data);
+  enqueue(cudaGraphNodeTypeHost, [=] { function(data); });
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return make(event); }

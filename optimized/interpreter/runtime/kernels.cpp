@@ -1,4 +1,6 @@
 // Kernels: what a file registers of them, and launches.
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -6,6 +8,7 @@
 
 #include "optimized/interpreter/machine/run.h"
 #include "optimized/interpreter/runtime/fat_binary.h"
+#include "optimized/interpreter/runtime/graph.h"
 #include "optimized/interpreter/runtime/runtime.h"
 
 namespace ringside::ptx {
@@ -50,7 +53,7 @@ Function* function_of(const void* kernel) {
 }
 
 cudaError_t launch(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared) {
-  const std::lock_guard<std::mutex> lock(one_at_a_time());
+  std::unique_lock<std::mutex> lock(one_at_a_time());
   Function* f = function_of(kernel);
   if (f == nullptr) return note(cudaErrorInvalidDeviceFunction);
   const unsigned threads = block.x * block.y * block.z;
@@ -58,11 +61,17 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, void** arguments, 
       grid.z - 1 >= kMostBlocks)
     return note(cudaErrorInvalidConfiguration);
   if (f->static_shared + shared > kMostShared) return note(cudaErrorInvalidValue);
+  std::vector<std::byte> values(f->parameter_bytes.size());
   for (size_t k = 0; k < f->parameters.size(); ++k) {
     const auto& [offset, bytes] = f->parameters[k];
-    std::memcpy(f->parameter_bytes.data() + offset, arguments[k], bytes);
+    std::memcpy(values.data() + offset, arguments[k], bytes);
   }
-  run({f, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared});
+  lock.unlock();
+  enqueue(cudaGraphNodeTypeKernel, [=] {
+    const std::lock_guard<std::mutex> in_turn(one_at_a_time());
+    std::ranges::copy(values, f->parameter_bytes.begin());
+    run({f, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared});
+  });
   return cudaSuccess;
 }
 

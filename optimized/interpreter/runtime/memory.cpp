@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "optimized/interpreter/machine/device_memory.h"
+#include "optimized/interpreter/runtime/graph.h"
 #include "optimized/interpreter/runtime/runtime.h"
 
 namespace ringside::ptx {
@@ -19,7 +20,7 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) 
   if (((between || kind == cudaMemcpyHostToDevice) && !on_device(to, bytes)) ||
       ((between || kind == cudaMemcpyDeviceToHost) && !on_device(from, bytes)))
     return note(cudaErrorInvalidValue);
-  std::memmove(to, from, bytes);
+  enqueue(cudaGraphNodeTypeMemcpy, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 
@@ -31,6 +32,7 @@ using namespace ringside::ptx;  // NOLINT: the runtime's functions have its name
 extern "C" {
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
   *data = bytes == 0 ? nullptr : allocate(bytes);
   return bytes > 0 && *data == nullptr ? note(cudaErrorMemoryAllocation) : cudaSuccess;
 }
@@ -38,6 +40,7 @@ cudaError_t cudaFree(void* data) {
   return data == nullptr || release(data) ? cudaSuccess : note(cudaErrorInvalidValue);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
   return copy(to, from, bytes, kind);
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
@@ -56,10 +59,11 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
   if (bytes > 0 && !on_device(data, bytes)) return note(cudaErrorInvalidValue);
-  std::memset(data, value, bytes);
+  enqueue(cudaGraphNodeTypeMemset, [=] { std::memset(data, value, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
+  if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused;
   return cudaMemsetAsync(data, value, bytes, nullptr);
 }
 

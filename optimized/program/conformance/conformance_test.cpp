@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -224,9 +225,42 @@ TEST(CudaProgram, AgreesWithTheCpuOnADeviceOfFewProcessors) {
     run.expect_forward(), run.expect_backward();
   }
 }
+
+TEST(CudaProgram, RunsTheMmaFamilyWhereThereIsNoHopperGpu) {
+  Random random(24);
+  const PackedLayout layout({0, 9, 150}, {0, 12, 153});
+  const DeviceCase device_case(random, testing::kBFloat16, {layout, layout, Mask::causal(), 2, 1},
+                               128);
+  for (const int capability : {80, 89, 100, 120}) {
+    const testing::Setting other("CAPABILITY", capability);
+    const DeviceRun run(device_case, testing::kBFloat16);
+    SCOPED_TRACE(concat("capability ", capability));
+    EXPECT_STREQ(run.family(), "mma");
+    if (capability == 80) run.expect_forward(), run.expect_backward();
+  }
+  EXPECT_STREQ(DeviceRun(device_case, testing::kBFloat16).family(), "hopper");
+}
+
+// Which is asked once, so by a process of its own.
+TEST(CudaProgramDeathTest, RunsTheMmaFamilyWhereTheDriverMakesNoMaps) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const testing::Setting old("TENSOR_MAPS", 0);
+  const auto run_one = [] {
+    Random random(25);
+    const PackedLayout layout({0, 9, 150}, {0, 12, 153});
+    const DeviceCase device_case(random, testing::kBFloat16, {layout, layout, Mask::causal(), 2, 1},
+                                 128);
+    const DeviceRun run(device_case, testing::kBFloat16);
+    run.expect_forward(), run.expect_backward();
+    std::fprintf(stderr, "by %s", run.family());
+    std::exit(::testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(run_one(), ::testing::ExitedWithCode(0), "by mma");
+}
 #endif
 
 TEST(CudaProgram, RefusesToRunOnAnotherDevice) {
+  const testing::Setting two("DEVICES", 2);
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) GTEST_SKIP() << "one device";
   Capacity room;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "optimized/attention/kernel.h"
+#include "optimized/device/test_shared_memory.h"
 #include "optimized/program/program.h"
 #include "optimized/program/test_device_array.h"
 #include "optimized/program/test_random_capacity.h"
@@ -179,16 +180,22 @@ class DeviceRun {  // of one case on the device
   const std::shared_ptr<const CudaProgram>& program() const { return program_; }
   std::vector<double> output() const { return out.read().data; }
 
-  void forward(bool with_max_logit = false) const {
+  void enqueue_forward(cudaStream_t stream, bool with_max_logit = false) const {
     auto* const max_logit = static_cast<float*>(with_max_logit ? max_logit_.data() : nullptr);
     program_->forward({q.array(), k.array(), v.array(), out.array(), lse.array(), sink_data(),
                        options(), workspace_.data(), max_logit},
-                      nullptr);
+                      stream);
+  }
+  void forward(bool with_max_logit = false) const {
+    spoil_shared_memory(nullptr);
+    enqueue_forward(nullptr, with_max_logit);
     RINGSIDE_CUDA(cudaDeviceSynchronize());
   }
-
   void expect_forward(bool with_max_logit = false) const {
     forward(with_max_logit);
+    expect_results(with_max_logit);
+  }
+  void expect_results(bool with_max_logit = false) const {
     const AttentionOutput want = attention(plan_, c.inputs());
     expect_close("out", type_, want.out.data, out.read().data);
     const double more = error_of_scores(c.q, c.k, c.options, family());
@@ -196,46 +203,46 @@ class DeviceRun {  // of one case on the device
     if (with_max_logit) expect_close("max_logit", type_, want.max_logit, max_logit_.read(), more);
   }
 
-  std::vector<double> query_gradients() const {  // from what forward returned
-    const OnDevice dq = like(c.q), dk = like(c.k), dv = like(c.v);
-    const Guarded dsink(c.options.sinks.size(), ElementType::float32);
-    differentiate(dq, dk, dv, dsink);
-    return dq.read().data;
+  struct Gradients {
+    OnDevice dq, dk, dv;
+    Guarded dsink;
+  };
+  Gradients gradients() const {  // NaN
+    return {like(c.q), like(c.k), like(c.v), {c.options.sinks.size(), ElementType::float32}};
   }
-
-  void expect_backward() const {  // likewise
+  void enqueue_backward(const Gradients& to, cudaStream_t stream) const {
+    program_->backward(
+        {dout.array(), q.array(), k.array(), v.array(), out.array(), lse.array(), to.dq.array(),
+         to.dk.array(), to.dv.array(), sink_data(), static_cast<float*>(to.dsink.data()), options(),
+         deterministic_, workspace_.data()},
+        stream);
+  }
+  Gradients backward() const {  // from what forward returned
+    Gradients to = gradients();
+    spoil_shared_memory(nullptr);
+    enqueue_backward(to, nullptr);
+    RINGSIDE_CUDA(cudaDeviceSynchronize());
+    return to;
+  }
+  std::vector<double> query_gradients() const { return backward().dq.read().data; }
+  void expect_backward() const { expect_gradients(backward()); }
+  void expect_gradients(const Gradients& got) const {
     const AttentionGradients want =
         attention_backward(plan_, c.inputs(), c.dout, {out.read(), lse.read(), {}});
-    const OnDevice dq = like(c.q), dk = like(c.k), dv = like(c.v);
-    const Guarded dsink(c.options.sinks.size(), ElementType::float32);
-    differentiate(dq, dk, dv, dsink);
-    expect_close("dq", type_, want.dq.data, dq.read().data);
-    expect_close("dk", type_, want.dk.data, dk.read().data);
-    expect_close("dv", type_, want.dv.data, dv.read().data);
-    expect_close("dsink", type_, want.dsink, dsink.read());
+    expect_close("dq", type_, want.dq.data, got.dq.read().data);
+    expect_close("dk", type_, want.dk.data, got.dk.read().data);
+    expect_close("dv", type_, want.dv.data, got.dv.read().data);
+    expect_close("dsink", type_, want.dsink, got.dsink.read());
   }
 
   void expect_same_backward() const {
-    const OnDevice dq = like(c.q), dk = like(c.k), dv = like(c.v);
-    const OnDevice dq_again = like(c.q), dk_again = like(c.k), dv_again = like(c.v);
-    const Guarded dsink(c.options.sinks.size(), ElementType::float32);
-    differentiate(dq, dk, dv, dsink), differentiate(dq_again, dk_again, dv_again, dsink);
-    expect_same_bits("dq", dq.read().data, dq_again.read().data);
-    expect_same_bits("dk", dk.read().data, dk_again.read().data);
-    expect_same_bits("dv", dv.read().data, dv_again.read().data);
+    const Gradients first = backward(), second = backward();
+    expect_same_bits("dq", first.dq.read().data, second.dq.read().data);
+    expect_same_bits("dk", first.dk.read().data, second.dk.read().data);
+    expect_same_bits("dv", first.dv.read().data, second.dv.read().data);
   }
 
  private:
-  void differentiate(const OnDevice& dq, const OnDevice& dk, const OnDevice& dv,
-                     const Guarded& dsink) const {
-    program_->backward(
-        {dout.array(), q.array(), k.array(), v.array(), out.array(), lse.array(), dq.array(),
-         dk.array(), dv.array(), sink_data(), static_cast<float*>(dsink.data()), options(),
-         deterministic_, workspace_.data()},
-        nullptr);
-    RINGSIDE_CUDA(cudaDeviceSynchronize());
-  }
-
   static std::shared_ptr<const CudaProgram> program_of(const DeviceCase& x, const TypeInfo& type,
                                                        std::string_view family) {
     const ProgramOptions options{x.c.q.dim,
