@@ -70,8 +70,23 @@ void unshard(const RowMap& map, const HomeSums& from, const GlobalArray& to, cud
 struct OfSoftmax {
   DeviceScalars delta, lse;  // [rows, heads]
 };
+// What becomes 0 beside, for the launches behind.
+struct Cleared {
+  struct Zeros {
+    void* data = nullptr;  // at a multiple of 16 bytes
+    int64_t bytes = 0;     // a multiple of 4
+  };
+  static constexpr int kMostZeros = 3;
+  Zeros zeros[kMostZeros];
+  // Rows that no attention kernel writes, of arrays of queries and of keys, of which those without
+  // memory are left out.
+  UnseenRows unseen;
+  GlobalArray of_queries, of_keys[2];
+  int rows_q = 0, rows_k = 0;
+};
 void shard_softmax(const RowMap& map, const GlobalArray& dout, const GlobalArray& out,
-                   const GlobalArray& lse, const OfSoftmax& to, cudaStream_t stream);
+                   const GlobalArray& lse, const OfSoftmax& to, const Cleared& cleared,
+                   cudaStream_t stream);
 
 // Writes every row of the caller's lse: -inf where no rank owns it.
 void unshard_lse(const RowMap& map, const float* from, const GlobalArray& lse, cudaStream_t stream);
@@ -96,11 +111,6 @@ void merge(const Blocks& blocks, const Results& from, const Results& to, int dim
 // head's sink, if there are sinks.
 void clear_unseen_results(const UnseenRows& unseen, const GlobalArray& out, const GlobalArray& lse,
                           const float* sinks, int rows, cudaStream_t stream);
-// Likewise they become 0: of dq, or of dk and dv.
-void clear_unseen_queries(const UnseenRows& unseen, const GlobalArray& dq, int rows,
-                          cudaStream_t stream);
-void clear_unseen_keys(const UnseenRows& unseen, const GlobalArray& dk, const GlobalArray& dv,
-                       int rows, cudaStream_t stream);
 
 void fill(float* x, int64_t size, float value, cudaStream_t stream);
 

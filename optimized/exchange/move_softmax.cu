@@ -108,12 +108,90 @@ __device__ void multiply_cells(const GlobalArray& dout, const GlobalArray& out,
   }
 }
 
+template <typename T>
+__device__ void clear_rows(const GlobalArray& x, int first, unsigned rows) {
+  for (unsigned todo = rows; todo != 0; todo &= todo - 1) {
+    const int row = first + __ffs(static_cast<int>(todo)) - 1;
+    for (int head = threadIdx.x / kLanes; head < x.heads; head += blockDim.x / kLanes) {
+      T* to = static_cast<T*>(x.matrix.data) + offset_of(x.matrix, row, head);
+      for (int d = threadIdx.x % kLanes; d < x.dim; d += kLanes) assign(to[d], 0);
+    }
+  }
+}
+// Zeros of all types of 16 bits are the same.
+__device__ void clear_rows_of_any_type(const GlobalArray& x, int first, unsigned rows) {
+  if (x.matrix.data == nullptr) return;
+  x.type == ElementType::float32 ? clear_rows<float>(x, first, rows)
+                                 : clear_rows<__half>(x, first, rows);
+}
+
+// The block's rows, one a lane, of which `is_unseen` holds; all threads get the answer.
+template <typename IsUnseen>
+__device__ unsigned unseen_of(int first, int rows, IsUnseen is_unseen) {
+  __shared__ unsigned found;
+  if (threadIdx.x < kLanes) {
+    const int row = first + static_cast<int>(threadIdx.x);
+    const unsigned unseen = __ballot_sync(~0u, row < rows && is_unseen(row));
+    if (threadIdx.x == 0) found = unseen;
+  }
+  __syncthreads();
+  return found;
+}
+
 constexpr int kThreadsOfSums = 512, kBlocksOfProcessor = 2;
 static_assert(kCellsOfBlock <= kThreadsOfSums);
+
+// The blocks of threads behind those that sum: each kind of Cleared has its own, in this order.
+constexpr int64_t kZerosOfBlock = kThreadsOfSums * 64;  // bytes
+RINGSIDE_HD inline int64_t blocks_of(const Cleared::Zeros& x) {
+  return (x.bytes + kZerosOfBlock - 1) / kZerosOfBlock;
+}
+RINGSIDE_HD inline int64_t blocks_of_queries(const Cleared& x) {
+  return x.of_queries.matrix.data == nullptr ? 0 : (x.rows_q + kLanes - 1) / kLanes;
+}
+RINGSIDE_HD inline int64_t blocks_of_keys(const Cleared& x) {
+  return x.of_keys[0].matrix.data == nullptr ? 0 : (x.rows_k + kLanes - 1) / kLanes;
+}
+
+__device__ void clear_zeros(const Cleared::Zeros& x, int64_t block) {
+  constexpr int kWord = sizeof(uint4);
+  auto* const data = static_cast<std::byte*>(x.data);
+  const int64_t begin = block * kZerosOfBlock, end = min(begin + kZerosOfBlock, x.bytes);
+  const int64_t whole = begin + (end - begin) / kWord * kWord;
+  for (int64_t at = begin + threadIdx.x * kWord; at < whole; at += blockDim.x * kWord)
+    *reinterpret_cast<uint4*>(data + at) = {};
+  if (threadIdx.x < (end - whole) / sizeof(uint32_t))
+    reinterpret_cast<uint32_t*>(data + whole)[threadIdx.x] = 0;
+}
+
+__device__ void clear(const Cleared& x, int64_t block) {
+  for (const Cleared::Zeros& zeros : x.zeros) {
+    if (block >= 0 && block < blocks_of(zeros)) clear_zeros(zeros, block);
+    block -= blocks_of(zeros);
+  }
+  if (block < 0) return;
+  if (block < blocks_of_queries(x)) {
+    const int first = static_cast<int>(block) * kLanes;
+    const auto is_unseen = [&](int row) { return x.unseen.query(row); };
+    const unsigned hidden = unseen_of(first, x.rows_q, is_unseen);
+    return clear_rows_of_any_type(x.of_queries, first, hidden);
+  }
+  block -= blocks_of_queries(x);
+  if (block >= blocks_of_keys(x)) return;
+  const int first = static_cast<int>(block) * kLanes;
+  const unsigned hidden = unseen_of(first, x.rows_k, [&](int row) { return x.unseen.key(row); });
+  for (const GlobalArray& array : x.of_keys) clear_rows_of_any_type(array, first, hidden);
+}
+
 template <int Team, int N, bool kAligned, typename Dout, typename Out>
 __global__ void __launch_bounds__(kThreadsOfSums, kBlocksOfProcessor)
     shard_softmax_kernel(RowMap map, GlobalArray dout, GlobalArray out, GlobalArray lse,
-                         OfSoftmax to, BlockShape shape) {
+                         OfSoftmax to, BlockShape shape, unsigned blocks_of_sums,
+                         const __grid_constant__ Cleared cleared) {
+  if (blockIdx.x >= blocks_of_sums) {
+    const int64_t behind = blockIdx.x - blocks_of_sums;
+    return clear(cleared, behind * gridDim.y + blockIdx.y);
+  }
   constexpr int kTeams = kThreadsOfSums / Team, kCellsOfStep = kTeams * kCellsOfTeam;
   __shared__ float deltas[kCellsOfBlock + kMostHeadsOfBlock];
   const Cells all(map, out.heads, shape);
@@ -143,18 +221,25 @@ __global__ void __launch_bounds__(kThreadsOfSums, kBlocksOfProcessor)
 
 template <int Team, typename Dout, typename Out>
 void launch_shard_softmax(const RowMap& map, const GlobalArray& dout, const GlobalArray& out,
-                          const GlobalArray& lse, const OfSoftmax& to, cudaStream_t stream) {
+                          const GlobalArray& lse, const OfSoftmax& to, const Cleared& cleared,
+                          cudaStream_t stream) {
   constexpr int kPack = sizeof(Dout) == 2 ? 8 : 4;
   const bool aligned = takes_packs(dout, kPack) && takes_packs(out, kPack);
   const BlockShape shape(out.heads);
-  const auto blocks = [](int all, int of_block) {
+  const auto blocks = [](int64_t all, int64_t of_block) {
     return static_cast<unsigned>((all + of_block - 1) / of_block);
   };
-  const dim3 grid(blocks(map.global_of_home.size, shape.rows), blocks(out.heads, shape.heads));
+  const bool no_rows = map.global_of_home.size == 0 || map.home_of_global.size == 0;
+  const unsigned of_sums = no_rows ? 0 : blocks(map.global_of_home.size, shape.rows);
+  int64_t of_clears = blocks_of_queries(cleared) + blocks_of_keys(cleared);
+  for (const Cleared::Zeros& zeros : cleared.zeros) of_clears += blocks_of(zeros);
+  const unsigned in_y = blocks(out.heads, shape.heads);
+  const dim3 grid(of_sums + blocks(of_clears, in_y), in_y);
+  if (grid.x == 0) return;
   (aligned
        ? shard_softmax_kernel<Team, kPack, true, Dout, Out>
        : shard_softmax_kernel<Team, kPack, false, Dout, Out>)<<<grid, kThreadsOfSums, 0, stream>>>(
-      map, dout, out, lse, to, shape);
+      map, dout, out, lse, to, shape, of_sums, cleared);
 }
 
 // As many rows as a warp has lanes; its warps take turns at the heads, so that neighbours write
@@ -167,30 +252,6 @@ __global__ void unshard_lse_kernel(RowMap map, const float* from, GlobalArray ls
   for (int head = threadIdx.x / kLanes; head < lse.heads; head += kThreads / kLanes)
     to[offset_of(lse.matrix, global, head)] =
         row != kNobody ? from[row * lse.heads + head] : -INFINITY;
-}
-
-template <typename T>
-__device__ void clear_rows(const GlobalArray& x, int first, unsigned rows) {
-  for (unsigned todo = rows; todo != 0; todo &= todo - 1) {
-    const int row = first + __ffs(static_cast<int>(todo)) - 1;
-    for (int head = threadIdx.x / kLanes; head < x.heads; head += kThreads / kLanes) {
-      T* to = static_cast<T*>(x.matrix.data) + offset_of(x.matrix, row, head);
-      for (int d = threadIdx.x % kLanes; d < x.dim; d += kLanes) assign(to[d], 0);
-    }
-  }
-}
-
-// The block's rows, one a lane, of which `is_unseen` holds; all threads get the answer.
-template <typename IsUnseen>
-__device__ unsigned unseen_of(int first, int rows, IsUnseen is_unseen) {
-  __shared__ unsigned found;
-  if (threadIdx.x < kLanes) {
-    const int row = first + static_cast<int>(threadIdx.x);
-    const unsigned unseen = __ballot_sync(~0u, row < rows && is_unseen(row));
-    if (threadIdx.x == 0) found = unseen;
-  }
-  __syncthreads();
-  return found;
 }
 
 template <typename T>
@@ -207,31 +268,18 @@ __global__ void clear_results_kernel(UnseenRows unseen, GlobalArray out, GlobalA
     to[offset_of(lse.matrix, first + lane, head)] = has_sink ? sinks[head] : -INFINITY;
 }
 
-template <typename T>
-__global__ void clear_queries_kernel(UnseenRows unseen, GlobalArray dq, int rows) {
-  const int first = blockIdx.x * kLanes;
-  clear_rows<T>(dq, first, unseen_of(first, rows, [&](int row) { return unseen.query(row); }));
-}
-
-template <typename T>
-__global__ void clear_keys_kernel(UnseenRows unseen, GlobalArray dk, GlobalArray dv, int rows) {
-  const int first = blockIdx.x * kLanes;
-  const unsigned hidden = unseen_of(first, rows, [&](int row) { return unseen.key(row); });
-  clear_rows<T>(dk, first, hidden), clear_rows<T>(dv, first, hidden);
-}
-
 unsigned blocks_of_lanes(int rows) { return static_cast<unsigned>((rows + kLanes - 1) / kLanes); }
 
 }  // namespace
 
 void shard_softmax(const RowMap& map, const GlobalArray& dout, const GlobalArray& out,
-                   const GlobalArray& lse, const OfSoftmax& to, cudaStream_t stream) {
-  if (map.global_of_home.size == 0 || map.home_of_global.size == 0) return;
+                   const GlobalArray& lse, const OfSoftmax& to, const Cleared& cleared,
+                   cudaStream_t stream) {
   with_type(dout.type, [&]<typename Dout>(Dout) {
     with_type(out.type, [&]<typename Out>(Out) {
       (out.dim * sizeof(Dout) <= 128
            ? launch_shard_softmax<8, Dout, Out>
-           : launch_shard_softmax<16, Dout, Out>)(map, dout, out, lse, to, stream);
+           : launch_shard_softmax<16, Dout, Out>)(map, dout, out, lse, to, cleared, stream);
     });
   });
   RINGSIDE_CUDA(cudaGetLastError());
@@ -251,24 +299,6 @@ void clear_unseen_results(const UnseenRows& unseen, const GlobalArray& out, cons
   with_type(out.type, [&]<typename T>(T) {
     clear_results_kernel<T>
         <<<blocks_of_lanes(rows), kThreads, 0, stream>>>(unseen, out, lse, sinks, rows);
-  });
-  RINGSIDE_CUDA(cudaGetLastError());
-}
-
-void clear_unseen_queries(const UnseenRows& unseen, const GlobalArray& dq, int rows,
-                          cudaStream_t stream) {
-  if (rows == 0) return;
-  with_type(dq.type, [&]<typename T>(T) {
-    clear_queries_kernel<T><<<blocks_of_lanes(rows), kThreads, 0, stream>>>(unseen, dq, rows);
-  });
-  RINGSIDE_CUDA(cudaGetLastError());
-}
-
-void clear_unseen_keys(const UnseenRows& unseen, const GlobalArray& dk, const GlobalArray& dv,
-                       int rows, cudaStream_t stream) {
-  if (rows == 0) return;
-  with_type(dk.type, [&]<typename T>(T) {
-    clear_keys_kernel<T><<<blocks_of_lanes(rows), kThreads, 0, stream>>>(unseen, dk, dv, rows);
   });
   RINGSIDE_CUDA(cudaGetLastError());
 }

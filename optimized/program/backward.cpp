@@ -144,7 +144,7 @@ class Backward : public Walk {
       return DeviceScalars::by_row(reinterpret_cast<float*>(at(place)), call.out.heads);
     };
     const move::OfSoftmax softmax{by_row(places.delta), by_row(places.lse)};
-    move::shard_softmax(q, call.dout, call.out, call.lse, softmax, stream_);
+    move::shard_softmax(q, call.dout, call.out, call.lse, softmax, {}, stream_);
     if (options_.sinks == nullptr) return;
     const move::Sinks sinks{options_.sinks, parts_.problem.num_heads};
     if (parts_.is_stacked)

@@ -9,17 +9,6 @@
 namespace ringside {
 namespace {
 
-// Rows of dk and dv, and of dq, unless sums that began with zeros have been copied to them.
-void clear_unseen(const StackParts& parts, const BackwardCall& call, bool keys, bool queries,
-                  cudaStream_t stream) {
-  if (parts.every_row_is_seen) return;
-  const UnseenRows unseen = parts.unseen_rows();
-  const int rows_k = parts.members[0].kv.home_of_global.size;
-  if (keys) move::clear_unseen_keys(unseen, call.dk, call.dv, rows_k, stream);
-  const int rows_q = parts.members[0].q.home_of_global.size;
-  if (queries) move::clear_unseen_queries(unseen, call.dq, rows_q, stream);
-}
-
 DeviceScalars scalars(const DeviceMatrix& lse) {
   return {static_cast<float*>(lse.data), lse.row_stride, lse.head_stride};
 }
@@ -38,15 +27,17 @@ void for_each_launch(const StackParts& program, const PassParts& parts, Visit vi
 // Sums in float32 of rows of a stack, in a workspace.
 struct Sums {
   DeviceMatrix matrix;
-  size_t bytes;
+  int64_t bytes;
+  int heads, dim;
 
-  Sums(const RankStack& rows, int dim, std::byte* at)
-      : matrix{at, int64_t{rows.matrices[0].heads.size()} * dim, dim, rows.matrices[0].rows},
-        bytes(static_cast<size_t>(rows.cells) * dim * sizeof(float)) {}
+  Sums(const RankStack& rows, int dim_, std::byte* at)
+      : matrix{at, int64_t{rows.matrices[0].heads.size()} * dim_, dim_, rows.matrices[0].rows},
+        bytes(rows.cells * dim_ * int64_t{sizeof(float)}),
+        heads(rows.matrices[0].heads.size()),
+        dim(dim_) {}
   const float* floats() const { return static_cast<const float*>(matrix.data); }
-  void clear(cudaStream_t stream) const {
-    if (bytes > 0) RINGSIDE_CUDA(cudaMemsetAsync(matrix.data, 0, bytes, stream));
-  }
+  move::Cleared::Zeros zeros() const { return {matrix.data, bytes}; }
+  move::GlobalArray array() const { return {matrix, ElementType::float32, heads, dim}; }
 };
 
 void poison(const StackParts& parts, const RunsOn& on, int64_t bytes) {
@@ -54,7 +45,7 @@ void poison(const StackParts& parts, const RunsOn& on, int64_t bytes) {
     RINGSIDE_CUDA(cudaMemsetAsync(on.workspace, 0xff, static_cast<size_t>(bytes), on.stream));
 }
 
-// The launches of a backward pass, behind those that prepare what they read of the softmax.
+// The launches of a backward pass, behind the one that prepares what they read of the softmax.
 class Gradients {
  public:
   Gradients(const StackParts& parts, const BackwardCall& call, const RunsOn& on,
@@ -78,30 +69,40 @@ class Gradients {
     if (in_fragments_) in_fragments_ = all_take_fragments();
   }
 
-  void compute() const {
-    if (summed_ && !in_turn_ && !first_stores_) dq_.clear(on_.stream);
+  // What has to be 0 ahead of the launches: sums and words that they add to, and rows that they do
+  // not write, of dk and dv, and of dq or the sums that become dq, unless all of these are 0.
+  move::Cleared cleared() const {
+    move::Cleared all;
+    const bool in_any_order = summed_ && !in_turn_ && !first_stores_;
+    if (in_any_order) all.zeros[0] = dq_.zeros();
     if (first_stores_)
-      RINGSIDE_CUDA(cudaMemsetAsync(on_.workspace + parts_.first_in_place, 0,
-                                    static_cast<size_t>(parts_.bytes_of_first_words()),
-                                    on_.stream));
-    if (in_turn_) {
-      const size_t bytes = static_cast<size_t>(parts_.home_q.cells) * sizeof(unsigned);
-      RINGSIDE_CUDA(cudaMemsetAsync(on_.workspace + parts_.turns_in_place, 0, bytes, on_.stream));
-    }
-    if (in_parts_) dk_.clear(on_.stream), dv_.clear(on_.stream);
+      all.zeros[0] = {on_.workspace + parts_.first_in_place, parts_.bytes_of_first_words()};
+    if (in_turn_)
+      all.zeros[0] = {on_.workspace + parts_.turns_in_place,
+                      parts_.home_q.cells * int64_t{sizeof(unsigned)}};
+    if (in_parts_) all.zeros[1] = dk_.zeros(), all.zeros[2] = dv_.zeros();
+    if (parts_.every_row_is_seen) return all;
+    all.unseen = parts_.unseen_rows();
+    all.rows_q = parts_.members[0].q.home_of_global.size;
+    all.rows_k = parts_.members[0].kv.home_of_global.size;
+    if (!in_any_order) all.of_queries = summed_ ? dq_.array() : call_.dq;
+    if (!in_parts_) all.of_keys[0] = call_.dk, all.of_keys[1] = call_.dv;
+    return all;
+  }
+
+  void compute() const {
     for_each_launch(parts_, parts_.backward, [&](const auto& operation, const auto& tables_of) {
       RINGSIDE_CUDA(parts_.family.backward(arguments_of(operation, tables_of), on_.stream));
     });
   }
 
-  // Sums to the caller's arrays, and zeros where there are none.
+  // Sums to the caller's arrays.
   void finish(const move::RowMap& q_rows, const move::RowMap& k_rows) const {
     if (summed_) move::unshard(q_rows, sums_of_dq(), call_.dq, on_.stream);
     if (in_parts_) {
       move::unshard(k_rows, dk_.floats(), call_.dk, on_.stream);
       move::unshard(k_rows, dv_.floats(), call_.dv, on_.stream);
     }
-    clear_unseen(parts_, call_, !in_parts_, !summed_ || in_turn_ || first_stores_, on_.stream);
   }
 
  private:
@@ -229,12 +230,12 @@ void StackParts::backward_in_place(const BackwardCall& given, const RunsOn& on) 
   };
   const MemberPlaces& places = backward.places[0];
   const move::OfSoftmax softmax{by_head(places.delta), by_head(places.lse)};
-  move::shard_softmax(q_rows, call.dout, call.out, call.lse, softmax, on.stream);
+  const Gradients gradients(*this, call, on, softmax);
+  move::shard_softmax(q_rows, call.dout, call.out, call.lse, softmax, gradients.cleared(),
+                      on.stream);
   if (call.sinks != nullptr)
     move::sink_gradients(q_rows, unseen_rows(), {call.sinks, problem.num_heads}, softmax,
                          call.dsink, on.stream);
-
-  const Gradients gradients(*this, call, on, softmax);
   gradients.compute();
   gradients.finish(q_rows, row_map(members[0].kv));
 }

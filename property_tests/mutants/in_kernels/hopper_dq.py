@@ -83,8 +83,8 @@ MUTANTS_OF_HOPPER_DQ = [
     Mutant(
         "hopper, in turn: words hold anything at first",
         IN_PLACE,
-        "turns_in_place, 0, bytes, on_.stream)",
-        "turns_in_place, 0, bytes - bytes, on_.stream)",
+        "                      parts_.home_q.cells * int64_t{sizeof(unsigned)}};",
+        "                      0};",
     ),
     Mutant(
         "hopper, in turn: the next one is let pass before sums are in memory",
