@@ -16,9 +16,7 @@ PTX = ".version 9.0\n.target sm_90a\n.visible .entry attention()\n.visible .entr
 
 
 def spills(stores):
-    return (
-        f"ptxas info    : 16 bytes stack frame, {stores} bytes spill stores, 8 bytes spill loads"
-    )
+    return f"ptxas info    : 16 bytes stack frame, {stores} bytes spill stores, 8 bytes spill loads"
 
 
 @pytest.fixture
