@@ -8,9 +8,7 @@
 namespace ringside {
 namespace hopper {
 
-bool knows_options(const AttentionShape& shape) {
-  return shape.head_dim_qk <= OptionDims::kQk && shape.head_dim_v <= OptionDims::kV;
-}
+bool knows_options(const AttentionShape& shape) { return fits_in<OptionDims>(shape); }
 
 bool supports(const AttentionShape& shape, const DeviceProperties& device) {
   return device.compute_capability == 90 && mma_family().supports(shape, device) &&

@@ -11,17 +11,22 @@ struct HeadDims {
   static constexpr int kQk = Qk, kV = V;
 };
 
-// Of kernels that know score options: shapes that it holds, smaller ones, too.
+template <typename Dims>
+bool fits_in(const AttentionShape& shape) {
+  return shape.head_dim_qk <= Dims::kQk && shape.head_dim_v <= Dims::kV;
+}
+
+// Of kernels that know score options, for all shapes that it holds; but what sinks, slopes and the
+// largest score alone ask for has a forward kernel for heads of 64, as models with sinks have them.
 using OptionDims = HeadDims<128, 128>;
 
 // Calls function(HeadDims<..>{}) with the smallest compiled pair that holds the shape, of which no
 // dimension is above 256.
 template <typename Function>
 auto with_head_dims(const AttentionShape& shape, Function function) {
-  const int qk = shape.head_dim_qk, v = shape.head_dim_v, larger = qk > v ? qk : v;
-  if (larger <= 64) return function(HeadDims<64, 64>{});
-  if (larger <= 128) return function(HeadDims<128, 128>{});
-  if (qk <= 192 && v <= 128) return function(HeadDims<192, 128>{});
+  if (fits_in<HeadDims<64, 64>>(shape)) return function(HeadDims<64, 64>{});
+  if (fits_in<HeadDims<128, 128>>(shape)) return function(HeadDims<128, 128>{});
+  if (fits_in<HeadDims<192, 128>>(shape)) return function(HeadDims<192, 128>{});
   return function(HeadDims<256, 256>{});
 }
 

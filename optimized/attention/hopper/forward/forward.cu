@@ -11,6 +11,7 @@ namespace {
 
 // Of the kernel that runs.
 int keys_of_block(const ForwardArguments& a) {
+  static_assert(Tuning<OptionDims>::kKeys == Tuning<HeadDims<64, 64>>::kKeys);
   if (has_options(a)) return Tuning<OptionDims>::kKeys;
   return with_head_dims(a.shape, [](auto dims) -> int { return Tuning<decltype(dims)>::kKeys; });
 }
@@ -99,7 +100,9 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
       using Dims = OptionDims;
       switch (wanted(with_options.scores)) {
         case Options::linear:
-          return launch_forward<Dims, Options::linear>(with_options, grid, stream);
+          return fits_in<HeadDims<64, 64>>(arguments.shape)
+                     ? launch_forward<HeadDims<64, 64>, Options::linear>(with_options, grid, stream)
+                     : launch_forward<Dims, Options::linear>(with_options, grid, stream);
         case Options::softcap:
           return launch_forward<Dims, Options::softcap>(with_options, grid, stream);
         case Options::dropout:
