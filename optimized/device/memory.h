@@ -50,6 +50,8 @@ class PrivateStream {
 // Sizes first, addresses later: what take() returns is an offset into one allocation.
 class Arena {
  public:
+  static constexpr int64_t kAlignment = 256;  // of offsets, and of where the allocation begins
+
   int64_t take(int64_t bytes) {
     const int64_t offset = bytes_;
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -58,7 +60,6 @@ class Arena {
   int64_t bytes() const { return bytes_; }
 
  private:
-  static constexpr int64_t kAlignment = 256;
   int64_t bytes_ = 0;
 };
 

@@ -108,14 +108,14 @@ class Gradients {
  private:
   // Where many items wait for each other, the last would wait longer than a conversion takes.
   bool rounds_in_turn() const { return parts_.turns_are_quicker; }
-  // takes(tables, the arguments that a launch would be given) of all launches.
+  // takes(tables, the arguments that a launch would be given) of all launches, of which there are.
   template <typename Takes>
   bool all_launches(Takes takes) const {
-    bool all = true;
+    bool all = true, any = false;
     for_each_launch(parts_, parts_.backward, [&](const auto& operation, const auto& tables_of) {
-      all = all && takes(tables_of, arguments_of(operation, tables_of));
+      all = all && takes(tables_of, arguments_of(operation, tables_of)), any = true;
     });
-    return all;
+    return all && any;
   }
   bool all_take_turns() const {
     int launches = 0;  // whose turns are counted together

@@ -11,6 +11,9 @@ namespace {
 
 RunsOn runs_on(void* workspace, int64_t bytes, cudaStream_t stream) {
   require(workspace != nullptr || bytes == 0, "workspace is null; expected ", bytes, " bytes");
+  const auto address = reinterpret_cast<uintptr_t>(workspace);
+  require(address % Arena::kAlignment == 0, "workspace at ", address, "; expected a multiple of ",
+          Arena::kAlignment, " bytes. Begin it where cudaMalloc does");
   return {stream, static_cast<std::byte*>(workspace)};
 }
 

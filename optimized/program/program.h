@@ -46,7 +46,7 @@ struct ForwardCall {
   move::GlobalArray lse;         // float32; dim is 1, strides say whether heads or rows come first
   const float* sinks = nullptr;  // [num_heads], or none
   ScoreOptions options;
-  void* workspace = nullptr;   // forward_bytes()
+  void* workspace = nullptr;   // forward_bytes(), at a multiple of 256 bytes
   float* max_logit = nullptr;  // [num_heads] the largest score, -inf where no row sees any; or none
 };
 
@@ -57,7 +57,7 @@ struct BackwardCall {
   float* dsink = nullptr;  // [num_heads], where there are sinks
   ScoreOptions options;
   bool deterministic = true;  // bit-equal results from run to run
-  void* workspace = nullptr;  // backward_bytes()
+  void* workspace = nullptr;  // backward_bytes(), likewise
 };
 
 struct StackParts;  // stack_parts.h

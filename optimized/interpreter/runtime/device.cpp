@@ -157,8 +157,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrL2CacheSize:
       *value = 50 << 20;
       break;
-    case cudaDevAttrMemoryClockRate:  // of an H100
-      *value = 2'619'000;
+    case cudaDevAttrMemoryClockRate:  // of an H100; on this bus, one of 3'800'000 is an H200's rate
+      *value = static_cast<int>(setting("MEMORY_KHZ", 2'619'000));
       break;
     case cudaDevAttrGlobalMemoryBusWidth:
       *value = 5120;

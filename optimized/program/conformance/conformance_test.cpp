@@ -259,6 +259,24 @@ TEST(CudaProgramDeathTest, RunsTheMmaFamilyWhereTheDriverMakesNoMaps) {
 }
 #endif
 
+TEST(CudaProgram, RefusesAWorkspaceThatBeginsAnywhere) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const Problem problem{PackedLayout(std::vector<int32_t>{0}),
+                        PackedLayout(std::vector<int32_t>{0}), Mask::causal()};
+  const CudaProgram program(build_plan(problem, place(problem, "zigzag", 1), {"p2p"}),
+                            {8, 8, ElementType::bfloat16});
+  ForwardCall call;
+  call.workspace = reinterpret_cast<void*>(264);
+  try {
+    program.forward(call, nullptr);
+    ADD_FAILURE() << "it ran";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "workspace at 264; expected a multiple of 256 bytes. Begin it where "
+                 "cudaMalloc does");
+  }
+}
+
 TEST(CudaProgram, RefusesToRunOnAnotherDevice) {
   const testing::Setting two("DEVICES", 2);
   int devices = 0;

@@ -89,6 +89,24 @@ TEST(LengthsOnTheDevice, OfLongDocumentsGiveTheSameGradientsAgain) {
   }
 }
 
+// Nothing is launched, and rows of 40 columns are no fragments.
+TEST(LengthsOnTheDevice, OfNoKeysGiveZeros) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(35);
+  const PackedLayout layout(std::vector<int32_t>{0, 30, 37}), none(std::vector<int32_t>{0, 0, 0});
+  const Problem problem{layout, none, Mask::causal(), 2, 1};
+  for (const bool deterministic : {false, true})
+    for (const int dim : {8, 40, 128}) {
+      DeviceCase device_case(random, testing::kBFloat16, problem, dim);
+      device_case.capacity = room_for(problem, INT32_MAX);
+      device_case.deterministic = deterministic;
+      const DeviceRun run(device_case, testing::kBFloat16);
+      SCOPED_TRACE(
+          concat("head dim ", dim, deterministic ? ", deterministic" : "", " by ", run.family()));
+      run.expect_forward(), run.expect_backward();
+    }
+}
+
 // Of three lengths, as many of the longest as come ahead of others, and one more.
 PackedLayout documents_of_some_lengths(int heads) {
   std::vector<int32_t> begins{0};

@@ -153,10 +153,16 @@ MUTANTS_OF_HOPPER_DQ = [
         "p.first_stored != nullptr ? kStores",
     ),
     Mutant(
+        "hopper, fragments: sums of no launch are taken for some",
+        IN_PLACE,
+        "    return all && any;\n",
+        "    return all;\n",
+    ),
+    Mutant(
         "hopper, first keys: rows that meet no keys keep what was there",
         IN_PLACE,
-        "!summed_ || in_turn_ || first_stores_, on_.stream);",
-        "!summed_ || in_turn_, on_.stream);",
+        "if (!in_any_order) all.of_queries",
+        "if (!in_any_order && !first_stores_) all.of_queries",
     ),
     Mutant(
         "hopper, fragments: columns are rounded in the order of places",

@@ -427,8 +427,8 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "in place: half of what is summed is not emptied before",
         IN_PLACE,
-        "cudaMemsetAsync(matrix.data, 0, bytes, stream)",
-        "cudaMemsetAsync(matrix.data, 0, bytes / 2, stream)",
+        "zeros() const { return {matrix.data, bytes}; }",
+        "zeros() const { return {matrix.data, bytes / 8 * 4}; }",
     ),
     Mutant(
         "gathered rows come from home in the order of ranks",
