@@ -31,7 +31,7 @@ foreach(seed IN ITEMS 1 2 3 4 5 6 7 9 10 11)
 endforeach()
 list(APPEND left_out "Float32/*/8" "Float16/*/8" "BFloat16/*/0")
 # Kernels of the backward pass are templates of the type: each head dimension with one of the two.
-foreach(kernel IN ITEMS 64_64_float16 128_128_float16 192_128_bfloat16 256_256_bfloat16)
+foreach(kernel IN ITEMS 64_64_float16 128_128_float16 192_128_bfloat16 192_192_float16 256_256_bfloat16)
   list(APPEND left_out "*HopperBackward.*/${kernel}")
 endforeach()
 # Ranks: of each type, in one process and in two, one of three seeds; of each number of processes all three.

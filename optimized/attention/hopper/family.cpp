@@ -59,7 +59,8 @@ KernelFamily hopper_family() {
     return hopper::fits_a_map(matrix, {.type = type, .heads = heads});
   };
   family.most_rows = hopper::kRaggedRows;
-  family.score_options = family.final_sinks = hopper::knows_options;
+  family.score_options = hopper::knows_options;
+  family.final_sinks = KernelFamily::always;
   family.forward = forward;
   family.by_document = true;
   family.backward = backward;

@@ -1,7 +1,6 @@
 // What the Hopper family takes, on the host, and which family runs what it leaves.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 
 #include "optimized/attention/hopper/kernels.h"
@@ -15,7 +14,7 @@ constexpr DeviceProperties kHopper{90, 132, 227 << 10}, kAmpere{80, 108, 163 << 
 
 // Where no driver makes tensor maps, as on a machine without a GPU, the family for all devices
 // runs.
-TEST(HopperFamily, TakesHeadDimensionsOfWhichBothCutTheSameItems) {
+TEST(HopperFamily, TakesAllHeadDimensions) {
   const auto name = [](int qk, int v, const DeviceProperties& device) {
     const AttentionShape shape{.head_dim_qk = qk, .head_dim_v = v, .type = ElementType::bfloat16};
     return find_family(shape, device, false)->name;
@@ -27,8 +26,8 @@ TEST(HopperFamily, TakesHeadDimensionsOfWhichBothCutTheSameItems) {
   EXPECT_STREQ(name(8, 64, kHopper), hopper);
   EXPECT_STREQ(name(192, 128, kHopper), hopper);
   EXPECT_STREQ(name(256, 200, kHopper), hopper);
-  EXPECT_STREQ(name(136, 136, kHopper), "mma");
-  EXPECT_STREQ(name(192, 192, kHopper), "mma");
+  EXPECT_STREQ(name(136, 136, kHopper), hopper);
+  EXPECT_STREQ(name(192, 192, kHopper), hopper);
 }
 
 // A launch that one of them does not take goes to the other: its items are as long, or, of keys,
@@ -37,9 +36,8 @@ TEST(HopperFamily, CutsItemsThatTheMmaFamilyTakes) {
   for (int qk = 8; qk <= 256; qk += 8)
     for (int v = 8; v <= 256; v += 8) {
       const AttentionShape shape{.head_dim_qk = qk, .head_dim_v = v, .type = ElementType::float16};
-      const bool same = hopper_family().forward_rows(shape) == mma_family().forward_rows(shape);
-      const bool others = std::max(qk, v) > 128 && std::max(qk, v) <= 192 && v > 128;
-      EXPECT_EQ(same, !others) << qk << " and " << v;
+      EXPECT_EQ(hopper_family().forward_rows(shape), mma_family().forward_rows(shape))
+          << qk << " and " << v;
       EXPECT_EQ(hopper_family().backward_key_rows(shape), hopper::backward_key_rows(shape));
       EXPECT_LE(hopper::backward_key_rows(shape), mma_family().backward_key_rows(shape));
       EXPECT_EQ(hopper::backward_key_rows(shape), qk <= 192 && v <= 128 ? 128 : 64);
@@ -95,8 +93,8 @@ TEST(HopperFamily, HasAKernelForOptionsAndOneForNone) {
   EXPECT_TRUE(has_options([](ForwardArguments& a) { a.options.dropout.p = 0.5; }));
 }
 
-// Elsewhere options are another family's; what every family knows without them, the mma family's.
-TEST(HopperFamily, HasAKernelForOptionsOfSomeHeadDimensions) {
+// Elsewhere softcap, ALiBi and dropout are another family's.
+TEST(HopperFamily, HasKernelsForOptionsOfSomeHeadDimensions) {
   const auto changed = [](int dim, auto change) {
     ForwardArguments arguments = plain_arguments();
     arguments.shape.head_dim_qk = arguments.shape.head_dim_v = dim;
@@ -104,16 +102,18 @@ TEST(HopperFamily, HasAKernelForOptionsOfSomeHeadDimensions) {
     return arguments;
   };
   int32_t key = 0;
-  for (const int dim : {8, 64, 72, 128, 256}) {
+  for (const int dim : {8, 64, 72, 128, 136, 192, 256}) {
     const bool knows = dim <= 128;
     const ForwardArguments plain = changed(dim, [](ForwardArguments&) {});
     EXPECT_EQ(hopper_family().score_options(plain.shape), knows) << dim;
-    EXPECT_EQ(hopper_family().final_sinks(plain.shape), knows) << dim;
+    EXPECT_TRUE(hopper_family().final_sinks(plain.shape)) << dim;
     EXPECT_TRUE(hopper::takes(plain)) << dim;
     const auto with_highest = changed(dim, [&](ForwardArguments& a) { a.max_logit = &key; });
     const auto negated = changed(dim, [](ForwardArguments& a) { a.shape.softmax_scale = -1; });
-    EXPECT_EQ(hopper::takes(with_highest), knows) << dim;
-    EXPECT_EQ(hopper::takes(negated), knows) << dim;
+    const auto capped = changed(dim, [](ForwardArguments& a) { a.options.softcap = 5; });
+    EXPECT_TRUE(hopper::takes(with_highest)) << dim;
+    EXPECT_TRUE(hopper::takes(negated)) << dim;
+    EXPECT_EQ(hopper::takes(capped), knows) << dim;
   }
 }
 

@@ -16,8 +16,8 @@ bool fits_in(const AttentionShape& shape) {
   return shape.head_dim_qk <= Dims::kQk && shape.head_dim_v <= Dims::kV;
 }
 
-// Of kernels that know score options, for all shapes that it holds; but what sinks, slopes and the
-// largest score alone ask for has a forward kernel for heads of 64, as models with sinks have them.
+// Of kernels that know softcap or dropout, and of those that know options backward: for all shapes
+// that it holds.
 using OptionDims = HeadDims<128, 128>;
 
 // Calls function(HeadDims<..>{}) with the smallest compiled pair that holds the shape, of which no
@@ -27,6 +27,7 @@ auto with_head_dims(const AttentionShape& shape, Function function) {
   if (fits_in<HeadDims<64, 64>>(shape)) return function(HeadDims<64, 64>{});
   if (fits_in<HeadDims<128, 128>>(shape)) return function(HeadDims<128, 128>{});
   if (fits_in<HeadDims<192, 128>>(shape)) return function(HeadDims<192, 128>{});
+  if (fits_in<HeadDims<192, 192>>(shape)) return function(HeadDims<192, 192>{});
   return function(HeadDims<256, 256>{});
 }
 

@@ -6,9 +6,7 @@
 
 namespace ringside::hopper {
 
-// Head dimensions: multiples of 8 up to 256, but those of which the mma family cuts other items of
-// queries, as it does where one of v is above 128 and none above 192; shorter rows are padded with
-// zeros in shared memory.
+// Head dimensions: multiples of 8 up to 256; shorter rows are padded with zeros in shared memory.
 bool supports(const AttentionShape& shape, const DeviceProperties& device);
 int forward_rows(const AttentionShape& shape);
 int64_t forward_workspace_bytes(const AttentionShape& shape);
@@ -17,12 +15,12 @@ int64_t forward_workspace_bytes(const AttentionShape& shape);
 // a scale that is not positive.
 bool has_options(const ForwardArguments& arguments);
 
-// Whether there is a kernel with score options, too: where no head dimension is above 128.
+// Whether there are kernels with softcap, ALiBi and dropout, too: where no head dimension is above
+// 128. Sinks, the largest score and any scale are known for all.
 bool knows_options(const AttentionShape& shape);
 
 // Whether this kernel takes a launch. The others, which no one launches often, are the mma
-// family's, which knows no options: strides that no tensor map takes; and of head dimensions
-// without a kernel that knows options, max_logit and scales that are not positive.
+// family's, which knows no options: strides that no tensor map takes.
 bool takes(const ForwardArguments& arguments);
 // Of arguments that it takes.
 cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream);

@@ -33,7 +33,7 @@ template <> struct Tuning<HeadDims<64, 64>> : BlockShape<128, 128, 32, 2> {};
 template <> struct Tuning<HeadDims<96, 96>> : BlockShape<128, 64, 32, 2> {};
 template <> struct Tuning<HeadDims<128, 128>> : BlockShape<128, 64, 32, 2> {};
 template <> struct Tuning<HeadDims<192, 128>> : BlockShape<128, 64, 32, 2> {};
-template <> struct Tuning<HeadDims<192, 192>> : BlockShape<64, 64, 16, 2> {};
+template <> struct Tuning<HeadDims<192, 192>> : BlockShape<128, 64, 16, 2> {};
 template <> struct Tuning<HeadDims<256, 256>> : BlockShape<128, 64, 16, 1> {};
 // clang-format on
 

@@ -57,6 +57,25 @@ TEST(CudaProgram, AgreesWithTheCpuWithScoreOptionsOfShortRows) {
   }
 }
 
+// Of heads that other options do not take: in place, with sinks, and by a scale of any sign.
+TEST(CudaProgram, AgreesWithTheCpuWithSinksOfLongRows) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(26);
+  const PackedLayout layout(std::vector<int32_t>{0, 3, 203}), padded({0, 3, 203}, {0, 5, 210});
+  const std::vector<std::array<int, 2>> dims{{192, 128}, {136, 192}, {192, 136}, {256, 200}};
+  for (const auto& [qk, v] : dims)
+    for (const double scale : {0.1, -0.2}) {
+      const TypeInfo type = scale > 0 ? testing::kBFloat16 : testing::kFloat16;
+      DeviceCase device_case(random, type, {layout, padded, Mask::causal(), 2, 1}, qk, v);
+      device_case.c.options.sinks = {0.5, -1}, device_case.c.options.softmax_scale = scale;
+      device_case.deterministic = scale > 0;
+      const DeviceRun run(device_case, type);
+      SCOPED_TRACE(concat("head dims ", qk, " and ", v, ", scale ", scale, " by ", run.family()));
+      EXPECT_EQ(run.program()->in_place(), std::string(run.family()) == "hopper");
+      run.expect_forward(true), run.expect_backward();
+    }
+}
+
 // A scale below zero turns the order of scores, and so does not go with the largest q.k.
 TEST(CudaProgram, CapsScoresOfAnyScale) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;

@@ -20,6 +20,7 @@ struct Tuning;
 template <> struct Tuning<HeadDims<64, 64>> : Stock<128, 4, 2, 64> {};
 template <> struct Tuning<HeadDims<128, 128>> : Stock<128, 2, 2, 128> {};
 template <> struct Tuning<HeadDims<192, 128>> : Stock<128, 2, 1, 64> {};
+template <> struct Tuning<HeadDims<192, 192>> : Stock<64, 3, 1, 64> {};
 template <> struct Tuning<HeadDims<256, 256>> : Stock<64, 2, 1, 64> {};
 // clang-format on
 

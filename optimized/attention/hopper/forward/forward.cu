@@ -9,11 +9,10 @@
 namespace ringside::hopper {
 namespace {
 
-// Of the kernel that runs.
-int keys_of_block(const ForwardArguments& a) {
+// Also of kernels for OptionDims.
+int keys_of_block(const AttentionShape& shape) {
   static_assert(Tuning<OptionDims>::kKeys == Tuning<HeadDims<64, 64>>::kKeys);
-  if (has_options(a)) return Tuning<OptionDims>::kKeys;
-  return with_head_dims(a.shape, [](auto dims) -> int { return Tuning<decltype(dims)>::kKeys; });
+  return with_head_dims(shape, [](auto dims) -> int { return Tuning<decltype(dims)>::kKeys; });
 }
 
 // Where the launch leaves final results, if it does.
@@ -24,7 +23,7 @@ const DeviceMatrix* final_results(const ForwardArguments& a) {
 
 bool make_maps(ForwardMaps& maps, const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
-  const int keys = keys_of_block(a);
+  const int keys = keys_of_block(s);
   const bool made = make_map(maps.q, a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
                     make_map(maps.k, a.k, {s.type, s.head_dim_qk, s.num_kv_heads}, keys) &&
                     make_map(maps.v, a.v, {s.type, s.head_dim_v, s.num_kv_heads}, keys);
@@ -72,7 +71,7 @@ bool takes(const ForwardArguments& a) {
   const int64_t most_rows = kRaggedRows;
   const DeviceMatrix* out = final_results(a);
   const bool rows_fit = a.q.rows <= most_rows && a.k.rows <= most_rows && a.v.rows <= most_rows;
-  return rows_fit && (knows_options(s) || !has_options(a)) &&
+  return rows_fit && (knows_options(s) || a.options.empty()) &&
          int64_t{a.work.max_items} * s.num_heads < kMostEntries &&
          fits_a_map(a.q, {s.type, s.head_dim_qk, s.num_heads}) &&
          fits_a_map(a.k, {s.type, s.head_dim_qk, s.num_kv_heads}) &&
@@ -100,9 +99,9 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
       using Dims = OptionDims;
       switch (wanted(with_options.scores)) {
         case Options::linear:
-          return fits_in<HeadDims<64, 64>>(arguments.shape)
-                     ? launch_forward<HeadDims<64, 64>, Options::linear>(with_options, grid, stream)
-                     : launch_forward<Dims, Options::linear>(with_options, grid, stream);
+          return with_head_dims(arguments.shape, [&](auto dims) {
+            return launch_forward<decltype(dims), Options::linear>(with_options, grid, stream);
+          });
         case Options::softcap:
           return launch_forward<Dims, Options::softcap>(with_options, grid, stream);
         case Options::dropout:

@@ -18,6 +18,7 @@ struct Tuning;
 template <> struct Tuning<HeadDims<64, 64>> : Stock<128, 4, 4, 2> {};
 template <> struct Tuning<HeadDims<128, 128>> : Stock<128, 2, 2, 2> {};
 template <> struct Tuning<HeadDims<192, 128>> : Stock<128, 2, 2, 1> {};
+template <> struct Tuning<HeadDims<192, 192>> : Stock<64, 2, 2, 1> {};
 template <> struct Tuning<HeadDims<256, 256>> : Stock<64, 2, 1, 1> {};
 // clang-format on
 

@@ -26,6 +26,7 @@ TEST(BackwardShape, EachColumnOfDqIsSentOnce) {
   expect_each_column_of_dq_once<64, 64>();
   expect_each_column_of_dq_once<128, 128>();
   expect_each_column_of_dq_once<192, 128>();
+  expect_each_column_of_dq_once<192, 192>();
   expect_each_column_of_dq_once<256, 256>();
 }
 
