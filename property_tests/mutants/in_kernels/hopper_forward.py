@@ -407,7 +407,7 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: head dimensions without a kernel for options run the one of others",
         LAUNCH,
-        "(knows_options(s) || !has_options(a)) &&",
+        "(knows_options(s) || a.options.empty()) &&",
         "",
     ),
 ]
