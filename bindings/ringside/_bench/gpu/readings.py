@@ -18,11 +18,11 @@ FIELDS = {  # by nvidia-smi's names
     "temperature_c": "temperature.gpu",
 }
 BUSY = 50  # percent of a period in which a kernel ran
-EVERY_MS = 200
+EVERY_MS = 500  # each asks the driver, which what is measured does, too
 
 
 class Readings:
-    """What nvidia-smi reads of a GPU, several times a second, for as long as the context lasts.
+    """What nvidia-smi reads of a GPU, twice a second, for as long as the context lasts.
 
     Where there is no nvidia-smi, or it knows a number not, that number is missing.
 
