@@ -349,7 +349,7 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "hopper backward: final dk stay where K was",
         SEND,
         "if (with_keys) send_dk(",
-        "if (with_keys && finals > items) send_dk(",
+        "if (with_keys && items == 0) send_dk(",
     ),
     Mutant(
         "hopper backward: an item's final dk are waited for as if there were one place for them",
