@@ -72,6 +72,7 @@ MAY_INCLUDE = {
         *("optimized/device", "optimized/tables", "optimized/attention"),
         *("optimized/attention/hopper/machine", "optimized/attention/hopper"),
     },
+    "optimized/attention/hopper/forward/instances": {"optimized/attention/hopper/forward"},
     "optimized/attention/hopper/backward/shared": {
         *("optimized/tables", "optimized/attention"),
         *("optimized/attention/hopper/machine", "optimized/attention/hopper"),
@@ -93,6 +94,7 @@ MAY_INCLUDE = {
         "optimized/attention/hopper/backward/produce",
         "optimized/attention/hopper/backward/consume",
     },
+    "optimized/attention/hopper/backward/instances": {"optimized/attention/hopper/backward"},
     "optimized/exchange": {"reference/attention", "optimized/device", "optimized/tables"},
     "optimized/thd": {"optimized/device", "optimized/tables/thd"},
     "optimized/links": {
