@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import statistics
 import subprocess
 import threading
@@ -41,7 +40,7 @@ class Readings:
         query = ",".join(("utilization.gpu", *FIELDS.values()))
         command = ["nvidia-smi", f"--id={self._gpu}", f"--query-gpu={query}"]
         command += ["--format=csv,noheader,nounits", f"--loop-ms={EVERY_MS}"]
-        ours, its = pty.openpty()  # into a pipe it would write by pages
+        ours, its = os.openpty()  # into a pipe it would write by pages
         try:
             quiet = subprocess.DEVNULL
             self._process = subprocess.Popen(command, stdin=quiet, stdout=its, stderr=quiet)
