@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import ringside as rs
-from assertions import error_of, noted
+from assertions import assert_within, error_of, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain import Plain
@@ -115,3 +115,25 @@ def test_there_is_no_tolerance_where_no_token_lies():
     got = run(Plain("bfloat16"), LONG, arrays)
     got.dk[130] = 1e-30  # behind the first document
     assert largest_ratio(LONG, arrays, "bfloat16", got)["dk"] == np.inf
+
+
+def with_options(case):
+    """Cases, each with keywords of ringside.attention."""
+    return st.tuples(st.just(case), strategies.options(case.num_heads))
+
+
+@given(noted(strategies.cases(head_dims=st.sampled_from([3, 8]))).flatmap(with_options))
+def test_plain_arithmetic_knows_every_option(drawn):
+    """Where it rounds to float32 alone, it is what the CPU does."""
+    case, keywords = drawn
+    options = rs.Options(softmax_scale=case.softmax_scale, **keywords)
+    arrays = rounded(case, "float32")
+    plan, of_plan = case.plan(), vars(options)
+    out, lse = plan.attention(*arrays[:3], **of_plan)
+    saved = (*arrays[:3], out, lse)
+    want = Results(out, lse, *plan.attention_backward(arrays.dout, *saved, **of_plan))
+    got = unfused(case, arrays, "float32", want, options)
+    limit = limits(case, arrays, want, "float32", None, options)
+    for name in ("out", "lse", "dq", "dk", "dv"):
+        layout = case.keys if name in ("dk", "dv") else case.layout_q
+        assert_within(name, getattr(got, name), getattr(want, name), getattr(limit, name), layout)

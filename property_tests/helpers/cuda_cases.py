@@ -170,8 +170,7 @@ def check(
     cpu = by_cpu(plan, arrays, gpu, options)
     plain = None
     if program.family != "float32":
-        assert not (options.softcap or options.dropout_p or options.alibi_slopes is not None)
-        plain = unfused(case, arrays, dtype, gpu, options.sink)
+        plain = unfused(case, arrays, dtype, gpu, options)
     limit = limits(case, arrays, cpu, dtype, plain, options)
     partition = case.partition if isinstance(case.partition, str) else "custom"
     cell = f"{program.family} {dtype} {partition} {case.comm}"
