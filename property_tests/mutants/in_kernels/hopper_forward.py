@@ -305,7 +305,7 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: what a capped row does not see weighs what -inf does",
         CAPPED,
-        "if (is_masked) seen.hide_unseen(scores, 0), seen.hide_unseen(scores, 1);",
+        "if (is_masked) seen.hide_unseen(scores, half);",
         "if (is_masked) seen.hide_unseen(scores, 0);",
     ),
     Mutant(
@@ -323,8 +323,26 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: near scores are taken from the largest one of the row 8 before",
         CAPPED,
-        "fmaf(of_batch[i], factors[i], -top[half]);",
-        "fmaf(of_batch[i], factors[i], -top[0]);",
+        "top[half] == -INFINITY ? 0 : -top[half];",
+        "top[half] == -INFINITY ? 0 : -top[0];",
+    ),
+    Mutant(
+        "hopper: near scores are taken from -inf, where a row has seen nothing yet",
+        CAPPED,
+        "const float shift = top[half] == -INFINITY ? 0 : -top[half];",
+        "const float shift = -top[half];",
+    ),
+    Mutant(
+        "hopper: whether a row's scores are near is told by its highest alone",
+        CAPPED,
+        "note_largest(fmaxf(of_lane[half], fabsf(low)), half, near);",
+        "note_largest(of_lane[half], half, near);",
+    ),
+    Mutant(
+        "hopper: scores too large for the product of four stay as they are in a lane's second row",
+        CAPPED,
+        "fmaxf(block_top[0], block_top[1]) > n.far.most",
+        "block_top[0] > n.far.most",
     ),
     Mutant(
         "hopper: scores too large for the product of four stay as they are",

@@ -31,58 +31,55 @@ struct CappedSoftmax : OnlineSoftmax {
     return sum[half] == 0 ? -INFINITY : bent(highest[half], n);
   }
 
-  // Turns q.k into weights exp2(bent - top); `factor` as OnlineSoftmax has it. A bent score is no
-  // further from another one than before: but for rounding no more than `kSlack` above `top` if it
-  // was not. Where the block is
-  // masked, `seen` tells what is hidden, -inf, from what is small.
+  // What weights are relative to, and which rows are bent how; true and `factor` as of
+  // OnlineSoftmax's update. A bent score is no further from another one than before: but for
+  // rounding no more than `kSlack` above `top` if it was not. Where the block is masked, `seen`
+  // tells what is hidden, -inf, from what is small.
   template <int kScores>
-  __device__ __forceinline__ bool update(float (&scores)[kScores], float (&factor)[2],
+  __device__ __forceinline__ bool look(float (&scores)[kScores], float (&factor)[2],
                                          const ScoreNumbers& n, bool is_masked,
                                          const SeenKeys& seen) {
-    float block_top[2];
+    float of_lane[2], block_top[2];
     bool outgrown = false;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float of_lane = row_top(scores, half);
-      highest[half] = fmaxf(highest[half], of_lane);
-      block_top[half] = quad_max(of_lane);
+      of_lane[half] = row_top(scores, half);
+      highest[half] = fmaxf(highest[half], of_lane[half]);
+      block_top[half] = quad_max(of_lane[half]);
       outgrown |= outgrows(block_top[half], half, n) || block_top[half] > n.far.most;
     }
     const bool raises = __any_sync(~0u, outgrown);
     if (raises) {
       raise(block_top, factor, n);
+      if (__any_sync(~0u, fmaxf(block_top[0], block_top[1]) > n.far.most)) {
 #pragma unroll
-      for (float& score : scores)
-        if (score > n.far.most) score = n.far.most;
+        for (float& score : scores)
+          if (score > n.far.most) score = n.far.most;
+      }
     }
     if (__any_sync(~0u, far_rows != 3)) {
       if (is_masked)
-        find_far_rows<true>(scores, n.near, seen);
+        find_far_rows(scores, n.near, seen);
       else
-        find_far_rows<false>(scores, n.near, seen);
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      if (far_rows & 1u << half)
-        bend_far(scores, half, n.far);
-      else
-        bend_near(scores, half, n.near);
-    __syncwarp();  // wgmma's instructions are of whole warps
-    if (is_masked) seen.hide_unseen(scores, 0), seen.hide_unseen(scores, 1);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float odd = 0;
-#pragma unroll
-      for (int m = 0; m < kScores / 4; ++m) {
-        float* two = scores + 4 * m + 2 * half;
-        two[0] = exp2_fast(two[0]);
-        two[1] = exp2_fast(two[1]);
-        sum[half] += two[0];
-        odd += two[1];
-      }
-      sum[half] += odd;
+        find_far_rows(scores, n.near, of_lane);
     }
     return raises;
+  }
+
+  // Turns q.k that have been looked at into weights exp2(bent - top).
+  template <int kScores>
+  __device__ __forceinline__ void weigh(float (&scores)[kScores], const ScoreNumbers& n,
+                                        bool is_masked, const SeenKeys& seen) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      if (far_rows & 1u << half) {
+        bend_far(scores, half, n.far);
+        if (is_masked) seen.hide_unseen(scores, half);
+        take_exponentials(scores, half);
+      } else {
+        weigh_near(scores, half, n.near);
+      }
+    __syncwarp();  // wgmma's instructions are of whole warps
   }
 
  private:
@@ -116,7 +113,10 @@ struct CappedSoftmax : OnlineSoftmax {
   }
 
   // What is not a number counts as near, and stays what it is.
-  template <bool kMasked, int kScores>
+  __device__ __forceinline__ void note_largest(float largest, int half, const NearSoftcap& near) {
+    if (!near.has(largest)) far_rows |= 1u << half;
+  }
+  template <int kScores>
   __device__ __forceinline__ void find_far_rows(const float (&scores)[kScores],
                                                 const NearSoftcap& near, const SeenKeys& seen) {
 #pragma unroll
@@ -124,16 +124,47 @@ struct CappedSoftmax : OnlineSoftmax {
       float largest[2] = {0, 0};
 #pragma unroll
       for (int i = 0; i < kScores / 2; ++i)
-        if (!kMasked || (seen.of_row[half] & 1u << i) != 0)
+        if ((seen.of_row[half] & 1u << i) != 0)
           largest[i % 2] = fmaxf(largest[i % 2], fabsf(scores[score_of(half, i)]));
-      if (!near.has(fmaxf(largest[0], largest[1]))) far_rows |= 1u << half;
+      note_largest(fmaxf(largest[0], largest[1]), half, near);
+    }
+  }
+  // Where nothing is hidden, by the highest scores: the word of the lowest is the largest without
+  // a sign, if it is below zero.
+  template <int kScores>
+  __device__ __forceinline__ void find_far_rows(const float (&scores)[kScores],
+                                                const NearSoftcap& near,
+                                                const float (&of_lane)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint32_t lowest[2] = {0, 0};
+#pragma unroll
+      for (int n = 0; n < kScores / 4; ++n)
+        lowest[n % 2] = max(max(lowest[n % 2], __float_as_uint(scores[4 * n + 2 * half])),
+                            __float_as_uint(scores[4 * n + 2 * half + 1]));
+      const float low = __uint_as_float(max(lowest[0], lowest[1]));
+      note_largest(fmaxf(of_lane[half], fabsf(low)), half, near);
     }
   }
 
-  // Scores become exponents: bent, less `top`. Of what is hidden, anything.
+  // Of exponents, which become weights.
   template <int kScores>
-  __device__ __forceinline__ void bend_near(float (&scores)[kScores], int half,
-                                            const NearSoftcap& near) const {
+  __device__ __forceinline__ void take_exponentials(float (&scores)[kScores], int half) {
+    float odd = 0;
+#pragma unroll
+    for (int i = 0; i < kScores / 2; ++i) {
+      float& score = scores[score_of(half, i)];
+      score = exp2_fast(score);
+      (i % 2 == 0 ? sum[half] : odd) += score;
+    }
+    sum[half] += odd;
+  }
+  // Of scores; hidden ones, -inf, stay so where they are bent, as the last term is above zero.
+  template <int kScores>
+  __device__ __forceinline__ void weigh_near(float (&scores)[kScores], int half,
+                                             const NearSoftcap& near) {
+    const float shift = top[half] == -INFINITY ? 0 : -top[half];
+    float odd = 0;
 #pragma unroll
     for (int first = 0; first < kScores / 2; first += kBatch) {
       float of_batch[kBatch], beyond[kBatch], factors[kBatch];
@@ -141,9 +172,13 @@ struct CappedSoftmax : OnlineSoftmax {
       for (int i = 0; i < kBatch; ++i) of_batch[i] = scores[score_of(half, first + i)];
       near.find_factors(of_batch, beyond, factors);
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i)
-        scores[score_of(half, first + i)] = fmaf(of_batch[i], factors[i], -top[half]);
+      for (int i = 0; i < kBatch; ++i) {
+        const float weight = exp2_fast(fmaf(of_batch[i], factors[i], shift));
+        scores[score_of(half, first + i)] = weight;
+        (i % 2 == 0 ? sum[half] : odd) += weight;
+      }
     }
+    sum[half] += odd;
   }
   // All four are NaN where one is, as all of the row are in the end.
   template <int kScores>

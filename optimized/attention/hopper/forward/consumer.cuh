@@ -133,6 +133,7 @@ class Consumer {
     SeenKeys seen;
     const bool ends = hide_and_free(note, scores, seen);
     if (update_softmax(note, scores, factor, seen) && !is_fresh_) rescale(output, factor);
+    end_softmax(note, scores, seen);
     if constexpr (kKnows<kOptions, Options::dropout>) drop<kKeys>(scores, kept);
     as_weights(weights, scores);
     return ends;
@@ -164,6 +165,7 @@ class Consumer {
     free_v();
     if (raises && !begins) rescale(output, factor);
     pin(scores);
+    end_softmax(note, scores, seen);
     as_weights(weights, scores);
     return ends;
   }
@@ -253,9 +255,15 @@ class Consumer {
   __device__ __forceinline__ bool update_softmax(const BlockNote& note, Scores& scores,
                                                  float (&factor)[2], const SeenKeys& seen) {
     if constexpr (kOptions == Options::softcap)
-      return softmax_.update(scores, factor, p_.scores, note.is_masked(group_), seen);
+      return softmax_.look(scores, factor, p_.scores, note.is_masked(group_), seen);
     else
       return softmax_.update(scores, factor);
+  }
+  // What takes so long that the block before has been weighed: its weights' registers are free.
+  __device__ __forceinline__ void end_softmax(const BlockNote& note, Scores& scores,
+                                              const SeenKeys& seen) {
+    if constexpr (kOptions == Options::softcap)
+      softmax_.weigh(scores, p_.scores, note.is_masked(group_), seen);
   }
 
   __device__ __forceinline__ static void clear(Output& output) {
