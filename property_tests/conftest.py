@@ -5,10 +5,12 @@ All but `mutants` draw anew in every run and say by which seed; see draw_anew.
 
 import gc
 import os
+import random
 import signal
 from pathlib import Path
 
 import draw_anew
+import interpreted
 import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
@@ -42,6 +44,7 @@ ANEW = settings(deadline=None, derandomize=False)
 settings.register_profile("dev", ANEW, max_examples=50)
 settings.register_profile("ci", ANEW, max_examples=100, print_blob=True)
 settings.register_profile("nightly", ANEW, max_examples=20_000, print_blob=True)
+settings.register_profile("interpreted", ANEW, max_examples=9, print_blob=True)
 # For property_tests/mutants/mutants.py: red is enough, nobody reads the shrunk case.
 settings.register_profile(
     "mutants",
@@ -79,12 +82,23 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
-def pytest_collection_modifyitems(items):
-    """Marks tests that look at the clock, and those that start processes: see ./dev test."""
+def pytest_collection_modifyitems(config, items):
+    """Marks tests that look at the clock, and those that start processes: see ./dev test.
+
+    Where a GPU is interpreted, those of kernels, or a share of them that the seed draws, are left.
+    """
     for item in items:
         for marker, places in (("alone", ALONE), ("by_file", BY_FILE)):
             if is_at(item.path, places):
                 item.add_marker(marker)
+    if interpreted.PATH:
+        rng = random.Random(config.stash.get(SEED, 0))
+        drawn = [rng.random() < interpreted.SHARE for _ in items]
+        left = [x.get_closest_marker("kernels") and of for x, of in zip(items, drawn, strict=True)]
+        config.hook.pytest_deselected(
+            items=[x for x, of in zip(items, left, strict=True) if not of]
+        )
+        items[:] = [x for x, of in zip(items, left, strict=True) if of]
 
 
 def pytest_collection_finish(session):

@@ -10,7 +10,7 @@ if(RINGSIDE_PRECOMPILED_HEADERS)  # an instrument of tests, compiled by folder a
   ringside_compile_by_folder(ringside_interpreter)
   set_target_properties(ringside_interpreter PROPERTIES UNITY_BUILD ON)
 endif()
-set_target_properties(ringside_interpreter PROPERTIES CXX_EXTENSIONS OFF)
+set_target_properties(ringside_interpreter PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
 target_include_directories(ringside_interpreter PRIVATE "${PROJECT_SOURCE_DIR}")
 target_include_directories(ringside_interpreter SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_features(ringside_interpreter PRIVATE cxx_std_20)

@@ -10,6 +10,7 @@ from cuda_cases import (
     cases_run,
     check,
     needs_gpu,
+    needs_kernels,
     rounded,
     to_device,
     to_host,
@@ -21,7 +22,7 @@ from mask_of_each_kind import MASKS
 from ringside.testing import Case, strategies
 from ringside.testing.dtypes import float_of
 
-pytestmark = needs_gpu
+pytestmark = needs_kernels
 
 BORDERS = [0, 1, 63, 64, 65, 127, 128, 129]
 DIMS = st.one_of(st.integers(1, 9), st.sampled_from([32, 63, 64, 65, 96, 128, 192, 255, 256]))
@@ -153,6 +154,7 @@ def test_scales_near_zero_have_no_reciprocal(scale, dtype):
     check(Case(layout, cp_size=4, head_dim=64, softmax_scale=scale), dtype)
 
 
+@needs_gpu
 @pytest.mark.parametrize("dim", [64, 136])  # of two families
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 def test_a_key_among_a_hundred_thousand_keeps_its_digits(dtype, dim):
@@ -245,6 +247,7 @@ def test_a_sink_enters_rows_that_see_nothing():
         check(Case(layout, keys, mask=rs.Mask.sliding_window(0, 0), num_heads=2), dtype, sink=1.5)
 
 
+@needs_gpu
 def test_more_sequences_than_one_block_could_hold():
     rng = np.random.default_rng(0)
     lengths = rng.integers(0, 4, size=13_000).tolist()

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 import ringside as rs
 from assertions import noted
-from cuda_cases import DTYPES, blind_blocks, canaries, needs_gpu, to_device, to_host
+from cuda_cases import (
+    DTYPES,
+    blind_blocks,
+    canaries,
+    needs_gpu,
+    needs_kernels,
+    on_device,
+    synchronize,
+    to_device,
+    to_host,
+)
 from device_plans import COMMS, PARTITIONS, takes
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -12,7 +22,7 @@ from mask_of_each_kind import MASKS
 from ringside._arrays import programs as _programs
 from ringside.testing import Case, strategies
 
-pytestmark = needs_gpu
+pytestmark = needs_kernels
 
 LAYOUTS = [
     rs.PackedLayout([0, 70, 71, 71, 160], [0, 72, 80, 80, 176]),
@@ -24,10 +34,10 @@ LAYOUTS = [
 ROWS, SEQUENCES = 192, 40
 
 
-def on_device(offsets):
+def on_gpu(offsets):
     import torch
 
-    return torch.tensor(np.asarray(offsets), dtype=torch.int32, device="cuda")
+    return on_device(torch.tensor(np.asarray(offsets), dtype=torch.int32))
 
 
 def offsets_of(layout, batch=None):
@@ -53,7 +63,7 @@ def device_plan(case, room, **more):
         num_kv_heads=case.num_kv_heads,
         **more,
     )
-    plan.set_lengths(*map(on_device, (*offsets_of(case.layout_q), *offsets_of(case.keys))))
+    plan.set_lengths(*map(on_gpu, (*offsets_of(case.layout_q), *offsets_of(case.keys))))
     return plan
 
 
@@ -67,8 +77,6 @@ def with_more_rows(x, room):
 
 def same_as_the_plan(case, dtype, room, *, deterministic=False, **more):
     """The same kernels on the same pairs; rows of a document's stripes may be summed otherwise."""
-    import torch
-
     q, k, v, dout = (to_device(x, dtype) for x in case.arrays())
     options = {"softmax_scale": case.softmax_scale}
     plan = case.plan()
@@ -102,7 +110,7 @@ def same_as_the_plan(case, dtype, room, *, deterministic=False, **more):
         behind = to_host(got[rows:])
         nobody = -np.inf if got is pairs[1][0] else 0
         assert (behind == nobody).all(), "rows of nobody"
-    torch.cuda.synchronize()
+    synchronize()
 
 
 def cases(**restricted):
@@ -154,6 +162,7 @@ def test_blocks_that_see_nothing_and_blocks_that_nobody_sees_hold_zeros(dtype, c
     same_as_the_plan(blind_blocks(mask, cp_size), dtype, 8)
 
 
+@needs_gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("sequences", [2_500, 65_536])  # chunks of which are summed apart
 def test_many_sequences(sequences, dtype):
@@ -162,6 +171,7 @@ def test_many_sequences(sequences, dtype):
     same_as_the_plan(case, dtype, 0)
 
 
+@needs_gpu
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("cp_size", [1, 2])
@@ -181,6 +191,7 @@ def test_blocks_of_threads_go_on_with_further_items(dtype, cp_size, deterministi
     same_as_the_plan(case, dtype, 40_000, deterministic=deterministic)
 
 
+@needs_gpu
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("longest", [128, 384])
@@ -197,6 +208,7 @@ def test_documents_none_of_which_is_longer(head_dim, longest, deterministic, mas
     same_as_the_plan(case, "bfloat16", 2_000, deterministic=deterministic, max_seqlen=longest)
 
 
+@needs_gpu
 @pytest.mark.parametrize("comm", COMMS)
 def test_a_captured_graph_replays_other_lengths_without_a_synchronization(comm):
     import torch
@@ -210,7 +222,7 @@ def test_a_captured_graph_replays_other_lengths_without_a_synchronization(comm):
     shapes = [(4, 64), (2, 64), (2, 64), (4, 64)]
     q, k, v, dout = (to_device(rng.normal(size=(ROWS, *s)), "bfloat16") for s in shapes)
     leaves = [x.requires_grad_() for x in (q, k, v)]
-    cu, padded = (on_device(x) for x in offsets_of(LAYOUTS[0], SEQUENCES))
+    cu, padded = (on_gpu(x) for x in offsets_of(LAYOUTS[0], SEQUENCES))
 
     def run():
         plan.set_lengths(cu, padded)
@@ -233,7 +245,7 @@ def test_a_captured_graph_replays_other_lengths_without_a_synchronization(comm):
         torch.cuda.set_sync_debug_mode("default")
     for layout in (*LAYOUTS, LAYOUTS[0]):
         for mine, theirs in zip((cu, padded), offsets_of(layout, SEQUENCES), strict=True):
-            mine.copy_(on_device(theirs))
+            mine.copy_(on_gpu(theirs))
         for x in captured:
             x.detach().fill_(float("nan"))
         graph.replay()
@@ -258,16 +270,16 @@ def test_a_captured_graph_replays_other_lengths_without_a_synchronization(comm):
 def test_lengths_that_do_not_fit_give_an_empty_batch_and_check_says_so(comm, cu):
     plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=2, comm=comm)
     q, k, v = (to_device(np.ones((16, 1, 8))) for _ in range(3))
-    plan.set_lengths(on_device([0, 5, 16]))
+    plan.set_lengths(on_gpu([0, 5, 16]))
     good, _ = plan.attention(q, k, v)
     plan.check()
     assert (to_host(good) == 1).all()
-    plan.set_lengths(on_device(cu))
+    plan.set_lengths(on_gpu(cu))
     out, lse = plan.attention(q, k, v)
     assert (to_host(out) == 0).all() and (to_host(lse) == -np.inf).all()
     with pytest.raises(ValueError, match="did not fit"):
         plan.check()
-    plan.set_lengths(on_device([0, 5, 16]))
+    plan.set_lengths(on_gpu([0, 5, 16]))
     again, _ = plan.attention(q, k, v)
     plan.check()
     assert (to_host(again) == to_host(good)).all()
@@ -278,7 +290,7 @@ def test_a_sequence_longer_than_any_may_be_does_not_fit(cp_size):
     plan = rs.DevicePlan(max_sequences=4, num_rows_q=16, cp_size=cp_size, max_seqlen=9)
     q = to_device(np.ones((16, 1, 8)))
     for cu, fits in (([0, 7, 16], True), ([0, 6, 16], False), ([0, 9], True), ([0, 10], False)):
-        plan.set_lengths(on_device(cu))
+        plan.set_lengths(on_gpu(cu))
         out, _ = plan.attention(q, q, q)
         assert (to_host(out[: cu[-1]]) == fits).all()
         if fits:
@@ -290,7 +302,7 @@ def test_a_sequence_longer_than_any_may_be_does_not_fit(cp_size):
 
 @pytest.mark.parametrize("comm", ["p2p", "all_gather"])
 def test_either_width_and_a_layout_of_them_are_the_same_lengths(comm):
-    q, narrow, padded = to_device(np.ones((16, 1, 8))), on_device([0, 3, 9]), on_device([0, 5, 14])
+    q, narrow, padded = to_device(np.ones((16, 1, 8))), on_gpu([0, 3, 9]), on_gpu([0, 5, 14])
     v = to_device(np.arange(128.0).reshape(16, 1, 8))
 
     def results(*lengths):
@@ -310,25 +322,26 @@ def test_either_width_and_a_layout_of_them_are_the_same_lengths(comm):
 def test_wide_lengths_that_mean_nothing_count_as_none():
     plan = rs.DevicePlan(max_sequences=4, num_rows_q=16)
     q = to_device(np.ones((16, 1, 8)))
-    plan.set_lengths(on_device([0, 4]).long() + on_device([0, 2**30]).long() * 4)  # 2^32 too many
+    plan.set_lengths(on_gpu([0, 4]).long() + on_gpu([0, 2**30]).long() * 4)  # 2^32 too many
     assert (to_host(plan.attention(q, q, q)[0]) == 0).all()
     with pytest.raises(ValueError, match="did not fit"):
         plan.check()
 
 
+@needs_gpu
 def test_what_cannot_be_set_is_refused_with_the_fix():
     plan = rs.DevicePlan(max_sequences=2, num_rows_q=16)
     q = to_device(np.ones((16, 1, 8)))
     with pytest.raises(ValueError, match="set_lengths"):
         plan.attention(q, q, q)
     with pytest.raises(TypeError, match="expected int32 or int64"):
-        plan.set_lengths(on_device([0, 4]).float())
+        plan.set_lengths(on_gpu([0, 4]).float())
     with pytest.raises(ValueError, match="max_sequences=2"):
-        plan.set_lengths(on_device([0, 1, 2, 3]))
+        plan.set_lengths(on_gpu([0, 1, 2, 3]))
     with pytest.raises(TypeError, match="cuda"):
-        plan.set_lengths(on_device([0, 4]).cpu())
+        plan.set_lengths(on_gpu([0, 4]).cpu())
     with pytest.raises(ValueError, match="shape"):
-        plan.set_lengths(on_device([0, 4]), on_device([0, 4, 8]))
+        plan.set_lengths(on_gpu([0, 4]), on_gpu([0, 4, 8]))
     with pytest.raises(ValueError, match="max_sequences"):
         rs.DevicePlan(max_sequences=0, num_rows_q=16)
     with pytest.raises(ValueError, match="zigzag"):
@@ -354,9 +367,9 @@ def test_lengths_set_between_forward_and_backward_are_refused():
     from ringside.torch import varlen_attention
 
     plan = rs.DevicePlan(max_sequences=2, num_rows_q=16)
-    plan.set_lengths(on_device([0, 16]))
+    plan.set_lengths(on_gpu([0, 16]))
     q = to_device(np.ones((16, 1, 8))).requires_grad_()
     out = varlen_attention(q, q, q, plan)
-    plan.set_lengths(on_device([0, 8, 16]))
+    plan.set_lengths(on_gpu([0, 8, 16]))
     with pytest.raises(RuntimeError, match="in flight"):
         out.sum().backward()

@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 import ringside as rs
 from assertions import assert_same_bits
-from cuda_cases import DTYPES, OnGpu, check, keywords_of, needs_gpu, rounded
+from cuda_cases import (
+    DTYPES,
+    OnGpu,
+    check,
+    keywords_of,
+    needs_gpu,
+    needs_kernels,
+    on_device,
+    rounded,
+)
 from not_finite import classes, who_sees_whom
 from ringside.testing import Arrays, Case, Results
 from ringside.testing.dtypes import float_of
 
-pytestmark = needs_gpu
+pytestmark = needs_kernels
 
 # Short ones, too, and some that end within a block; all longer than what may be one item: 384 keys.
 SHORT = rs.PackedLayout.from_lengths([400, 30, 523], pad_to_multiple_of=32)
@@ -39,11 +48,11 @@ def prepared(case, dtype, **options):
     """forward() and backward(), deterministic, of one plan and arrays on the GPU."""
     import torch
 
-    generator = torch.Generator("cuda").manual_seed(case.seed)
+    generator = torch.Generator().manual_seed(case.seed)
 
     def array(heads, dim):
         shape = (case.layout_q.num_rows, heads, dim)
-        return torch.randn(shape, device="cuda", generator=generator).to(getattr(torch, dtype))
+        return on_device(torch.randn(shape, generator=generator).to(getattr(torch, dtype)))
 
     q, dout = (array(case.num_heads, dim) for dim in (case.head_dim, case.head_dim_v))
     k, v = (array(case.num_kv_heads, dim) for dim in (case.head_dim, case.head_dim_v))
@@ -94,6 +103,7 @@ def test_they_agree_with_the_cpu_with_options(dtype):
         assert_near(name, a, b, dtype)
 
 
+@needs_gpu
 @of_every_mask
 @pytest.mark.parametrize(
     ("heads", "dim"), [((4, 2), 128), ((4, 2), 64), ((64, 8), 128), ((64, 8), 64)]
@@ -108,6 +118,7 @@ def test_a_hundred_calls_give_the_same_bits(dtype, heads, dim, mask):
         assert all(map(torch.equal, backward(), first))
 
 
+@needs_gpu
 @pytest.mark.parametrize(
     ("dims", "ranks"),
     [
@@ -132,6 +143,7 @@ def test_a_hundred_calls_of_other_kernels_and_rings_give_the_same_bits(dtype, di
         assert all(map(torch.equal, backward(), first))
 
 
+@needs_gpu
 @of_16_bits
 def test_a_hundred_calls_with_options_give_the_same_bits(dtype):
     import torch
@@ -142,6 +154,7 @@ def test_a_hundred_calls_with_options_give_the_same_bits(dtype):
         assert all(map(torch.equal, backward(), first))
 
 
+@needs_gpu
 @of_16_bits
 def test_two_streams_that_run_one_plan_at_once_give_the_same_bits(dtype):
     """Each call's turns are its own, and one that waits keeps nobody else's place."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import ringside as rs
 from assertions import assert_same_bits, noted, valid_rows
-from cuda_cases import DTYPES, OnGpu, keywords_of, needs_gpu, rounded
+from cuda_cases import DTYPES, OnGpu, keywords_of, needs_kernels, rounded, to_device
 from hypothesis import example, given, note
 from hypothesis import strategies as st
 from independent import seeing_rows
@@ -13,7 +13,7 @@ from not_finite import NOT_FINITE, behind, classes, who_sees_whom
 from ringside.testing import Arrays, Case, Results, strategies
 from ringside.testing.dtypes import float_of
 
-pytestmark = needs_gpu
+pytestmark = needs_kernels
 
 BORDERS = st.sampled_from([0, 1, 63, 64, 65, 127, 128, 129, 300])
 LAYOUTS = strategies.layouts(lengths=st.lists(BORDERS, max_size=3))
@@ -104,13 +104,11 @@ def test_they_are_those_of_the_definition(dtype, poisoned_case, keywords, determ
 @given(poisoned_case=poisoned())
 def test_the_largest_logit_is_nan_where_a_score_is(dtype, poisoned_case):
     case, arrays = poisoned_case
-    import torch
-
     q, k, v = rounded(arrays, dtype)[:3]
     keywords = {"softmax_scale": case.scale, "return_max_logit": True}
     layouts = (case.layout_q, case.layout_k)
     *_, wanted = rs.attention(q, k, v, *layouts, mask=case.mask, **keywords)
-    x = [torch.from_numpy(a).to("cuda", getattr(torch, dtype)) for a in (q, k, v)]
+    x = [to_device(a, dtype) for a in (q, k, v)]
     *_, got = case.plan().attention(*x, backend="cuda", **keywords)
     assert_same_classes("max_logit", got.double().cpu().numpy(), wanted, "float32")
 

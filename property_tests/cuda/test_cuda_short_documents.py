@@ -8,12 +8,21 @@ tests have every mask and length, these what a program makes of it.
 import numpy as np
 import pytest
 import ringside as rs
-from cuda_cases import DTYPES, OnGpu, check, needs_gpu, rounded
+from cuda_cases import (
+    DTYPES,
+    OnGpu,
+    check,
+    multiprocessors,
+    needs_gpu,
+    needs_kernels,
+    on_device,
+    rounded,
+)
 from mask_of_each_kind import MASKS
 from not_finite import classes
 from ringside.testing import Arrays, Case
 
-pytestmark = needs_gpu
+pytestmark = needs_kernels
 
 HEADS = 4
 LENGTHS = [129, 384, 257, 1, 200, 128, 383]  # at once
@@ -23,9 +32,7 @@ of_both = pytest.mark.parametrize("lengths", [LENGTHS, IN_TURN], ids=["at once",
 
 def documents(shortest, lengths=LENGTHS):
     """As many as it takes to keep a device busy, most of them of one length."""
-    import torch
-
-    processors = torch.cuda.get_device_properties(0).multi_processor_count
+    processors = multiprocessors()
     if lengths is IN_TURN:  # which it takes long ones for
         rest = [385 + shortest % 16] * (processors // 5)
     else:
@@ -54,11 +61,10 @@ def test_options_agree_with_those_of_few_documents(dtype, lengths):
     import torch
 
     layout, options = documents(7, lengths), {"softcap": 2.0, "alibi_slopes": 0.125}
-    generator = torch.Generator("cuda").manual_seed(3)
+    generator = torch.Generator().manual_seed(3)
+    shape = (int(layout.cu_seqlens_padded[-1]), HEADS, 128)
     q, k, v, dout = (
-        torch.randn(
-            int(layout.cu_seqlens_padded[-1]), HEADS, 128, device="cuda", generator=generator
-        ).to(getattr(torch, dtype))
+        on_device(torch.randn(shape, generator=generator).to(getattr(torch, dtype)))
         for _ in range(4)
     )
     plan = rs.plan(layout, cp_size=1, num_heads=HEADS, num_kv_heads=HEADS)
@@ -99,6 +105,7 @@ def test_what_is_not_finite_reaches_those_who_see_it(dtype, value, lengths):
         np.testing.assert_array_equal(classes(a), classes(b), err_msg=name)
 
 
+@needs_gpu
 @of_both
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 def test_they_are_the_same_bits_from_run_to_run(dtype, lengths):

@@ -18,6 +18,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import interpreted
 import numpy as np
 import pytest
 import ringside as rs
@@ -29,8 +30,16 @@ from ringside.testing.dtypes import round_to
 from rounding import NAMES, limits
 from unfused import unfused
 
-REASON = _cuda.problem() or ("" if importlib.util.find_spec("torch") else "torch is not installed")
+NO_TORCH = "" if importlib.util.find_spec("torch") else "torch is not installed"
+NO_KERNELS = _cuda.problem() or NO_TORCH
+REASON = "kernels are interpreted" if interpreted.PATH else NO_KERNELS
 needs_gpu = pytest.mark.skipif(bool(REASON), reason=f"no GPU test: {REASON}")
+
+# Of a file: a GPU's kernels, or those of the interpreter.
+needs_kernels = [
+    pytest.mark.kernels,
+    pytest.mark.skipif(bool(NO_KERNELS), reason=f"no GPU test: {NO_KERNELS}"),
+]
 DTYPES = ("float32", "float16", "bfloat16")
 CANARY_ROWS, CANARY = 64, 77.0
 
@@ -38,11 +47,33 @@ worst: dict[str, float] = collections.defaultdict(float)  # error / tolerance, b
 cases_run: collections.Counter[str] = collections.Counter()
 
 
+def on_device(x: Any) -> Any:
+    """A torch tensor, on the GPU."""
+    return interpreted.placed(x) if interpreted.PATH else x.cuda()
+
+
 def to_device(x: np.ndarray, dtype: str = "float32") -> Any:
     """A torch tensor on the GPU."""
     import torch
 
-    return torch.from_numpy(np.ascontiguousarray(x)).to("cuda", getattr(torch, dtype))
+    return on_device(torch.from_numpy(np.ascontiguousarray(x)).to(getattr(torch, dtype)))
+
+
+def synchronize() -> None:
+    """Waits for the GPU; the interpreter has done all."""
+    import torch
+
+    if not interpreted.PATH:
+        torch.cuda.synchronize()
+
+
+def multiprocessors() -> int:
+    """Of the GPU."""
+    import torch
+
+    if interpreted.PATH:
+        return int(os.environ.get("RINGSIDE_PTX_PROCESSORS", "4"))
+    return torch.cuda.get_device_properties(0).multi_processor_count
 
 
 def to_host(x: Any) -> np.ndarray:
@@ -60,15 +91,12 @@ def canaries() -> Iterator[None]:
     """Every array that the library makes lies between rows that nobody may write."""
     guarded = []
 
-    class Guarded(_cuda.Torch):
+    class Guarded(interpreted.Library if interpreted.PATH else _cuda.Torch):
         def empty(self, shape, like, dtype=None):
-            of_type = getattr(self.torch, dtype) if dtype else like.dtype
             count = int(np.prod(shape))
-            whole = self.torch.full(
-                (count + 2 * 128 * CANARY_ROWS,), CANARY, dtype=of_type, device=like.device
-            )
+            whole = super().empty((count + 2 * 128 * CANARY_ROWS,), like, dtype).fill_(CANARY)
             inside = whole[128 * CANARY_ROWS : 128 * CANARY_ROWS + count]
-            if dtype != "uint8" and of_type.is_floating_point:
+            if dtype != "uint8" and whole.is_floating_point():
                 inside.fill_(float("nan"))
             guarded.append((whole, count))
             return inside.view(*shape)
