@@ -90,6 +90,22 @@ TEST(CudaProgram, CapsScoresOfAnyScale) {
   }
 }
 
+// In a window, some rows of a block of queries see none of the first block of keys.
+TEST(CudaProgram, CapsScoresOfRowsThatSeeNoneOfTheirFirstKeys) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(24);
+  const PackedLayout layout(std::vector<int32_t>{0, 300, 429});
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
+    for (const double cap : {2., 50.}) {
+      DeviceCase device_case(random, type, {layout, layout, Mask::sliding_window(100, 20), 2, 1},
+                             128);
+      device_case.c.options.softcap = cap;
+      SCOPED_TRACE(concat(type.name, ", a cap of ", cap));
+      const DeviceRun run(device_case, type);
+      run.expect_forward(), run.expect_backward();
+    }
+}
+
 // Of all queries one has scores beyond the cap: whoever looks for such a score must look at each.
 TEST(CudaProgram, CapsTheScoresOfOneQuery) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;

@@ -323,14 +323,14 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: near scores are taken from the largest one of the row 8 before",
         CAPPED,
-        "top[half] == -INFINITY ? 0 : -top[half];",
-        "top[half] == -INFINITY ? 0 : -top[0];",
+        "exp2_fast(fmaf(of_batch[i], factors[i], -top[half]));",
+        "exp2_fast(fmaf(of_batch[i], factors[i], -top[0]));",
     ),
     Mutant(
-        "hopper: near scores are taken from -inf, where a row has seen nothing yet",
+        "hopper: a capped row that has seen nothing yet has no top",
         CAPPED,
-        "const float shift = top[half] == -INFINITY ? 0 : -top[half];",
-        "const float shift = -top[half];",
+        "(block_top[half] != -INFINITY || top[half] == -INFINITY);",
+        "block_top[half] != -INFINITY;",
     ),
     Mutant(
         "hopper: whether a row's scores are near is told by its highest alone",

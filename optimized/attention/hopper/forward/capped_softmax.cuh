@@ -159,11 +159,11 @@ struct CappedSoftmax : OnlineSoftmax {
     }
     sum[half] += odd;
   }
-  // Of scores; hidden ones, -inf, stay so where they are bent, as the last term is above zero.
+  // Of scores; hidden ones, -inf, stay so where they are bent, as the last term is above zero, and
+  // `top`, of a row that has seen nothing, is that of -inf, minus the cap.
   template <int kScores>
   __device__ __forceinline__ void weigh_near(float (&scores)[kScores], int half,
                                              const NearSoftcap& near) {
-    const float shift = top[half] == -INFINITY ? 0 : -top[half];
     float odd = 0;
 #pragma unroll
     for (int first = 0; first < kScores / 2; first += kBatch) {
@@ -173,7 +173,7 @@ struct CappedSoftmax : OnlineSoftmax {
       near.find_factors(of_batch, beyond, factors);
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        const float weight = exp2_fast(fmaf(of_batch[i], factors[i], shift));
+        const float weight = exp2_fast(fmaf(of_batch[i], factors[i], -top[half]));
         scores[score_of(half, first + i)] = weight;
         (i % 2 == 0 ? sum[half] : odd) += weight;
       }
