@@ -65,13 +65,28 @@ BY_FILE = {"group", "group_cuda", "peers", "explorer", "test_kit_processes.py"}
 def pytest_configure(config):
     """Gives Hypothesis the seed of this run; the profile `mutants` has none."""
     if config.getoption("--hypothesis-profile") != "mutants":
-        seed = draw_anew.seed_of_run(config.getoption("--hypothesis-seed"))
+        told = getattr(config, "workerinput", {}).get("seed")
+        asked = config.getoption("--hypothesis-seed")
+        seed = draw_anew.seed_of_run(asked) if told is None else told
         config.option.hypothesis_seed = config.stash[SEED] = seed
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """Workers of pytest-xdist draw by the seed of the run that starts them."""
+    if SEED in node.config.stash:
+        node.workerinput["seed"] = node.config.stash[SEED]
 
 
 def is_at(path, places):
     """Whether a file is one of these or lies in one, wherever the checkout is."""
     return bool(places & {*path.relative_to(HERE).parts})
+
+
+def is_interpreted(item):
+    """Whether a test needs kernels, and no GPU for what they do not."""
+    needs_more = any(mark.args[0] for mark in item.iter_markers("skipif"))
+    return item.get_closest_marker("kernels") is not None and not needs_more
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -85,7 +100,8 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(config, items):
     """Marks tests that look at the clock, and those that start processes: see ./dev test.
 
-    Where a GPU is interpreted, those of kernels, or a share of them that the seed draws, are left.
+    Where a GPU is interpreted, those of kernels that need no other are left, or a share of them
+    that the seed draws.
     """
     for item in items:
         for marker, places in (("alone", ALONE), ("by_file", BY_FILE)):
@@ -93,12 +109,9 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(marker)
     if interpreted.PATH:
         rng = random.Random(config.stash.get(SEED, 0))
-        drawn = [rng.random() < interpreted.SHARE for _ in items]
-        left = [x.get_closest_marker("kernels") and of for x, of in zip(items, drawn, strict=True)]
-        config.hook.pytest_deselected(
-            items=[x for x, of in zip(items, left, strict=True) if not of]
-        )
-        items[:] = [x for x, of in zip(items, left, strict=True) if of]
+        drawn = {x for x in items if rng.random() < interpreted.SHARE and is_interpreted(x)}
+        config.hook.pytest_deselected(items=[x for x in items if x not in drawn])
+        items[:] = [x for x in items if x in drawn]
 
 
 def pytest_collection_finish(session):

@@ -363,6 +363,7 @@ def test_what_follows_from_all_lengths_is_refused_with_the_nearest(partition, co
         )  # fmt: skip
 
 
+@needs_gpu
 def test_lengths_set_between_forward_and_backward_are_refused():
     from ringside.torch import varlen_attention
 
