@@ -6,11 +6,11 @@ import ringside as rs
 from assertions import noted, scale_of
 from cuda_cases import (
     DTYPES,
+    NEEDS_KERNELS,
     blind_blocks,
     cases_run,
     check,
     needs_gpu,
-    needs_kernels,
     rounded,
     to_device,
     to_host,
@@ -22,7 +22,7 @@ from mask_of_each_kind import MASKS
 from ringside.testing import Case, strategies
 from ringside.testing.dtypes import float_of
 
-pytestmark = needs_kernels
+pytestmark = NEEDS_KERNELS
 
 BORDERS = [0, 1, 63, 64, 65, 127, 128, 129]
 DIMS = st.one_of(st.integers(1, 9), st.sampled_from([32, 63, 64, 65, 96, 128, 192, 255, 256]))

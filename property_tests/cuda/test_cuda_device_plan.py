@@ -6,10 +6,10 @@ import ringside as rs
 from assertions import noted
 from cuda_cases import (
     DTYPES,
+    NEEDS_KERNELS,
     blind_blocks,
     canaries,
     needs_gpu,
-    needs_kernels,
     on_device,
     synchronize,
     to_device,
@@ -22,7 +22,7 @@ from mask_of_each_kind import MASKS
 from ringside._arrays import programs as _programs
 from ringside.testing import Case, strategies
 
-pytestmark = needs_kernels
+pytestmark = NEEDS_KERNELS
 
 LAYOUTS = [
     rs.PackedLayout([0, 70, 71, 71, 160], [0, 72, 80, 80, 176]),

@@ -10,11 +10,11 @@ import ringside as rs
 from assertions import assert_same_bits
 from cuda_cases import (
     DTYPES,
+    NEEDS_KERNELS,
     OnGpu,
     check,
     keywords_of,
     needs_gpu,
-    needs_kernels,
     on_device,
     rounded,
 )
@@ -22,7 +22,7 @@ from not_finite import classes, who_sees_whom
 from ringside.testing import Arrays, Case, Results
 from ringside.testing.dtypes import float_of
 
-pytestmark = needs_kernels
+pytestmark = NEEDS_KERNELS
 
 # Short ones, too, and some that end within a block; all longer than what may be one item: 384 keys.
 SHORT = rs.PackedLayout.from_lengths([400, 30, 523], pad_to_multiple_of=32)

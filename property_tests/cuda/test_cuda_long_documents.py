@@ -7,11 +7,11 @@ program makes of it. Keys are few: it is how many queries see them that counts.
 import numpy as np
 import pytest
 import ringside as rs
-from cuda_cases import DTYPES, OnGpu, check, needs_kernels, rounded
+from cuda_cases import DTYPES, NEEDS_KERNELS, OnGpu, check, rounded
 from not_finite import classes
 from ringside.testing import Arrays, Case
 
-pytestmark = needs_kernels
+pytestmark = NEEDS_KERNELS
 
 QUERIES = rs.PackedLayout.from_lengths([90, 2900], pad_to_multiple_of=32)
 KEYS = rs.PackedLayout.from_lengths([70, 300], pad_to_multiple_of=32)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import ringside as rs
 from assertions import assert_same_bits, noted, valid_rows
-from cuda_cases import DTYPES, OnGpu, keywords_of, needs_kernels, rounded, to_device
+from cuda_cases import DTYPES, NEEDS_KERNELS, OnGpu, keywords_of, rounded, to_device
 from hypothesis import example, given, note
 from hypothesis import strategies as st
 from independent import seeing_rows
@@ -13,7 +13,7 @@ from not_finite import NOT_FINITE, behind, classes, who_sees_whom
 from ringside.testing import Arrays, Case, Results, strategies
 from ringside.testing.dtypes import float_of
 
-pytestmark = needs_kernels
+pytestmark = NEEDS_KERNELS
 
 BORDERS = st.sampled_from([0, 1, 63, 64, 65, 127, 128, 129, 300])
 LAYOUTS = strategies.layouts(lengths=st.lists(BORDERS, max_size=3))

@@ -10,11 +10,11 @@ import pytest
 import ringside as rs
 from cuda_cases import (
     DTYPES,
+    NEEDS_KERNELS,
     OnGpu,
     check,
     multiprocessors,
     needs_gpu,
-    needs_kernels,
     on_device,
     rounded,
 )
@@ -22,7 +22,7 @@ from mask_of_each_kind import MASKS
 from not_finite import classes
 from ringside.testing import Arrays, Case
 
-pytestmark = needs_kernels
+pytestmark = NEEDS_KERNELS
 
 HEADS = 4
 LENGTHS = [129, 384, 257, 1, 200, 128, 383]  # at once

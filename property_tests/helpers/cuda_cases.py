@@ -36,7 +36,7 @@ REASON = "kernels are interpreted" if interpreted.PATH else NO_KERNELS
 needs_gpu = pytest.mark.skipif(bool(REASON), reason=f"no GPU test: {REASON}")
 
 # Of a file: a GPU's kernels, or those of the interpreter.
-needs_kernels = [
+NEEDS_KERNELS = [
     pytest.mark.kernels,
     pytest.mark.skipif(bool(NO_KERNELS), reason=f"no GPU test: {NO_KERNELS}"),
 ]

@@ -94,8 +94,8 @@ def install() -> None:
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.QUICK_KERNELS = False  # of which users are warned
-    library = Library()
-    _cuda.library_of = lambda x: library
+    library, of_others = Library(), _cuda.library_of
+    _cuda.library_of = lambda x: library if library.owns(x) else of_others(x)
 
 
 if PATH:
