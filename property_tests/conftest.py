@@ -10,9 +10,12 @@ import signal
 from pathlib import Path
 
 import draw_anew
-import interpreted
 import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
+
+INTERPRETED = bool(os.environ.get("RINGSIDE_INTERPRETED"))
+if INTERPRETED:  # before anybody asks for kernels
+    import interpreted
 
 # Else JAX, where a test imports it, takes three quarters of a GPU that all tests share.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -107,7 +110,7 @@ def pytest_collection_modifyitems(config, items):
         for marker, places in (("alone", ALONE), ("by_file", BY_FILE)):
             if is_at(item.path, places):
                 item.add_marker(marker)
-    if interpreted.PATH:
+    if INTERPRETED:
         rng = random.Random(config.stash.get(SEED, 0))
         drawn = {x for x in items if rng.random() < interpreted.SHARE and is_interpreted(x)}
         config.hook.pytest_deselected(items=[x for x in items if x not in drawn])
