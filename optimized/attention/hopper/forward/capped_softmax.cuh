@@ -37,8 +37,8 @@ struct CappedSoftmax : OnlineSoftmax {
   // tells what is hidden, -inf, from what is small.
   template <int kScores>
   __device__ __forceinline__ bool look(float (&scores)[kScores], float (&factor)[2],
-                                         const ScoreNumbers& n, bool is_masked,
-                                         const SeenKeys& seen) {
+                                       const ScoreNumbers& n, bool is_masked,
+                                       const SeenKeys& seen) {
     float of_lane[2], block_top[2];
     bool outgrown = false;
 #pragma unroll
