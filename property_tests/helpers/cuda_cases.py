@@ -72,7 +72,7 @@ def multiprocessors() -> int:
     import torch
 
     if interpreted.PATH:
-        return int(os.environ.get("RINGSIDE_PTX_PROCESSORS", "4"))
+        return interpreted.multiprocessors()
     return torch.cuda.get_device_properties(0).multi_processor_count
 
 

@@ -20,6 +20,7 @@ from ringside._arrays import cuda as _cuda
 PATH = os.environ.get("RINGSIDE_INTERPRETED", "")
 SHARE = float(os.environ.get("RINGSIDE_SHARE", "1"))  # of the tests, drawn by the seed of the run
 ON_DEVICE = 2  # cudaMemoryTypeDevice
+MULTIPROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 
 
 class Pointer(ctypes.Structure):
@@ -45,6 +46,13 @@ class Memory:
 def runtime() -> Any:
     """The interpreter's CUDA runtime, which the module exports."""
     return ctypes.CDLL(PATH)  # loaded already
+
+
+def multiprocessors() -> int:
+    """Of the device."""
+    found = ctypes.c_int()
+    assert runtime().cudaDeviceGetAttribute(ctypes.byref(found), MULTIPROCESSORS, 0) == 0
+    return found.value
 
 
 def new(shape: Sequence[int], dtype: Any) -> Any:
