@@ -11,7 +11,7 @@ void take(move::GlobalArray& x, const char* name, const KernelFamily& family) {
   DeviceMatrix& matrix = x.matrix;
   const int64_t element = move::bytes_of(x.type), aligned = 16 / element;
   const auto rounded = [&](int64_t size) { return (size + aligned - 1) / aligned * aligned; };
-  if (x.heads <= 1) matrix.head_stride = rounded(x.dim);
+  if (x.heads <= 1 || matrix.rows == 0) matrix.head_stride = rounded(x.dim);
   if (matrix.rows <= 1) matrix.row_stride = rounded(int64_t{x.heads} * x.dim);
   require(reinterpret_cast<uintptr_t>(matrix.data) % 16 == 0 && matrix.row_stride % aligned == 0 &&
               matrix.head_stride % aligned == 0,

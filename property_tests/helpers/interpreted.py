@@ -66,7 +66,9 @@ def new(shape: Sequence[int], dtype: Any) -> Any:
 
 
 def placed(x: Any) -> Any:
-    """x, copied to the device unless it lies there."""
+    """x, copied to the device unless it lies there. What holds nothing keeps its strides."""
+    if x.numel() == 0:
+        return x
     found = Pointer()
     runtime().cudaPointerGetAttributes(ctypes.byref(found), ctypes.c_void_p(x.data_ptr()))
     return x if found.kind == ON_DEVICE else new(x.shape, x.dtype).copy_(x.detach())

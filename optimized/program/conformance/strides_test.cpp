@@ -1,5 +1,6 @@
-// Arrays of the caller in place, whose rows and heads lie anywhere: strides of what there is one of
-// do not matter, and arrays that no kernel takes are named before anything is launched.
+// Arrays of the caller in place, whose rows and heads lie anywhere: strides of what there is one
+// of, or nothing, do not matter, and arrays that no kernel takes are named before anything is
+// launched.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -84,17 +85,19 @@ struct InPlace {
   }
 };
 
-TEST(CudaProgram, TakesAnyStridesOfWhatThereIsOneOf) {
+// NumPy's arrays of nothing have strides of 0, which torch keeps.
+TEST(CudaProgram, TakesAnyStridesOfWhatThereIsOneOfAndOfNothing) {
   if (const std::string reason = testing::why_not(); !reason.empty()) GTEST_SKIP() << reason;
   testing::Random random(31);
-  for (const auto [rows, heads, kv_heads] : {std::array{1, 1, 1}, {1, 2, 1}, {200, 2, 1}}) {
+  for (const auto [rows, heads, kv_heads] :
+       {std::array{1, 1, 1}, {1, 2, 1}, {200, 2, 1}, {0, 2, 2}}) {
     InPlace given(random, rows, heads, kv_heads);
     ASSERT_TRUE(given.program.in_place());
     const auto want = given.results();
     for (const int64_t odd : {0, -1, 7}) {
       const auto change = [&](GlobalArray& x) {
-        if (x.matrix.rows == 1) x.matrix.row_stride = odd;
-        if (x.heads == 1) x.matrix.head_stride = odd;
+        if (x.matrix.rows <= 1) x.matrix.row_stride = odd;
+        if (x.heads == 1 || x.matrix.rows == 0) x.matrix.head_stride = odd;
       };
       for (GlobalArray* x :
            {&given.forward.q, &given.forward.k, &given.forward.v, &given.forward.out,

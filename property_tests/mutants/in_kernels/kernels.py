@@ -475,8 +475,14 @@ MUTANTS_OF_KERNELS = [
     Mutant(
         "strides of an only head are asked",
         IN_PLACE_ARRAYS,
+        "  if (x.heads <= 1 || matrix.rows == 0) matrix.head_stride",
+        "  if (matrix.rows == 0) matrix.head_stride",
+    ),
+    Mutant(
+        "strides of heads of nothing are asked",
+        IN_PLACE_ARRAYS,
+        "  if (x.heads <= 1 || matrix.rows == 0) matrix.head_stride",
         "  if (x.heads <= 1) matrix.head_stride",
-        "  if (false) matrix.head_stride",
     ),
     Mutant(
         "strides of an only row are asked",
