@@ -199,13 +199,25 @@ struct NearScore {
   }
 };
 
-// Of the bound itself, of what lies on both sides of it, and of all in between.
+// Of the bound itself, of what lies on both sides of it, and of all in between. What a cap's scores
+// may be, in units of it, and what their logits may be wrong by: beside the cap, the cube of a
+// score.
+struct NearLimits {
+  double bound, error_of_cap, error_of_cube;
+};
 TEST(NearSoftcap, IsThatOfTheDefinitionUpToTheBound) {
-  constexpr double kErrorOfCap = 2.1e-6, kErrorOfSquare = 6.5e-4, kRounding = 4e-7;
+  constexpr double kRounding = 4e-7;
+  constexpr NearLimits kWidest{0.6, 3e-5, 2.9e-3}, kWider{0.5, 9.1e-6, 1.5e-3},
+      kLeast{0.4, 2.05e-6, 6.7e-4};
+  const std::pair<double, NearLimits> limits_of_cap[] = {
+      {0.5, kLeast}, {7.4, kLeast}, {7.41, kWidest}, {8.5, kWidest}, {8.51, kWider},
+      {15., kWider}, {25., kWider}, {25.1, kLeast},  {50., kLeast},  {125., kLeast}};
   for (const double scale : {1 / std::sqrt(128.), 1., -0.3, 25.})
-    for (const double cap : {0.5, 3.5, 30., 50., 125.}) {
+    for (const auto& [cap, limits] : limits_of_cap) {
       const NearSoftcap near(scale, cap);
-      const auto check = [&](float score, bool is_near) {
+      const double of_cap = limits.error_of_cap * cap;
+      ASSERT_LT(of_cap, std::exp2(-11.9));
+      const auto check = [&, cap = cap, limits = limits](float score, bool is_near) {
         const NearScore got(near, score), of_opposite(near, -score);
         ASSERT_EQ(got.is_near, is_near) << score << " scale " << scale << " cap " << cap;
         ASSERT_EQ(of_opposite.is_near, is_near);
@@ -214,16 +226,23 @@ TEST(NearSoftcap, IsThatOfTheDefinitionUpToTheBound) {
         const double x = scale * score / cap, want = cap * std::tanh(x) / std::log(2.);
         const double size = std::fabs(want);
         const double error =
-            std::min(kErrorOfCap * cap / std::log(2.), kErrorOfSquare * x * x * size);
+            std::min(of_cap, limits.error_of_cube * cap * std::fabs(x * x * x)) / std::log(2.);
         ASSERT_NEAR(got.bent, want, error + kRounding * size) << score << " of cap " << cap;
       };
-      const double bound = std::sqrt(kNearSquared) * cap / std::fabs(scale);
+      const double bound = limits.bound * cap / std::fabs(scale);
       for (int i = 0; i <= 4'000; ++i) check(static_cast<float>(bound * 0.99999 * i / 4'000), true);
       for (double score = bound / 2; score > 1e-30; score /= 3)
         check(static_cast<float>(score), true);
       for (const double times : {1.00001, 1.1, 4., 1e6, 1e30})
         check(static_cast<float>(bound * times), false);
     }
+}
+
+// Scores that are hidden, -inf, stay so.
+TEST(NearSoftcap, LeavesWhatIsHidden) {
+  for (const double cap : {0.5, 8., 15., 50.})
+    EXPECT_EQ(NearScore(NearSoftcap(0.1, cap), -std::numeric_limits<float>::infinity()).bent,
+              -std::numeric_limits<float>::infinity());
 }
 
 TEST(NearSoftcap, LeavesInfinitiesAndKeepsNan) {

@@ -2,39 +2,54 @@
 #pragma once
 
 #include <cmath>
+#include <iterator>
 
 #include "reference/support/host_device.h"
 
 namespace ringside::hopper {
 
-// tanh(x) / x = sum of kTanh[k] (x^2 - kNearSquared)^k where x^2 < kNearSquared: 1 where x is 0,
-// and x times it good to 2^-18.9. A cap of 50 thus moves no weight, which 16 bits hold, by more
-// than 2^-13 of it, and scores far below the cap by far less. Beside caps that would move one by
-// more than 2^-11.5 no score is near.
-inline constexpr double kNearSquared = 0.16, kLargestCap = 125;
-inline constexpr double kTanh[] = {0.9498774788213533, -0.2938398865419258, 0.12141169265384932};
+// tanh(x) / x = sum of tanh[k] (x^2 - squared)^k where x^2 < squared: 1 where x is 0, and x times
+// it good to what moves no weight, which 16 bits hold, by more than 2^-11.9 of it, beside caps up
+// to the largest; scores far below the cap by far less. Beside a cap of 50 that is 2^-13.
+//
+// The wider a range, the more rows are near altogether. Where even the widest would leave some of
+// ordinary scores out, of variance 1, the least serves: rows that are far from the start cost less
+// than a warp that goes both ways.
+struct NearRange {
+  static constexpr int kTerms = 3;
+  double largest_cap, squared, tanh[kTerms];
+};
+inline constexpr NearRange kNearRanges[] = {
+    {7.4, 0.16, {0.9498774788214163, -0.2938398865394582, 0.12141169266681266}},   // 2^-18.91
+    {8.5, 0.36, {0.8951321853455101, -0.2521443002957589, 0.10876440237667213}},   // 2^-15.04
+    {25, 0.25, {0.9242523551874319, -0.27413002816415866, 0.11544220434445632}},   // 2^-16.76
+    {125, 0.16, {0.9498774788214163, -0.2938398865394582, 0.12141169266681266}}};  // 2^-18.91
 
 // The same in units of q.k, to logits to base 2.
 struct NearSoftcap {
-  static constexpr int kTerms = 3;
-  static_assert(sizeof(kTanh) == kTerms * sizeof(double));
+  static constexpr int kTerms = NearRange::kTerms;
   float squared;  // scores of smaller squares are near; negative: none are
   float terms[kTerms];
   float per_logit;  // from such logits to units of the cap, tanh's
 
   NearSoftcap() = default;
-  // Scores are softmax_scale * q.k. None are near where float32 cannot hold a term.
+  // Scores are softmax_scale * q.k. None are near beside larger caps than any range has, nor where
+  // float32 cannot hold a term.
   NearSoftcap(double softmax_scale, double softcap) {
+    const NearRange* range = kNearRanges;
+    while (range != std::end(kNearRanges) && softcap > range->largest_cap) ++range;
+    squared = -1;
+    if (range == std::end(kNearRanges)) return;
     const double ratio = softmax_scale / softcap;
-    squared = static_cast<float>(kNearSquared / (ratio * ratio));
-    bool holds = softcap <= kLargestCap && std::isnormal(squared);
+    const auto bound = static_cast<float>(range->squared / (ratio * ratio));
+    per_logit = static_cast<float>(1 / (1.4426950408889634 * softcap));
+    bool holds = std::isnormal(bound) && std::isnormal(per_logit);
     double unit = 1.4426950408889634 * softmax_scale;
     for (int k = 0; k < kTerms; ++k, unit *= ratio * ratio) {
-      terms[k] = static_cast<float>(kTanh[k] * unit);
+      terms[k] = static_cast<float>(range->tanh[k] * unit);
       holds = holds && std::isnormal(terms[k]);
     }
-    per_logit = static_cast<float>(1 / (1.4426950408889634 * softcap));
-    if (!holds || !std::isnormal(per_logit)) squared = -1;
+    if (holds) squared = bound;
   }
 
   // Less than zero where a score is near.

@@ -275,14 +275,38 @@ MUTANTS_OF_HOPPER = [
     Mutant(
         "hopper: scores are near a softcap of twice the bound",
         SOFTCAP,
-        "kNearSquared / (ratio * ratio)",
-        "4 * kNearSquared / (ratio * ratio)",
+        "range->squared / (ratio * ratio)",
+        "4 * range->squared / (ratio * ratio)",
     ),
     Mutant(
         "hopper: scores beside a cap of any size are near",
         SOFTCAP,
-        "holds = softcap <= kLargestCap && std::isnormal(squared);",
-        "holds = std::isnormal(squared);",
+        "if (range == std::end(kNearRanges)) return;",
+        "if (range == std::end(kNearRanges)) --range;",
+    ),
+    Mutant(
+        "hopper: the widest range of near scores serves larger caps",
+        SOFTCAP,
+        "{8.5, 0.36, ",
+        "{9.5, 0.36, ",
+    ),
+    Mutant(
+        "hopper: all rows of a warp are near where one lane has no far scores",
+        CAPPED,
+        "!__any_sync(~0u, far_rows != 0)",
+        "!__all_sync(~0u, far_rows != 0)",
+    ),
+    Mutant(
+        "hopper: which rows are far is not asked any more where a lane has two of them",
+        CAPPED,
+        "__any_sync(~0u, far_rows != 3)",
+        "__all_sync(~0u, far_rows != 3)",
+    ),
+    Mutant(
+        "hopper: the largest score of a capped row is that of two lanes",
+        CAPPED,
+        "__shfl_xor_sync(~0u, of_lane[half], 1)",
+        "__shfl_xor_sync(~0u, of_lane[half], 2)",
     ),
     Mutant(
         "hopper: scores beyond a softcap stay as they are where others of their lane are near",

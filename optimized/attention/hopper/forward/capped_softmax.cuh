@@ -39,13 +39,25 @@ struct CappedSoftmax : OnlineSoftmax {
   __device__ __forceinline__ bool look(float (&scores)[kScores], float (&factor)[2],
                                        const ScoreNumbers& n, bool is_masked,
                                        const SeenKeys& seen) {
-    float of_lane[2], block_top[2];
-    bool outgrown = false;
+    const bool asks_for_far = __any_sync(~0u, far_rows != 3);
+    float of_lane[2], of_other[2], block_top[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       of_lane[half] = row_top(scores, half);
       highest[half] = fmaxf(highest[half], of_lane[half]);
-      block_top[half] = quad_max(of_lane[half]);
+      of_other[half] = __shfl_xor_sync(~0u, of_lane[half], 1);
+    }
+    if (asks_for_far) {  // while lanes exchange
+      if (is_masked)
+        find_far_rows(scores, n.near, seen);
+      else
+        find_far_rows(scores, n.near, of_lane);
+    }
+    bool outgrown = false;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float of_two = fmaxf(of_lane[half], of_other[half]);
+      block_top[half] = fmaxf(of_two, __shfl_xor_sync(~0u, of_two, 2));
       outgrown |= outgrows(block_top[half], half, n) || block_top[half] > n.far.most;
     }
     const bool raises = __any_sync(~0u, outgrown);
@@ -57,19 +69,19 @@ struct CappedSoftmax : OnlineSoftmax {
           if (score > n.far.most) score = n.far.most;
       }
     }
-    if (__any_sync(~0u, far_rows != 3)) {
-      if (is_masked)
-        find_far_rows(scores, n.near, seen);
-      else
-        find_far_rows(scores, n.near, of_lane);
-    }
     return raises;
   }
 
-  // Turns q.k that have been looked at into weights exp2(bent - top).
+  // Turns q.k that have been looked at into weights exp2(bent - top). Where no lane of the warp has
+  // far scores, as is the rule, both its rows are one stretch of code.
   template <int kScores>
   __device__ __forceinline__ void weigh(float (&scores)[kScores], const ScoreNumbers& n,
                                         bool is_masked, const SeenKeys& seen) {
+    if (__builtin_expect(!__any_sync(~0u, far_rows != 0), true)) {
+      weigh_near(scores, 0, n.near);
+      weigh_near(scores, 1, n.near);
+      return;
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       if (far_rows & 1u << half) {

@@ -16,7 +16,8 @@ class Consumer {
       : p_(parameters), s_(shared), group_(group), softmax_(folded_scale(parameters)) {}
 
   __device__ __forceinline__ void run() {
-    if (group_ == 1) let_pass(kTurnBarrier, 2 * kThreadsOfGroup);  // the other group begins
+    if (kTakesTurns && group_ == 1)
+      let_pass(kTurnBarrier, 2 * kThreadsOfGroup);  // the other begins
     BlockNote note = next_note();
     while (!(note.flags & kStop)) {
       if (rows_of_box(0, note.rows, group_) > 0)
@@ -281,12 +282,17 @@ class Consumer {
       weights[n / 4][n % 4] = pack<T>(scores[2 * n], scores[2 * n + 1]);
   }
 
-  // The groups issue products by turns: the other one's run while this one's softmax does.
+  // The groups issue products by turns: the other one's run while this one's softmax does. One that
+  // bends scores takes longer than products, and who has waited for one's turn makes up for
+  // nothing.
+  static constexpr bool kTakesTurns = kOptions != Options::softcap;
   __device__ __forceinline__ void take_turn(const BlockNote& note) {
-    if (note.flags & kBothHaveRows) synchronize(kTurnBarrier + group_, 2 * kThreadsOfGroup);
+    if (kTakesTurns && (note.flags & kBothHaveRows))
+      synchronize(kTurnBarrier + group_, 2 * kThreadsOfGroup);
   }
   __device__ __forceinline__ void end_turn(const BlockNote& note) {
-    if (note.flags & kBothHaveRows) let_pass(kTurnBarrier + 1 - group_, 2 * kThreadsOfGroup);
+    if (kTakesTurns && (note.flags & kBothHaveRows))
+      let_pass(kTurnBarrier + 1 - group_, 2 * kThreadsOfGroup);
   }
 
   // True: it was the item's last block.
