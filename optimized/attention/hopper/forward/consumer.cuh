@@ -16,8 +16,7 @@ class Consumer {
       : p_(parameters), s_(shared), group_(group), softmax_(folded_scale(parameters)) {}
 
   __device__ __forceinline__ void run() {
-    if (kTakesTurns && group_ == 1)
-      let_pass(kTurnBarrier, 2 * kThreadsOfGroup);  // the other begins
+    if (kTakesTurns && group_ == 1) let_pass(kTurnBarrier, 2 * kThreadsOfGroup);  // 0 begins
     BlockNote note = next_note();
     while (!(note.flags & kStop)) {
       if (rows_of_box(0, note.rows, group_) > 0)
@@ -282,9 +281,8 @@ class Consumer {
       weights[n / 4][n % 4] = pack<T>(scores[2 * n], scores[2 * n + 1]);
   }
 
-  // The groups issue products by turns: the other one's run while this one's softmax does. One that
-  // bends scores takes longer than products, and who has waited for one's turn makes up for
-  // nothing.
+  // The groups issue products by turns: the other one's run while this one's softmax does. A
+  // softmax that bends scores takes longer than products: nobody waits for a turn there.
   static constexpr bool kTakesTurns = kOptions != Options::softcap;
   __device__ __forceinline__ void take_turn(const BlockNote& note) {
     if (kTakesTurns && (note.flags & kBothHaveRows))
