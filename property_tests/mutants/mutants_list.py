@@ -27,6 +27,7 @@ TILE = "reference/attention/tile_attention.cpp"
 EXECUTE = "reference/execute/execute.cpp"
 EXECUTE_BACKWARD = "reference/execute/execute_backward.cpp"
 EXECUTE_ITEMS = "reference/execute/execute_items.h"
+PARALLEL = "reference/support/parallel.cpp"
 RESIDENCY = "reference/plan/residency.cpp"
 CARRY = "reference/execute/carry.cpp"
 RING = "reference/transport/ring_of_groups.cpp"
@@ -304,6 +305,12 @@ MUTANTS = [
         EXECUTE_BACKWARD,
         "sum.at(row, head)[d] += term.at(row, 0)[d];",
         "sum.at(row, head)[d] = term.at(row, 0)[d];",
+    ),
+    Mutant(
+        "threads begin for processors that the process may not use",
+        PARALLEL,
+        "return CPU_COUNT(&usable);",
+        "return 1 + CPU_COUNT(&usable);",
     ),
     Mutant(
         "query heads use kv heads in turn",

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "reference/attention/oracle.h"
 #include "reference/execute/execute.h"
 #include "reference/support/parallel.h"

@@ -1,8 +1,13 @@
 #include "reference/support/parallel.h"
 
+#ifdef __linux__
+#include <sched.h>
+#endif
+
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace ringside {
@@ -61,6 +66,14 @@ class Team {
 };
 
 }  // namespace
+
+int usable_processors() {
+#ifdef __linux__
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof usable, &usable) == 0) return CPU_COUNT(&usable);
+#endif
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 void run_together(int threads, const std::function<void()>& work) {
   Team team(work);

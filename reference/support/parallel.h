@@ -1,14 +1,17 @@
-// Runs independent items on all cores.
+// Runs independent items on all processors that the process may use.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <functional>
-#include <thread>
 
 #include "reference/support/interrupt.h"
 
 namespace ringside {
+
+// How many processors the calling thread may run on: all, or those of its affinity (taskset, a
+// job's share of a machine).
+int usable_processors();
 
 // Runs `work` on so many threads, the calling one among them. When all have ended, throws the first
 // thing that one of them threw. A call that is interrupted (reference/support/interrupt.h) ends in
@@ -19,8 +22,7 @@ void run_together(int threads, const std::function<void()>& work);
 // other is begun, and its exception is thrown here.
 template <typename Run>
 void parallel_for(int items, Run run) {
-  const int threads =
-      std::min(items, std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+  const int threads = std::min(items, usable_processors());
   std::atomic<int> next{0};
   std::atomic<bool> failed{false};
   run_together(threads, [&] {

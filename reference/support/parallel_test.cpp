@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+#include <mutex>
+#include <set>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 namespace ringside {
@@ -27,6 +34,26 @@ TEST(ParallelFor, ThrowsWhatARunThrewAndBeginsNoOther) {
     EXPECT_LT(runs, 1 << 29);
   }
 }
+
+#ifdef __linux__
+TEST(ParallelFor, StaysOnTheProcessorsThatTheProcessMayUse) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(usable_processors(), CPU_COUNT(&before));
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
+    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  parallel_for(1000, [&](int) {
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+  });
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(threads.size(), 1);
+}
+#endif
 
 TEST(RunTogether, EveryThreadWorksOnceAndTheFirstFailureIsThrown) {
   std::atomic<int> runs{0};
