@@ -2,28 +2,35 @@
 #pragma once
 
 #include <cmath>
-#include <iterator>
 
 #include "reference/support/host_device.h"
 
 namespace ringside::hopper {
 
 // tanh(x) / x = sum of tanh[k] (x^2 - squared)^k where x^2 < squared: 1 where x is 0, and x times
-// it good to what moves no weight, which 16 bits hold, by more than 2^-11.9 of it, beside caps up
-// to the largest; scores far below the cap by far less. Beside a cap of 50 that is 2^-13.
-//
-// The wider a range, the more rows are near altogether. Where even the widest would leave some of
-// ordinary scores out, of variance 1, the least serves: rows that are far from the start cost less
-// than a warp that goes both ways.
+// it good to 2^-18.91, 2^-16.76 and 2^-15.04 in the three ranges.
 struct NearRange {
   static constexpr int kTerms = 3;
-  double largest_cap, squared, tanh[kTerms];
+  double squared, tanh[kTerms];
 };
-inline constexpr NearRange kNearRanges[] = {
-    {7.4, 0.16, {0.9498774788214163, -0.2938398865394582, 0.12141169266681266}},   // 2^-18.91
-    {8.5, 0.36, {0.8951321853455101, -0.2521443002957589, 0.10876440237667213}},   // 2^-15.04
-    {25, 0.25, {0.9242523551874319, -0.27413002816415866, 0.11544220434445632}},   // 2^-16.76
-    {125, 0.16, {0.9498774788214163, -0.2938398865394582, 0.12141169266681266}}};  // 2^-18.91
+inline constexpr NearRange kLeastRange{
+    0.16, {0.9498774788214163, -0.2938398865394582, 0.12141169266681266}};
+inline constexpr NearRange kWiderRange{
+    0.25, {0.9242523551874319, -0.27413002816415866, 0.11544220434445632}};
+inline constexpr NearRange kWidestRange{
+    0.36, {0.8951321853455101, -0.2521443002957589, 0.10876440237667213}};
+
+// The widest that moves no weight, which 16 bits hold, by more than 2^-11.9 of it, so that more
+// rows are near altogether; beside a cap of 50 that is 2^-13, and scores far below the cap err by
+// far less. None beside larger caps than the least range allows. Where even the widest would leave
+// out some of ordinary scores, of variance 1, the least serves: rows that are far from the start
+// cost less than a warp that goes both ways.
+inline const NearRange* near_range(double softcap) {
+  if (softcap <= 7.4) return &kLeastRange;
+  if (softcap <= 8.5) return &kWidestRange;
+  if (softcap <= 25) return &kWiderRange;
+  return softcap <= 125 ? &kLeastRange : nullptr;
+}
 
 // The same in units of q.k, to logits to base 2.
 struct NearSoftcap {
@@ -36,10 +43,9 @@ struct NearSoftcap {
   // Scores are softmax_scale * q.k. None are near beside larger caps than any range has, nor where
   // float32 cannot hold a term.
   NearSoftcap(double softmax_scale, double softcap) {
-    const NearRange* range = kNearRanges;
-    while (range != std::end(kNearRanges) && softcap > range->largest_cap) ++range;
+    const NearRange* const range = near_range(softcap);
     squared = -1;
-    if (range == std::end(kNearRanges)) return;
+    if (range == nullptr) return;
     const double ratio = softmax_scale / softcap;
     const auto bound = static_cast<float>(range->squared / (ratio * ratio));
     per_logit = static_cast<float>(1 / (1.4426950408889634 * softcap));

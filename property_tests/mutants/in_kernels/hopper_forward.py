@@ -15,9 +15,6 @@ LAUNCH = "optimized/attention/hopper/forward/forward.cu"
 OPTIONS = "optimized/attention/hopper/forward/score_options.cuh"
 OPTIONS_BACKWARD = "optimized/attention/hopper/backward/consume/score_options.cuh"
 POLICY = "optimized/attention/hopper/score_policy.cuh"
-CAPPED = "optimized/attention/hopper/forward/capped_softmax.cuh"
-SOFTCAP = "optimized/attention/hopper/near_softcap.h"
-FAR_SOFTCAP = "optimized/attention/hopper/far_softcap.h"
 
 MUTANTS_OF_HOPPER = [
     Mutant(
@@ -273,42 +270,6 @@ MUTANTS_OF_HOPPER = [
         "slope * fabsf(",
     ),
     Mutant(
-        "hopper: scores are near a softcap of twice the bound",
-        SOFTCAP,
-        "range->squared / (ratio * ratio)",
-        "4 * range->squared / (ratio * ratio)",
-    ),
-    Mutant(
-        "hopper: scores beside a cap of any size are near",
-        SOFTCAP,
-        "if (range == std::end(kNearRanges)) return;",
-        "if (range == std::end(kNearRanges)) --range;",
-    ),
-    Mutant(
-        "hopper: the widest range of near scores serves larger caps",
-        SOFTCAP,
-        "{8.5, 0.36, ",
-        "{9.5, 0.36, ",
-    ),
-    Mutant(
-        "hopper: all rows of a warp are near where one lane has no far scores",
-        CAPPED,
-        "!__any_sync(~0u, far_rows != 0)",
-        "!__all_sync(~0u, far_rows != 0)",
-    ),
-    Mutant(
-        "hopper: which rows are far is not asked any more where a lane has two of them",
-        CAPPED,
-        "__any_sync(~0u, far_rows != 3)",
-        "__all_sync(~0u, far_rows != 3)",
-    ),
-    Mutant(
-        "hopper: the largest score of a capped row is that of two lanes",
-        CAPPED,
-        "__shfl_xor_sync(~0u, of_lane[half], 1)",
-        "__shfl_xor_sync(~0u, of_lane[half], 2)",
-    ),
-    Mutant(
         "hopper: scores beyond a softcap stay as they are where others of their lane are near",
         OPTIONS,
         "near != (1u << kBatches) - 1",
@@ -325,84 +286,6 @@ MUTANTS_OF_HOPPER = [
         OPTIONS,
         "if_negative(__float_as_int(beyond[i]), batch[i] * factors[i],",
         "if_negative(0, batch[i] * factors[i],",
-    ),
-    Mutant(
-        "hopper: what a capped row does not see weighs what -inf does",
-        CAPPED,
-        "if (is_masked) seen.hide_unseen(scores, half);",
-        "if (is_masked) seen.hide_unseen(scores, 0);",
-    ),
-    Mutant(
-        "hopper: a row's scores are far from the cap's beginning where its neighbour's are",
-        CAPPED,
-        "far_rows |= 1u << half;",
-        "far_rows |= 3;",
-    ),
-    Mutant(
-        "hopper: a row of far scores is bent as near ones beside a row of near ones",
-        CAPPED,
-        "if (far_rows & 1u << half)",
-        "if (far_rows == 3)",
-    ),
-    Mutant(
-        "hopper: near scores are taken from the largest one of the row 8 before",
-        CAPPED,
-        "exp2_fast(fmaf(of_batch[i], factors[i], -top[half]));",
-        "exp2_fast(fmaf(of_batch[i], factors[i], -top[0]));",
-    ),
-    Mutant(
-        "hopper: a capped row that has seen nothing yet has no top",
-        CAPPED,
-        "(block_top[half] != -INFINITY || top[half] == -INFINITY);",
-        "block_top[half] != -INFINITY;",
-    ),
-    Mutant(
-        "hopper: whether a row's scores are near is told by its highest alone",
-        CAPPED,
-        "note_largest(fmaxf(of_lane[half], fabsf(low)), half, near);",
-        "note_largest(of_lane[half], half, near);",
-    ),
-    Mutant(
-        "hopper: scores too large for the product of four stay as they are in a lane's second row",
-        CAPPED,
-        "fmaxf(block_top[0], block_top[1]) > n.far.most",
-        "block_top[0] > n.far.most",
-    ),
-    Mutant(
-        "hopper: scores too large for the product of four stay as they are",
-        CAPPED,
-        "if (score > n.far.most) score = n.far.most;",
-        "{}",
-    ),
-    Mutant(
-        "hopper: scores too large for the product of four wait until a row outgrows",
-        CAPPED,
-        "outgrows(block_top[half], half, n) || block_top[half] > n.far.most;",
-        "outgrows(block_top[half], half, n);",
-    ),
-    Mutant(
-        "hopper: of four far scores, the last two have the first two's quotient",
-        FAR_SOFTCAP,
-        "last = inverse_of_all * of_first;",
-        "last = inverse_of_all * of_last;",
-    ),
-    Mutant(
-        "hopper: a capped row of -inf has seen nothing",
-        CAPPED,
-        "return !((score - outgrown[half]) * n.scale_log2 <= kSlack);",
-        "return (score - outgrown[half]) * n.scale_log2 > kSlack;",
-    ),
-    Mutant(
-        "hopper: the largest score of capped rows is not bent",
-        CAPPED,
-        "-INFINITY : bent(highest[half], n);",
-        "-INFINITY : highest[half] * n.scale_log2;",
-    ),
-    Mutant(
-        "hopper: the largest capped score is the largest q.k, whatever the scale",
-        FAR_SOFTCAP,
-        "return power > 0 && ",
-        "return ",
     ),
     Mutant(
         "hopper: softcap's derivative is left out",
