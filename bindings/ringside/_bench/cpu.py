@@ -190,11 +190,18 @@ def measure() -> Iterator[Line]:
     yield from random_checks()
 
 
+def usable_processors() -> int | None:
+    """How many processors this process may run on, as the executor counts them."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
 def machine() -> dict[str, Any]:
     """Where and when the numbers were taken."""
     return {
         "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
+        "cores": usable_processors(),
         "system": " ".join((platform.system(), platform.machine(), *platform.libc_ver())),
         "python": platform.python_version(),
         "numpy": np.__version__,
