@@ -244,15 +244,15 @@ TEST(RankProgram, CapsScoresOfRowsThatGoOn) {
   const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
   Random random(36);
   for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
-    for (const int far_rank : {0, 1}) {
+    for (const auto& [far_rank, cap] : {std::pair{0, 2.}, {0, 10.}, {1, 2.}, {1, 50.}}) {
       RanksCase ranks_case(random, type, problem, plan, 128);
-      ranks_case.c.options.softcap = far_rank == 0 ? 2 : 50;
+      ranks_case.c.options.softcap = cap;
       ranks_case.for_each_row(far_rank, Operand::kv, [&](int, int key) {
         std::for_each_n(ranks_case.c.k.at(key, 0), 128, [](double& x) { x *= 16; });
       });
       std::fill_n(ranks_case.c.k.at(310, 0), 128, 0);
       RanksRun run(ranks_case, type, 1);
-      SCOPED_TRACE(concat(type.name, ", far keys of rank ", far_rank));
+      SCOPED_TRACE(concat(type.name, ", far keys of rank ", far_rank, ", a cap of ", cap));
       run.expect_forward(Found::results);
     }
 }

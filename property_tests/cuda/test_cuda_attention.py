@@ -110,7 +110,8 @@ def test_lengths_around_the_tiles_agree_for_every_head_dimension(dtype, mask, di
 
 
 OPTIONS = {
-    "softcap": {"softcap": 2.0},
+    "a low softcap": {"softcap": 2.0},
+    "softcap": {"softcap": 12.0},
     "sink": {"sink": np.array([0.5, -1.0, 2.0, 0.0])},
     "alibi": {"alibi_slopes": np.array([0.5, 0.25, 0.125, 0.0])},
     "dropout": {"dropout_p": 0.3, "dropout_seed": 2**40 + 5},

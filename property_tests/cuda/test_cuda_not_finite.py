@@ -30,7 +30,7 @@ OPTIONS = st.one_of(
         {},
         optional={
             "sink": st.sampled_from([0.0, 1.5]),
-            "softcap": st.just(2.0),
+            "softcap": st.sampled_from([2.0, 12.0]),
             "dropout_p": st.sampled_from([0.25, 0.9]),
         },
     ),

@@ -113,7 +113,8 @@ inline Tensor random_tensor(Random& random, const PackedLayout& layout, int head
 inline AttentionOptions random_options(Random& random, const Problem& problem) {
   AttentionOptions options;
   options.softmax_scale = 0.1 + 0.1 * random.integer(0, 9);
-  if (random.coin()) options.softcap = 0.5 + random.integer(0, 3);
+  if (random.coin())
+    options.softcap = (0.5 + random.integer(0, 3)) * random.choice(std::vector{1, 4});
   if (random.coin()) options.dropout = {0.25 * random.integer(0, 3), 17};
   for (int head = 0; head < problem.num_heads; ++head) {
     options.sinks.push_back(3 * random.normal());

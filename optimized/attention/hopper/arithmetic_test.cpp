@@ -215,7 +215,8 @@ TEST(NearSoftcap, IsThatOfTheDefinitionUpToTheBound) {
   for (const double scale : {1 / std::sqrt(128.), 1., -0.3, 25.})
     for (const auto& [cap, limits] : limits_of_cap) {
       const NearSoftcap near(scale, cap);
-      const double of_cap = limits.error_of_cap * cap;
+      ASSERT_LE(near_range(cap)->error, limits.error_of_cap);
+      const double of_cap = near_range(cap)->error * cap;
       ASSERT_LT(of_cap, std::exp2(-11.9));
       const auto check = [&, cap = cap, limits = limits](float score, bool is_near) {
         const NearScore got(near, score), of_opposite(near, -score);

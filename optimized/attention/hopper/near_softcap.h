@@ -8,17 +8,21 @@
 namespace ringside::hopper {
 
 // tanh(x) / x = sum of tanh[k] (x^2 - squared)^k where x^2 < squared: 1 where x is 0, and x times
-// it good to 2^-18.91, 2^-16.76 and 2^-15.04 in the three ranges.
+// it good to `error`.
 struct NearRange {
   static constexpr int kTerms = 3;
-  double squared, tanh[kTerms];
+  double squared, error, tanh[kTerms];
 };
 inline constexpr NearRange kLeastRange{
-    0.16, {0.9498774788214163, -0.2938398865394582, 0.12141169266681266}};
+    0.16, 2.05e-6, {0.9498774788214163, -0.2938398865394582, 0.12141169266681266}};
 inline constexpr NearRange kWiderRange{
-    0.25, {0.9242523551874319, -0.27413002816415866, 0.11544220434445632}};
+    0.25, 9.1e-6, {0.9242523551874319, -0.27413002816415866, 0.11544220434445632}};
 inline constexpr NearRange kWidestRange{
-    0.36, {0.8951321853455101, -0.2521443002957589, 0.10876440237667213}};
+    0.36, 3e-5, {0.8951321853455101, -0.2521443002957589, 0.10876440237667213}};
+
+// Beside a low cap many scores are not small, and 2^(bent logits) are weights as they are: normal
+// numbers of float16, as e^-7.4 and e^7.4 are.
+inline constexpr float kLowSoftcap = 7.4f;
 
 // The widest that moves no weight, which 16 bits hold, by more than 2^-11.9 of it, so that more
 // rows are near altogether; beside a cap of 50 that is 2^-13, and scores far below the cap err by
@@ -26,7 +30,7 @@ inline constexpr NearRange kWidestRange{
 // out some of ordinary scores, of variance 1, the least serves: rows that are far from the start
 // cost less than a warp that goes both ways.
 inline const NearRange* near_range(double softcap) {
-  if (softcap <= 7.4) return &kLeastRange;
+  if (softcap <= kLowSoftcap) return &kLeastRange;
   if (softcap <= 8.5) return &kWidestRange;
   if (softcap <= 25) return &kWiderRange;
   return softcap <= 125 ? &kLeastRange : nullptr;

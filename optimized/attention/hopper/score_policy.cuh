@@ -19,9 +19,12 @@ namespace ringside::hopper {
 
 // Which score options an instance of a kernel knows: the less of its code, the quicker.
 // linear: ALiBi, and any softmax scale; softcap: no other, where some scores may be small beside
-// the cap, and, forward, the scale is above zero. Forward, all but the first know sinks and the
-// largest score.
-enum class Options { none, linear, softcap, dropout, all };
+// the cap, and, forward, the scale is above zero; low_softcap: likewise, forward, of a low cap.
+// Forward, all but the first know sinks and the largest score.
+enum class Options { none, linear, softcap, low_softcap, dropout, all };
+// Whether the softmax itself bends scores.
+template <Options kOptions>
+inline constexpr bool kBends = kOptions == Options::softcap || kOptions == Options::low_softcap;
 template <Options kInstance, Options kOption>
 inline constexpr bool kKnows = kInstance == kOption || kInstance == Options::all;
 

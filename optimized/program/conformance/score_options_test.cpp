@@ -83,10 +83,12 @@ TEST(CudaProgram, CapsScoresOfAnyScale) {
   const PackedLayout layout(std::vector<int32_t>{0, 3, 203});
   for (const double scale : {-1., 0., 1e-30, 2.}) {
     DeviceCase device_case(random, testing::kFloat16, {layout, layout, Mask::causal(), 2, 1}, 128);
-    device_case.c.options.softcap = 30, device_case.c.options.softmax_scale = scale;
-    SCOPED_TRACE(scale);
-    const DeviceRun run(device_case, testing::kFloat16);
-    run.expect_forward(true), run.expect_backward();
+    for (const double cap : {4., 30.}) {
+      device_case.c.options.softcap = cap, device_case.c.options.softmax_scale = scale;
+      SCOPED_TRACE(concat("scale ", scale, ", a cap of ", cap));
+      const DeviceRun run(device_case, testing::kFloat16);
+      run.expect_forward(true), run.expect_backward();
+    }
   }
 }
 
@@ -96,7 +98,7 @@ TEST(CudaProgram, CapsScoresOfRowsThatSeeNoneOfTheirFirstKeys) {
   Random random(24);
   const PackedLayout layout(std::vector<int32_t>{0, 300, 429});
   for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
-    for (const double cap : {2., 50.}) {
+    for (const double cap : {2., 9., 50.}) {
       DeviceCase device_case(random, type, {layout, layout, Mask::sliding_window(100, 20), 2, 1},
                              128);
       device_case.c.options.softcap = cap;
@@ -118,6 +120,42 @@ TEST(CudaProgram, CapsTheScoresOfOneQuery) {
     SCOPED_TRACE(row);
     const DeviceRun run(device_case, testing::kFloat16);
     run.expect_forward(), run.expect_backward();
+  }
+}
+
+// Two rows of one lane have such scores in all blocks, and another lane's row in the third alone,
+// whichever end is the first.
+TEST(CudaProgram, CapsScoresThatGrowLate) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(23);
+  const PackedLayout layout(std::vector<int32_t>{0, 640});
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16}) {
+    DeviceCase device_case(random, type, {layout, layout, Mask::full(), 1, 1}, 128);
+    testing::RandomCase& c = device_case.c;
+    c.options.softcap = 20, c.options.softmax_scale = 0.1;
+    for (int row = 0; row < 640; ++row)
+      c.q.at(row, 0)[0] = 0, c.k.at(row, 0)[0] = row / 128 == 2 ? 10 : 0;
+    for (const int row : {0, 8}) std::for_each_n(c.q.at(row, 0), 128, [](double& x) { x *= 32; });
+    c.q.at(3, 0)[0] = 40;
+    SCOPED_TRACE(type.name);
+    DeviceRun(device_case, type).expect_forward();
+  }
+}
+
+// None is far above zero. What they weigh shows, small as it is, as their values are large.
+TEST(CudaProgram, CapsScoresFarBelowZero) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(25);
+  const PackedLayout layout(std::vector<int32_t>{0, 128});
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16}) {
+    DeviceCase device_case(random, type, {layout, layout, Mask::full(), 1, 1}, 128);
+    testing::RandomCase& c = device_case.c;
+    c.options.softcap = 8, c.options.softmax_scale = 1. / 128;
+    for (int row = 0; row < 128; ++row) c.q.at(row, 0)[0] = 32, c.k.at(row, 0)[0] = 0;
+    c.k.at(70, 0)[0] = -96;  // a score of -24 for all
+    std::fill_n(c.v.at(70, 0), 128, 16384);
+    SCOPED_TRACE(type.name);
+    DeviceRun(device_case, type).expect_forward();
   }
 }
 

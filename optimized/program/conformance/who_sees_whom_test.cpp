@@ -184,11 +184,11 @@ TEST(CudaProgram, RowsKeepTheirBitsWhateverOthersAreCapped) {
   Random random(18);
   const PackedLayout layout(std::vector<int32_t>{0, 200});
   for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
-    for (const bool with_alibi : {false, true}) {
+    for (const auto& [cap, with_alibi] : {std::pair{10., false}, {10., true}, {5., false}}) {
       DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, 128);
-      device_case.c.options.softcap = 10;
+      device_case.c.options.softcap = cap;
       if (with_alibi) device_case.c.options.alibi_slopes = {0.05, 0.02};
-      SCOPED_TRACE(concat(type.name, with_alibi ? " with ALiBi" : ""));
+      SCOPED_TRACE(concat(type.name, ", a cap of ", cap, with_alibi ? " with ALiBi" : ""));
       expect_rows_keep_their_bits(device_case, type, "", true);
       DeviceRun(device_case, type).expect_forward();
     }
@@ -200,26 +200,27 @@ TEST(CudaProgram, InfiniteScoresBecomeTheCap) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(20);
   const PackedLayout layout(std::vector<int32_t>{0, 300, 340, 360});
-  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16}) {
-    DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, 128);
-    testing::RandomCase& c = device_case.c;
-    c.options.softcap = 3;
-    for (double& x : c.q.data) x = std::max(std::abs(x), 0.5);
-    for (const int key : {0, 1, 100, 300, 310, 340}) std::fill_n(c.k.at(key, 0), 128, -INFINITY);
-    for (const int key : {150, 320}) std::fill_n(c.k.at(key, 0), 128, INFINITY);
-    std::fill_n(c.k.at(359, 0), 128, NAN);
-    SCOPED_TRACE(type.name);
-    DeviceRun(device_case, type).expect_forward();
-    *c.k.at(200, 0) = NAN;
-    DeviceRun(device_case, type).expect_forward(true);
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
+    for (const double cap : {3., 12.}) {
+      DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, 128);
+      testing::RandomCase& c = device_case.c;
+      c.options.softcap = cap;
+      for (double& x : c.q.data) x = std::max(std::abs(x), 0.5);
+      for (const int key : {0, 1, 100, 300, 310, 340}) std::fill_n(c.k.at(key, 0), 128, -INFINITY);
+      for (const int key : {150, 320}) std::fill_n(c.k.at(key, 0), 128, INFINITY);
+      std::fill_n(c.k.at(359, 0), 128, NAN);
+      SCOPED_TRACE(concat(type.name, ", a cap of ", cap));
+      DeviceRun(device_case, type).expect_forward();
+      *c.k.at(200, 0) = NAN;
+      DeviceRun(device_case, type).expect_forward(true);
 
-    const PackedLayout block(std::vector<int32_t>{0, 128});
-    DeviceCase of_nothing_else(random, type, {block, block, Mask::full(), 2, 1}, 128);
-    of_nothing_else.c.options.softcap = 3;
-    for (double& x : of_nothing_else.c.q.data) x = std::max(std::abs(x), 0.5);
-    std::ranges::fill(of_nothing_else.c.k.data, -INFINITY);
-    DeviceRun(of_nothing_else, type).expect_forward(true);
-  }
+      const PackedLayout block(std::vector<int32_t>{0, 128});
+      DeviceCase of_nothing_else(random, type, {block, block, Mask::full(), 2, 1}, 128);
+      of_nothing_else.c.options.softcap = cap;
+      for (double& x : of_nothing_else.c.q.data) x = std::max(std::abs(x), 0.5);
+      std::ranges::fill(of_nothing_else.c.k.data, -INFINITY);
+      DeviceRun(of_nothing_else, type).expect_forward(true);
+    }
 }
 
 // The product of their denominators overflows, of a row that none of them outgrows; of all rows,
@@ -229,20 +230,21 @@ TEST(CudaProgram, ScoresFarBeyondTheCapLeaveOthersOfTheirRow) {
   Random random(22);
   const PackedLayout layout(std::vector<int32_t>{0, 256});
   for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
-    for (const int first : {0, 8}) {
-      DeviceCase device_case(random, type, {layout, layout, Mask::full(), 1, 1}, 128);
-      testing::RandomCase& c = device_case.c;
-      c.options.softcap = 3;
-      for (int row = 0; row < 256; ++row) {
-        const bool is_small = row >= 128 && row % 16 == 9;
-        c.q.at(row, 0)[0] = row % 16 < first ? 0 : 10;
-        c.k.at(row, 0)[0] = is_small ? -5 : row < 128 ? 48 : 49;
-        std::fill_n(c.q.at(row, 0) + 1, 127, 0);
-        if (is_small) std::fill_n(c.v.at(row, 0), 128, 64);
+    for (const int first : {0, 8})
+      for (const auto& [cap, q] : {std::pair{3., 10.}, {12., 50.}}) {
+        DeviceCase device_case(random, type, {layout, layout, Mask::full(), 1, 1}, 128);
+        testing::RandomCase& c = device_case.c;
+        c.options.softcap = cap;
+        for (int row = 0; row < 256; ++row) {
+          const bool is_small = row >= 128 && row % 16 == 9;
+          c.q.at(row, 0)[0] = row % 16 < first ? 0 : q;
+          c.k.at(row, 0)[0] = is_small ? -5 : row < 128 ? 48 : 48 + 10 / q;
+          std::fill_n(c.q.at(row, 0) + 1, 127, 0);
+          if (is_small) std::fill_n(c.v.at(row, 0), 128, 64);
+        }
+        SCOPED_TRACE(concat(type.name, ", a cap of ", cap, ", rows from ", first, " on"));
+        DeviceRun(device_case, type).expect_forward(true);
       }
-      SCOPED_TRACE(concat(type.name, ", rows from ", first, " on"));
-      DeviceRun(device_case, type).expect_forward(true);
-    }
 }
 
 // Nothing that is seen counts as hidden: not the lowest number either, which three products of
@@ -251,15 +253,18 @@ TEST(CudaProgram, TheLowestScoreBecomesTheCap) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
   Random random(21);
   const PackedLayout layout(std::vector<int32_t>{0, 100});
-  DeviceCase device_case(random, testing::kBFloat16, {layout, layout, Mask::causal(), 1, 1}, 128);
-  testing::RandomCase& c = device_case.c;
-  c.options.softcap = 3;
-  for (double& x : c.k.data) x = std::abs(x);  // other scores become the cap, of that sign, as well
-  std::fill_n(c.q.at(80, 0), 128, 0);
-  for (int d = 0; d < 3; ++d)
-    c.q.at(80, 0)[d] = -std::ldexp(1, 64), c.k.at(70, 0)[d] = std::ldexp(255, 56 - 8 * d);
-  std::fill_n(c.v.at(70, 0), 128, 64);  // one of 81 weights, which are the same
-  DeviceRun(device_case, testing::kBFloat16).expect_forward();
+  for (const double cap : {3., 12.}) {
+    DeviceCase device_case(random, testing::kBFloat16, {layout, layout, Mask::causal(), 1, 1}, 128);
+    testing::RandomCase& c = device_case.c;
+    c.options.softcap = cap;
+    for (double& x : c.k.data) x = std::abs(x);  // others become the cap, of that sign, as well
+    std::fill_n(c.q.at(80, 0), 128, 0);
+    for (int d = 0; d < 3; ++d)
+      c.q.at(80, 0)[d] = -std::ldexp(1, 64), c.k.at(70, 0)[d] = std::ldexp(255, 56 - 8 * d);
+    std::fill_n(c.v.at(70, 0), 128, 64);  // one of 81 weights, which are the same
+    SCOPED_TRACE(cap);
+    DeviceRun(device_case, testing::kBFloat16).expect_forward();
+  }
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 from mutants_list import Mutant
 
+BENT = "optimized/attention/hopper/forward/bent_softmax.cuh"
 CAPPED = "optimized/attention/hopper/forward/capped_softmax.cuh"
+CONSUMER = "optimized/attention/hopper/forward/consumer.cuh"
+LOW_CAP = "optimized/attention/hopper/forward/low_cap_softmax.cuh"
 SOFTCAP = "optimized/attention/hopper/near_softcap.h"
 FAR_SOFTCAP = "optimized/attention/hopper/far_softcap.h"
 
@@ -87,8 +90,8 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
     ),
     Mutant(
         "hopper: scores too large for the product of four stay as they are",
-        CAPPED,
-        "if (score > n.far.most) score = n.far.most;",
+        BENT,
+        "if (score > most) score = most;",
         "{}",
     ),
     Mutant(
@@ -111,7 +114,7 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
     ),
     Mutant(
         "hopper: the largest score of capped rows is not bent",
-        CAPPED,
+        BENT,
         "-INFINITY : bent(highest[half], n);",
         "-INFINITY : highest[half] * n.scale_log2;",
     ),
@@ -120,5 +123,47 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
         FAR_SOFTCAP,
         "return power > 0 && ",
         "return ",
+    ),
+    Mutant(
+        "hopper: weights beside caps of up to 14 are as they are",
+        SOFTCAP,
+        "kLowSoftcap = 7.4f",
+        "kLowSoftcap = 14.f",
+    ),
+    Mutant(
+        "hopper: beside a low cap, what a row does not see weighs what minus the cap does",
+        LOW_CAP,
+        "seen.hide_unseen(scores, half);",
+        "seen.hide_unseen(scores, 0);",
+    ),
+    Mutant(
+        "hopper: beside a low cap, rows go on as if they had seen one score of 0",
+        LOW_CAP,
+        "factor[half] = exp2_fast(top[half]);",
+        "factor[half] = exp2_fast(fminf(top[half], 0));",
+    ),
+    Mutant(
+        "hopper: beside a low cap, output of before goes on as it is",
+        CONSUMER,
+        "softmax_.start_from_zero(factor);\n        rescale(output, factor);",
+        "softmax_.start_from_zero(factor);",
+    ),
+    Mutant(
+        "hopper: beside a low cap, scores are clipped where each lane has one too large",
+        LOW_CAP,
+        "__any_sync(~0u, of_all > __float_as_int(n.far.most))",
+        "__all_sync(~0u, of_all > __float_as_int(n.far.most))",
+    ),
+    Mutant(
+        "hopper: beside a low cap, half the keys are asked for scores too large",
+        LOW_CAP,
+        "i < kScores / 2; ++i)",
+        "i < kScores / 4; ++i)",
+    ),
+    Mutant(
+        "hopper: beside a low cap, the largest score of a lane's second row is the first one's",
+        LOW_CAP,
+        "row_top(scores, half)",
+        "row_top(scores, 0)",
     ),
 ]

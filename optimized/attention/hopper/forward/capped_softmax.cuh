@@ -3,32 +3,29 @@
 // takes it from the largest one, too.
 #pragma once
 
-#include "optimized/attention/hopper/forward/softmax.cuh"
-#include "optimized/attention/hopper/score_policy.cuh"
+#include "optimized/attention/hopper/forward/bent_softmax.cuh"
 
 namespace ringside::hopper {
 
 // Scores are q.k, of a positive scale; `top` is a bent one, a logit to base 2.
-struct CappedSoftmax : OnlineSoftmax {
-  float highest[2];   // q.k, of a lane's columns and rows
+struct CappedSoftmax : BentSoftmax {
   float outgrown[2];  // q.k: what is not above it by 2^kSlack has not outgrown `top` by as much
-  // Bits of a lane's rows: of those scores of the row that it holds one has not been near. Later
-  // ones are bent by quotients.
+  // Bits of a lane's rows: of those scores of the row that it holds one of this block is not near.
   uint32_t far_rows;
+  // Rows that were far in one block before, and behind them those that were in two: they are in all
+  // later ones, which are not asked any more.
+  uint32_t were_far;
 
-  using OnlineSoftmax::OnlineSoftmax;
+  using BentSoftmax::BentSoftmax;
   __device__ __forceinline__ void start() {
     OnlineSoftmax::start();
     start_highest();
   }
   // Also of a row that earlier launches have seen: of its scores so far nothing is known.
   __device__ __forceinline__ void start_highest() {
-    highest[0] = highest[1] = outgrown[0] = outgrown[1] = -INFINITY;
-    far_rows = 0;
-  }
-  // A logit to base 2. A lane that has seen nothing in any launch has no sum.
-  __device__ __forceinline__ float highest_logit(int half, const ScoreNumbers& n) const {
-    return sum[half] == 0 ? -INFINITY : bent(highest[half], n);
+    BentSoftmax::start_highest();
+    outgrown[0] = outgrown[1] = -INFINITY;
+    were_far = 0;
   }
 
   // What weights are relative to, and which rows are bent how; true and `factor` as of
@@ -39,6 +36,7 @@ struct CappedSoftmax : OnlineSoftmax {
   __device__ __forceinline__ bool look(float (&scores)[kScores], float (&factor)[2],
                                        const ScoreNumbers& n, bool is_masked,
                                        const SeenKeys& seen) {
+    far_rows = were_far >> 2;
     const bool asks_for_far = __any_sync(~0u, far_rows != 3);
     float of_lane[2], of_other[2], block_top[2];
 #pragma unroll
@@ -53,6 +51,7 @@ struct CappedSoftmax : OnlineSoftmax {
       else
         find_far_rows(scores, n.near, of_lane);
     }
+    were_far |= far_rows | (were_far & far_rows) << 2;
     bool outgrown = false;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -63,11 +62,8 @@ struct CappedSoftmax : OnlineSoftmax {
     const bool raises = __any_sync(~0u, outgrown);
     if (raises) {
       raise(block_top, factor, n);
-      if (__any_sync(~0u, fmaxf(block_top[0], block_top[1]) > n.far.most)) {
-#pragma unroll
-        for (float& score : scores)
-          if (score > n.far.most) score = n.far.most;
-      }
+      if (__any_sync(~0u, fmaxf(block_top[0], block_top[1]) > n.far.most))
+        clip_scores(scores, n.far.most);
     }
     return raises;
   }
@@ -85,7 +81,7 @@ struct CappedSoftmax : OnlineSoftmax {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       if (far_rows & 1u << half) {
-        bend_far(scores, half, n.far);
+        bend_far(scores, half, n.far, n.far.cap - top[half]);
         if (is_masked) seen.hide_unseen(scores, half);
         take_exponentials(scores, half);
       } else {
@@ -96,13 +92,6 @@ struct CappedSoftmax : OnlineSoftmax {
 
  private:
   static constexpr int kBatch = 8;  // scores, all of one row
-  __device__ __forceinline__ static int score_of(int half, int i) {
-    return i / 2 * 4 + 2 * half + i % 2;
-  }
-
-  __device__ __forceinline__ static float bent(float score, const ScoreNumbers& n) {
-    return bend(score, n.far.power, n.far.cap);
-  }
   // Also where both are the same infinity.
   __device__ __forceinline__ bool outgrows(float score, int half, const ScoreNumbers& n) const {
     return !((score - outgrown[half]) * n.scale_log2 <= kSlack);
@@ -159,18 +148,6 @@ struct CappedSoftmax : OnlineSoftmax {
     }
   }
 
-  // Of exponents, which become weights.
-  template <int kScores>
-  __device__ __forceinline__ void take_exponentials(float (&scores)[kScores], int half) {
-    float odd = 0;
-#pragma unroll
-    for (int i = 0; i < kScores / 2; ++i) {
-      float& score = scores[score_of(half, i)];
-      score = exp2_fast(score);
-      (i % 2 == 0 ? sum[half] : odd) += score;
-    }
-    sum[half] += odd;
-  }
   // Of scores; hidden ones, -inf, stay so where they are bent, as the last term is above zero, and
   // `top`, of a row that has seen nothing, is that of -inf, minus the cap.
   template <int kScores>
@@ -191,23 +168,6 @@ struct CappedSoftmax : OnlineSoftmax {
       }
     }
     sum[half] += odd;
-  }
-  // All four are NaN where one is, as all of the row are in the end.
-  template <int kScores>
-  __device__ __forceinline__ void bend_far(float (&scores)[kScores], int half,
-                                           const FarSoftcap& far) const {
-    const float shift = far.cap - top[half];
-#pragma unroll
-    for (int first = 0; first < kScores / 2; first += 4) {
-      float four[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        four[i] = far.denominator(exp2_fast(scores[score_of(half, first + i)] * far.power));
-      const FarSoftcap::Four quotients(four);
-      quotients.bend(inverse_fast(quotients.of_all()), shift, four);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) scores[score_of(half, first + i)] = four[i];
-    }
   }
 };
 

@@ -103,6 +103,11 @@ class Consumer {
     } else {
       clear(output);
       resume<T, Shape, kOptions>(p_, LaneRows(item, group_), item.head, softmax_, output);
+      if constexpr (kOptions == Options::low_softcap) {
+        float factor[2];
+        softmax_.start_from_zero(factor);
+        rescale(output, factor);
+      }
     }
     if constexpr (kOptions != Options::none) softmax_.start_highest();
     wait(s_.q_full[items_.stage][group_], items_.parity);
@@ -254,7 +259,7 @@ class Consumer {
 
   __device__ __forceinline__ bool update_softmax(const BlockNote& note, Scores& scores,
                                                  float (&factor)[2], const SeenKeys& seen) {
-    if constexpr (kOptions == Options::softcap)
+    if constexpr (kBends<kOptions>)
       return softmax_.look(scores, factor, p_.scores, note.is_masked(group_), seen);
     else
       return softmax_.update(scores, factor);
@@ -262,8 +267,7 @@ class Consumer {
   // What takes so long that the block before has been weighed: its weights' registers are free.
   __device__ __forceinline__ void end_softmax(const BlockNote& note, Scores& scores,
                                               const SeenKeys& seen) {
-    if constexpr (kOptions == Options::softcap)
-      softmax_.weigh(scores, p_.scores, note.is_masked(group_), seen);
+    if constexpr (kBends<kOptions>) softmax_.weigh(scores, p_.scores, note.is_masked(group_), seen);
   }
 
   __device__ __forceinline__ static void clear(Output& output) {
@@ -283,7 +287,7 @@ class Consumer {
 
   // The groups issue products by turns: the other one's run while this one's softmax does. A
   // softmax that bends scores takes longer than products: nobody waits for a turn there.
-  static constexpr bool kTakesTurns = kOptions != Options::softcap;
+  static constexpr bool kTakesTurns = !kBends<kOptions>;
   __device__ __forceinline__ void take_turn(const BlockNote& note) {
     if (kTakesTurns && (note.flags & kBothHaveRows))
       synchronize(kTurnBarrier + group_, 2 * kThreadsOfGroup);

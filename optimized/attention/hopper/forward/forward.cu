@@ -53,7 +53,8 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
 Options wanted(const ScoreNumbers& n) {
   if (n.drops) return n.in_logits ? Options::all : Options::dropout;
   if (n.softcap == 0) return Options::linear;
-  return n.only_cap() && n.far.holds() ? Options::softcap : Options::all;
+  if (!n.only_cap() || !n.far.holds()) return Options::all;
+  return n.softcap <= kLowSoftcap ? Options::low_softcap : Options::softcap;
 }
 
 }  // namespace
@@ -104,6 +105,8 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
           });
         case Options::softcap:
           return launch_forward<Dims, Options::softcap>(with_options, grid, stream);
+        case Options::low_softcap:
+          return launch_forward<Dims, Options::low_softcap>(with_options, grid, stream);
         case Options::dropout:
           return launch_forward<Dims, Options::dropout>(with_options, grid, stream);
         default:

@@ -96,7 +96,7 @@ struct PlaceShared : ForwardShared<Shape> {
 };
 // Whether what becomes of scores depends on where they stand.
 template <Options kOptions>
-inline constexpr bool kKnowsPlaces = kOptions != Options::none&& kOptions != Options::softcap;
+inline constexpr bool kKnowsPlaces = kOptions != Options::none && !kBends<kOptions>;
 template <typename Shape, Options kOptions>
 using Shared = std::conditional_t<kKnowsPlaces<kOptions>, PlaceShared<Shape>, ForwardShared<Shape>>;
 

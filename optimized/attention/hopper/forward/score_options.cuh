@@ -3,6 +3,7 @@
 
 #include "optimized/attention/hopper/forward/capped_softmax.cuh"
 #include "optimized/attention/hopper/forward/forward.cuh"
+#include "optimized/attention/hopper/forward/low_cap_softmax.cuh"
 #include "optimized/attention/hopper/forward/softmax.cuh"
 #include "optimized/attention/hopper/score_policy.cuh"
 
@@ -30,9 +31,11 @@ struct SoftmaxWithHighest : OnlineSoftmax {
   }
 };
 template <Options kOptions>
-using Softmax = std::conditional_t<
-    kOptions == Options::none, OnlineSoftmax,
-    std::conditional_t<kOptions == Options::softcap, CappedSoftmax, SoftmaxWithHighest>>;
+using Softmax =
+    std::conditional_t<kOptions == Options::none, OnlineSoftmax,
+                       std::conditional_t<kOptions == Options::softcap, CappedSoftmax,
+                                          std::conditional_t<kOptions == Options::low_softcap,
+                                                             LowCapSoftmax, SoftmaxWithHighest>>>;
 
 // Of a lane: its first row in the item, and which keys, 8n + column and the next.
 struct LanePlace {
