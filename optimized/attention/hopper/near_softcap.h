@@ -10,30 +10,34 @@ namespace ringside::hopper {
 // tanh(x) / x = sum of tanh[k] (x^2 - squared)^k where x^2 < squared: 1 where x is 0, and x times
 // it good to `error`.
 struct NearRange {
-  static constexpr int kTerms = 3;
+  static constexpr int kTerms = 4;
   double squared, error, tanh[kTerms];
 };
 inline constexpr NearRange kLeastRange{
-    0.16, 2.05e-6, {0.9498774788214163, -0.2938398865394582, 0.12141169266681266}};
+    0.16,
+    2.84e-8,
+    {0.9498723350009134, -0.2944959646696454, 0.109924448511202, -0.047423039564586635}};
 inline constexpr NearRange kWiderRange{
-    0.25, 9.1e-6, {0.9242523551874319, -0.27413002816415866, 0.11544220434445632}};
+    0.25,
+    1.94e-7,
+    {0.9242339291237072, -0.2756282899169881, 0.09868664998933578, -0.04422929745358971}};
 inline constexpr NearRange kWidestRange{
-    0.36, 3e-5, {0.8951321853455101, -0.2521443002957589, 0.10876440237667213}};
+    0.36, 9e-7, {0.895081119345114, -0.25501482629781, 0.08652329349812952, -0.04072625922318119}};
 
 // Beside a low cap many scores are not small, and 2^(bent logits) are weights as they are: normal
 // numbers of float16, as e^-7.4 and e^7.4 are.
 inline constexpr float kLowSoftcap = 7.4f;
 
-// The widest that moves no weight, which 16 bits hold, by more than 2^-11.9 of it, so that more
-// rows are near altogether; beside a cap of 50 that is 2^-13, and scores far below the cap err by
-// far less. None beside larger caps than the least range allows. Where even the widest would leave
-// out some of ordinary scores, of variance 1, the least serves: rows that are far from the start
-// cost less than a warp that goes both ways.
+// The widest range that moves no logit by more than that, so that more rows are near altogether;
+// none beside larger caps than the least range allows. Where even the widest would leave out some
+// of ordinary scores, of variance 1, the least serves: rows that are far from the start cost less
+// than a warp that goes both ways.
+inline constexpr double kNearError = 1e-5;
 inline const NearRange* near_range(double softcap) {
   if (softcap <= kLowSoftcap) return &kLeastRange;
-  if (softcap <= 8.5) return &kWidestRange;
-  if (softcap <= 25) return &kWiderRange;
-  return softcap <= 125 ? &kLeastRange : nullptr;
+  for (const NearRange* range : {&kWidestRange, &kWiderRange, &kLeastRange})
+    if (range->error * softcap <= kNearError) return range;
+  return nullptr;
 }
 
 // The same in units of q.k, to logits to base 2.

@@ -19,14 +19,14 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
     Mutant(
         "hopper: scores beside a cap of any size are near",
         SOFTCAP,
-        "return softcap <= 125 ? &kLeastRange : nullptr;",
+        "return nullptr;",
         "return &kLeastRange;",
     ),
     Mutant(
         "hopper: the widest range of near scores serves larger caps",
         SOFTCAP,
-        "if (softcap <= 8.5)",
-        "if (softcap <= 9.5)",
+        "if (range->error * softcap <= kNearError)",
+        "if (range->error * softcap <= 2 * kNearError)",
     ),
     Mutant(
         "hopper: all rows of a warp are near where one lane has no far scores",
@@ -123,6 +123,24 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
         FAR_SOFTCAP,
         "return power > 0 && ",
         "return ",
+    ),
+    Mutant(
+        "hopper: what a row of near scores does not see is hidden as in others",
+        CAPPED,
+        "seen.hide_unseen(scores, half, INFINITY);",
+        "seen.hide_unseen(scores, half);",
+    ),
+    Mutant(
+        "hopper: of two rows of near scores, what the second does not see is hidden as in others",
+        CAPPED,
+        "hide_near(scores, 0, seen), hide_near(scores, 1, seen);",
+        "hide_near(scores, 0, seen);",
+    ),
+    Mutant(
+        "hopper: what a row of near scores does not see is hidden as in others beside a far one",
+        CAPPED,
+        "if (is_masked) hide_near(scores, half, seen);",
+        "",
     ),
     Mutant(
         "hopper: weights beside caps of up to 14 are as they are",

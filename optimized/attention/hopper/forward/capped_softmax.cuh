@@ -74,6 +74,7 @@ struct CappedSoftmax : BentSoftmax {
   __device__ __forceinline__ void weigh(float (&scores)[kScores], const ScoreNumbers& n,
                                         bool is_masked, const SeenKeys& seen) {
     if (__builtin_expect(!__any_sync(~0u, far_rows != 0), true)) {
+      if (is_masked) hide_near(scores, 0, seen), hide_near(scores, 1, seen);
       weigh_near(scores, 0, n.near);
       weigh_near(scores, 1, n.near);
       return;
@@ -85,6 +86,7 @@ struct CappedSoftmax : BentSoftmax {
         if (is_masked) seen.hide_unseen(scores, half);
         take_exponentials(scores, half);
       } else {
+        if (is_masked) hide_near(scores, half, seen);
         weigh_near(scores, half, n.near);
       }
     __syncwarp();  // wgmma's instructions are of whole warps
@@ -148,7 +150,13 @@ struct CappedSoftmax : BentSoftmax {
     }
   }
 
-  // Of scores; hidden ones, -inf, stay so where they are bent, as the last term is above zero, and
+  // The last term is below zero: what near scores are multiplied by is -inf where they are
+  // infinite.
+  template <int kScores>
+  __device__ __forceinline__ static void hide_near(float (&scores)[kScores], int half,
+                                                   const SeenKeys& seen) {
+    seen.hide_unseen(scores, half, INFINITY);
+  }
   // `top`, of a row that has seen nothing, is that of -inf, minus the cap.
   template <int kScores>
   __device__ __forceinline__ void weigh_near(float (&scores)[kScores], int half,
