@@ -155,6 +155,18 @@ def _with_sink(options: Options, sink: Any) -> Options:
     return options if sink is None else dataclasses.replace(options, sink=sink)
 
 
+def _is_watched(*tensors: torch.Tensor | None) -> bool:
+    """Whether torch is to know what becomes of them: else the call spares what that takes.
+
+    Where gradients are enabled and one is asked for, in forward mode, under torch.func and wherever
+    torch does not tell.
+    """
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
+        return True
+    forward_mode = getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0
+    return forward_mode or getattr(torch._C, "_are_functorch_transforms_active", lambda: True)()
+
+
 _PLAIN = {"softmax_scale": None, "softcap": 0.0, "dropout_p": 0.0, "dropout_seed": 0}
 
 
@@ -292,5 +304,8 @@ def varlen_attention(
     require_no_gradient(options.alibi_slopes)
     if isinstance(options.sink, torch.Tensor):  # goes where torch sees it
         options, sink = dataclasses.replace(options, sink=None), options.sink
-    out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, options)
+    if _is_watched(q, k, v, sink):
+        out, lse = _VarlenAttention.apply(q, k, v, sink, plan, deterministic, options)
+    else:
+        out, lse = _operator.forward(plan, q, k, v, _with_sink(options, sink))
     return (out, lse) if return_lse else out

@@ -51,6 +51,34 @@ def test_any_dtype_is_near_float64(dtype):
         assert (got.double() - wanted).abs().max() <= bound
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_what_nobody_differentiates_is_the_same(dtype):
+    *x, sink = tensors(dtype)
+    kept = varlen_attention(*x, plan_of(), sink=sink, return_lse=True)
+    constant = [y.detach() for y in (*x, sink)]
+    alone = varlen_attention(*constant[:3], plan_of(), sink=constant[3], return_lse=True)
+    with torch.no_grad():
+        asked_for_none = varlen_attention(*x, plan_of(), sink=sink, return_lse=True)
+    for one in range(4):  # which is watched though the others are not
+        mixed = [y if i == one else constant[i] for i, y in enumerate((*x, sink))]
+        assert varlen_attention(*mixed[:3], plan_of(), sink=mixed[3]).requires_grad
+    assert kept[0].requires_grad
+    for got in (alone, asked_for_none):
+        assert not got[0].requires_grad and not got[1].requires_grad
+        assert torch.equal(got[0], kept[0]) and torch.equal(got[1], kept[1])
+
+
+def test_transforms_of_torch_are_refused_not_ignored():
+    *x, _ = (y.detach() for y in tensors())
+    plan, forward_ad = plan_of(), torch.autograd.forward_ad
+    with forward_ad.dual_level(), torch.no_grad(), pytest.raises(NotImplementedError, match="jvp"):
+        varlen_attention(*(forward_ad.make_dual(y, torch.ones_like(y)) for y in x), plan)
+    with pytest.raises(RuntimeError, match="setup_context"):
+        torch.func.grad(lambda q: varlen_attention(q, *x[1:], plan).sum())(x[0])
+    with pytest.raises(RuntimeError, match="setup_context"), torch.no_grad():
+        torch.func.vmap(lambda q: varlen_attention(q, *x[1:], plan))(torch.stack([x[0], x[0]]))
+
+
 def test_one_operator_compiles_and_differs_by_plan():
     causal, full = plan_of(), plan_of(rs.Mask.full())
 
