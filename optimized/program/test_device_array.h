@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "optimized/attention/hopper/near_softcap.h"
 #include "optimized/device/memory.h"
 #include "optimized/device/with_type.h"
 #include "optimized/exchange/move.h"
@@ -148,15 +147,14 @@ inline double longest_row(const Tensor& x) {
 
 // What rounding may do to a score: two roundoffs of all that it is summed from, be the sum itself
 // as small as it may, or softcap bend it. Not more than scale |q| |k| is added up. And Hopper's
-// kernels may bend it a bit further than rounding does, in units of the cap
-// (attention/hopper/near_softcap.h).
-inline double softcap_error(double cap) {
-  const hopper::NearRange* const range = hopper::near_range(cap);
-  return 4e-7 + (range != nullptr ? range->error : 0);
-}
+// kernels may bend it as far as this from where softcap does (attention/hopper/near_softcap.h),
+// beside what rounds in units of the cap.
+inline constexpr double kSoftcapError = 1e-5, kSoftcapRoundoff = 4e-7;
 inline double error_of_scores(const Tensor& q, const Tensor& k, const AttentionOptions& options,
                               std::string_view family) {
-  const double bent = family == "hopper" ? softcap_error(options.softcap) * options.softcap : 0;
+  const double bent = family == "hopper" && options.softcap != 0
+                          ? kSoftcapError + kSoftcapRoundoff * options.softcap
+                          : 0;
   return 1.2e-7 * std::abs(options.softmax_scale) * longest_row(q) * longest_row(k) + bent;
 }
 
