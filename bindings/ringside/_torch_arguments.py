@@ -24,7 +24,7 @@ def require_kinds(plan: Any, q: Any, k: Any, v: Any) -> None:
                 f"torch.Tensor. Pass torch.as_tensor({name}), or call plan.attention or, over a "
                 "group, plan.attention_rank, which take arrays of NumPy, JAX and CuPy, too"
             )
-        if x.device.type not in ("cpu", "cuda"):
+        if not (x.is_cuda or x.is_cpu):
             raise Unsupported(
                 f"{name} lies on device {x.device}. Nearest supported: cpu or cuda, as by "
                 f'torch.empty_like({name}, device="cpu")'

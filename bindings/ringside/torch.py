@@ -155,16 +155,21 @@ def _with_sink(options: Options, sink: Any) -> Options:
     return options if sink is None else dataclasses.replace(options, sink=sink)
 
 
-def _is_watched(*tensors: torch.Tensor | None) -> bool:
+_transforms_are_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+
+def _is_watched(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sink: Any) -> bool:
     """Whether torch is to know what becomes of them: else the call spares what that takes.
 
     Where gradients are enabled and one is asked for, in forward mode, under torch.func and wherever
     torch does not tell.
     """
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
-        return True
-    forward_mode = getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0
-    return forward_mode or getattr(torch._C, "_are_functorch_transforms_active", lambda: True)()
+    if torch.is_grad_enabled():
+        if q.requires_grad or k.requires_grad or v.requires_grad:
+            return True
+        if sink is not None and sink.requires_grad:
+            return True
+    return getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0 or _transforms_are_active()
 
 
 _PLAIN = {"softmax_scale": None, "softcap": 0.0, "dropout_p": 0.0, "dropout_seed": 0}
