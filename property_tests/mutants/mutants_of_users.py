@@ -19,6 +19,7 @@ DEVICE = "bindings/ringside/_arrays/cuda.py"
 GRADIENTS = "bindings/ringside/_arguments/gradients.py"
 MOVED = "bindings/ringside/_arguments/torch_rows.py"
 HALVES = "bindings/ringside/_attention/torch_halves.py"
+TORCH = "bindings/ringside/torch.py"
 MUTANTS_OF_USERS = [
     Mutant(
         "rows that move leave torch's gradients behind",
@@ -304,5 +305,29 @@ MUTANTS_OF_USERS = [
         "bindings/ringside/_arguments/gradients.py",
         "if (is_list(x) or name not in tensors) and asks_for_gradient(x):",
         "if False:",
+    ),
+    Mutant(
+        "a sink that requires a gradient goes unwatched beside constants",
+        TORCH,
+        "        if sink is not None and sink.requires_grad:",
+        "        if False:",
+    ),
+    Mutant(
+        "keys that require a gradient go unwatched beside constants",
+        TORCH,
+        "or k.requires_grad ",
+        "",
+    ),
+    Mutant(
+        "a derivative in forward mode is dropped where gradients are off",
+        TORCH,
+        '"_current_level", 0) >= 0 or',
+        '"_current_level", 0) > 0 or',
+    ),
+    Mutant(
+        "torch.func's transforms go unwatched",
+        TORCH,
+        " or _transforms_are_active()",
+        "",
     ),
 ]

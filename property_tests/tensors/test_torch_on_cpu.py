@@ -61,7 +61,8 @@ def test_what_nobody_differentiates_is_the_same(dtype):
         asked_for_none = varlen_attention(*x, plan_of(), sink=sink, return_lse=True)
     for one in range(4):  # which is watched though the others are not
         mixed = [y if i == one else constant[i] for i, y in enumerate((*x, sink))]
-        assert varlen_attention(*mixed[:3], plan_of(), sink=mixed[3]).requires_grad
+        made_by = varlen_attention(*mixed[:3], plan_of(), sink=mixed[3]).grad_fn
+        assert type(made_by).__name__ == "_VarlenAttentionBackward"  # not the plan's own
     assert kept[0].requires_grad
     for got in (alone, asked_for_none):
         assert not got[0].requires_grad and not got[1].requires_grad
