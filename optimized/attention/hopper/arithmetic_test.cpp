@@ -192,58 +192,74 @@ struct NearScore {
   bool is_near;
   float bent;
 
-  NearScore(const NearSoftcap& near, float score) {
+  template <int kTerms>
+  NearScore(const NearScores<kTerms>& near, float score) {
     float beyond[1], factors[1];
     near.find_factors(&score, beyond, factors);
     is_near = beyond[0] < 0, bent = score * factors[0];
   }
 };
 
-// Of the bound itself, of what lies on both sides of it, and of all in between. What a cap's scores
-// may be, in units of it, and what their logits may be wrong by: beside the cap, the cube of a
-// score.
+// Of a cap: how large beside it scores may be that are near, and what their logits may be wrong by:
+// beside the cap, the cube of a score.
 struct NearLimits {
   double bound, error_of_cap, error_of_cube;
 };
-TEST(NearSoftcap, IsThatOfTheDefinitionUpToTheBound) {
+// Of the bound itself, of what lies on both sides of it, and of all in between.
+template <int kTerms>
+void expect_definition(const NearScores<kTerms>& near, const NearRange<kTerms>& range, double scale,
+                       double cap, const NearLimits& limits) {
   constexpr double kRounding = 4e-7;
+  SCOPED_TRACE(testing::Message() << "scale " << scale << ", a cap of " << cap);
+  ASSERT_LE(range.error, limits.error_of_cap);
+  const double of_cap = range.error * cap;
+  ASSERT_LE(of_cap, 1e-5);
+  const auto check = [&](float score, bool is_near) {
+    const NearScore got(near, score), of_opposite(near, -score);
+    ASSERT_EQ(got.is_near, is_near) << score;
+    ASSERT_EQ(of_opposite.is_near, is_near);
+    ASSERT_EQ(of_opposite.bent, -got.bent);
+    if (!is_near) return;
+    const double x = scale * score / cap, want = cap * std::tanh(x) / std::log(2.);
+    const double size = std::fabs(want);
+    const double error =
+        std::min(of_cap, limits.error_of_cube * cap * std::fabs(x * x * x)) / std::log(2.);
+    ASSERT_NEAR(got.bent, want, error + kRounding * size) << score;
+  };
+  const double bound = limits.bound * cap / std::fabs(scale);
+  for (int i = 0; i <= 4'000; ++i) check(static_cast<float>(bound * 0.99999 * i / 4'000), true);
+  for (double score = bound / 2; score > 1e-30; score /= 3) check(static_cast<float>(score), true);
+  for (const double times : {1.00001, 1.1, 4., 1e6, 1e30})
+    check(static_cast<float>(bound * times), false);
+}
+
+TEST(NearSoftcap, IsThatOfTheDefinitionUpToTheBound) {
   constexpr NearLimits kWidest{0.6, 9e-7, 1.94e-4}, kWider{0.5, 1.94e-7, 7.4e-5},
       kLeast{0.4, 2.84e-8, 4.7e-5};
   const std::pair<double, NearLimits> limits_of_cap[] = {
       {0.5, kLeast}, {7.4f, kLeast}, {7.41, kWidest}, {11.1, kWidest}, {11.12, kWider},
       {15., kWider}, {50., kWider},  {51.5, kWider},  {51.6, kLeast},  {350., kLeast}};
   for (const double scale : {1 / std::sqrt(128.), 1., -0.3, 25.})
-    for (const auto& [cap, limits] : limits_of_cap) {
-      const NearSoftcap near(scale, cap);
-      ASSERT_LE(near_range(cap)->error, limits.error_of_cap);
-      const double of_cap = near_range(cap)->error * cap;
-      ASSERT_LE(of_cap, 1e-5);
-      const auto check = [&, cap = cap, limits = limits](float score, bool is_near) {
-        const NearScore got(near, score), of_opposite(near, -score);
-        ASSERT_EQ(got.is_near, is_near) << score << " scale " << scale << " cap " << cap;
-        ASSERT_EQ(of_opposite.is_near, is_near);
-        ASSERT_EQ(of_opposite.bent, -got.bent);
-        if (!is_near) return;
-        const double x = scale * score / cap, want = cap * std::tanh(x) / std::log(2.);
-        const double size = std::fabs(want);
-        const double error =
-            std::min(of_cap, limits.error_of_cube * cap * std::fabs(x * x * x)) / std::log(2.);
-        ASSERT_NEAR(got.bent, want, error + kRounding * size) << score << " of cap " << cap;
-      };
-      const double bound = limits.bound * cap / std::fabs(scale);
-      for (int i = 0; i <= 4'000; ++i) check(static_cast<float>(bound * 0.99999 * i / 4'000), true);
-      for (double score = bound / 2; score > 1e-30; score /= 3)
-        check(static_cast<float>(score), true);
-      for (const double times : {1.00001, 1.1, 4., 1e6, 1e30})
-        check(static_cast<float>(bound * times), false);
-    }
+    for (const auto& [cap, limits] : limits_of_cap)
+      expect_definition<4>(NearSoftcap(scale, cap), *near_range(cap), scale, cap, limits);
 }
 
-// What is hidden, +inf, weighs nothing.
-TEST(NearSoftcap, HidesWhatIsInfinite) {
-  for (const double cap : {0.5, 8., 15., 50., 100.})
-    EXPECT_EQ(NearScore(NearSoftcap(0.1, cap), std::numeric_limits<float>::infinity()).bent,
-              -std::numeric_limits<float>::infinity());
+TEST(NearSoftcap, IsThatOfTheDefinitionWhereScoresAreSmall) {
+  constexpr NearLimits kWidest{0.33911649915626341, 6.63e-7, 3.6e-4}, kNarrow{0.3, 2.87e-7, 2.2e-4},
+      kLeast{0.25, 8.2e-8, 2.8e-4};
+  const std::pair<double, NearLimits> limits_of_cap[] = {
+      {12.1, kWidest}, {15., kWidest}, {15.1, kNarrow}, {34.8, kNarrow},
+      {34.9, kLeast},  {50., kLeast},  {121., kLeast}};
+  for (const double scale : {1 / std::sqrt(128.), 1., -0.3, 25.})
+    for (const auto& [cap, limits] : limits_of_cap)
+      expect_definition<3>(NearSoftcap(scale, cap).small, *small_range(cap), scale, cap, limits);
+}
+
+// So that what is hidden weighs nothing.
+TEST(NearSoftcap, LeavesSmallOnesInfiniteThatAre) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const double cap : {13., 15., 50., 100.})
+    EXPECT_EQ(NearScore(NearSoftcap(0.1, cap).small, -infinity).bent, -infinity);
 }
 
 TEST(NearSoftcap, LeavesInfinitiesAndKeepsNan) {
@@ -255,6 +271,8 @@ TEST(NearSoftcap, LeavesInfinitiesAndKeepsNan) {
 }
 
 TEST(NearSoftcap, TakesNoneBesideALargeCap) {
+  for (const double cap : {0.5, 12., 122., 200., 1e4})
+    EXPECT_FALSE(NearScore(NearSoftcap(0.1, cap).small, 1e-20f).is_near) << "of cap " << cap;
   for (const double cap : {352.2, 1e4, 1e30})
     for (const float score : {0.f, 1e-20f, 1.f})
       EXPECT_FALSE(NearScore(NearSoftcap(0.1, cap), score).is_near) << score << " of cap " << cap;
@@ -263,7 +281,9 @@ TEST(NearSoftcap, TakesNoneBesideALargeCap) {
 TEST(NearSoftcap, TakesNoneWhereFloatsCannotHoldItsTerms) {
   for (const double scale : {0., 1e-12, 1e12, 1e-38})
     for (const float score : {0.f, 1e-20f, 1.f, 1e20f})
-      EXPECT_FALSE(NearScore(NearSoftcap(scale, 30), score).is_near) << score << " times " << scale;
+      for (const bool is_near : {NearScore(NearSoftcap(scale, 30), score).is_near,
+                                 NearScore(NearSoftcap(scale, 30).small, score).is_near})
+        EXPECT_FALSE(is_near) << score << " times " << scale;
 }
 
 // Of four scores, as kernels bend them; `shift` is the cap less what is taken off. Exponents err by

@@ -28,6 +28,13 @@ inline constexpr bool kBends = kOptions == Options::softcap || kOptions == Optio
 template <Options kInstance, Options kOption>
 inline constexpr bool kKnows = kInstance == kOption || kInstance == Options::all;
 
+// Beside a cap up to this 2^(bent logits) are weights as they are: normal numbers of float16, as
+// e^-9.7 and e^9.7 are; in bfloat16 e^50, which a million times may be summed up, and values of up
+// to 2^35 with them, before that is infinite.
+inline float most_low_softcap(ElementType type) {
+  return type == ElementType::float16 ? 9.7f : 50.f;
+}
+
 inline constexpr float kLn2 = 0.69314718055994531f;
 
 // Of a launch.

@@ -5,6 +5,7 @@ from mutants_list import Mutant
 BENT = "optimized/attention/hopper/forward/bent_softmax.cuh"
 CAPPED = "optimized/attention/hopper/forward/capped_softmax.cuh"
 CONSUMER = "optimized/attention/hopper/forward/consumer.cuh"
+POLICY = "optimized/attention/hopper/score_policy.cuh"
 LOW_CAP = "optimized/attention/hopper/forward/low_cap_softmax.cuh"
 SOFTCAP = "optimized/attention/hopper/near_softcap.h"
 FAR_SOFTCAP = "optimized/attention/hopper/far_softcap.h"
@@ -19,26 +20,26 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
     Mutant(
         "hopper: scores beside a cap of any size are near",
         SOFTCAP,
-        "return nullptr;",
-        "return &kLeastRange;",
+        "return nullptr;\n}\n// Where even",
+        "return &ranges[kCount - 1];\n}\n// Where even",
     ),
     Mutant(
         "hopper: the widest range of near scores serves larger caps",
         SOFTCAP,
-        "if (range->error * softcap <= kNearError)",
-        "if (range->error * softcap <= 2 * kNearError)",
+        "if (range.error * softcap <= kNearError)",
+        "if (range.error * softcap <= 2 * kNearError)",
     ),
     Mutant(
         "hopper: all rows of a warp are near where one lane has no far scores",
-        CAPPED,
+        BENT,
         "!__any_sync(~0u, far_rows != 0)",
         "!__all_sync(~0u, far_rows != 0)",
     ),
     Mutant(
         "hopper: which rows are far is not asked any more where a lane has two of them",
-        CAPPED,
-        "__any_sync(~0u, far_rows != 3)",
-        "__all_sync(~0u, far_rows != 3)",
+        BENT,
+        "if (!__any_sync(~0u, far_rows != 3)) return;",
+        "if (!__all_sync(~0u, far_rows != 3)) return;",
     ),
     Mutant(
         "hopper: the largest score of a capped row is that of two lanes",
@@ -48,27 +49,45 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
     ),
     Mutant(
         "hopper: what a capped row does not see weighs what -inf does",
-        CAPPED,
-        "if (is_masked) seen.hide_unseen(scores, half);",
-        "if (is_masked) seen.hide_unseen(scores, 0);",
+        BENT,
+        "seen.hide_unseen(scores, half);",
+        "seen.hide_unseen(scores, 0);",
     ),
     Mutant(
         "hopper: a row's scores are far from the cap's beginning where its neighbour's are",
-        CAPPED,
-        "far_rows |= 1u << half;",
-        "far_rows |= 3;",
+        BENT,
+        "if (!is_small) far_rows |= 1u << half;",
+        "if (!is_small) far_rows |= 3;",
     ),
     Mutant(
         "hopper: a row of far scores is bent as near ones beside a row of near ones",
-        CAPPED,
-        "if (far_rows & 1u << half)",
-        "if (far_rows == 3)",
+        BENT,
+        "is_far = (far_rows & 1u << half) != 0;",
+        "is_far = far_rows == 3;",
     ),
     Mutant(
         "hopper: near scores are taken from the largest one of the row 8 before",
-        CAPPED,
-        "exp2_fast(fmaf(of_batch[i], factors[i], -top[half]));",
-        "exp2_fast(fmaf(of_batch[i], factors[i], -top[0]));",
+        BENT,
+        "weigh_small(scores, 1, n.near.small, tops[1]);",
+        "weigh_small(scores, 1, n.near.small, tops[0]);",
+    ),
+    Mutant(
+        "hopper: beside far rows, near scores are taken from the largest one of the row 8 before",
+        BENT,
+        "bend_any(scores, half, n, tops[half]);",
+        "bend_any(scores, half, n, tops[0]);",
+    ),
+    Mutant(
+        "hopper: far scores are taken from the largest one of the row 8 before",
+        BENT,
+        "bend_far(scores, half, n.far, n.far.cap - tops[half]);",
+        "bend_far(scores, half, n.far, n.far.cap - tops[0]);",
+    ),
+    Mutant(
+        "hopper: all rows are far where each lane has a far one",
+        BENT,
+        "__all_sync(~0u, far_rows == 3)",
+        "__all_sync(~0u, far_rows != 0)",
     ),
     Mutant(
         "hopper: a capped row that has seen nothing yet has no top",
@@ -78,9 +97,21 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
     ),
     Mutant(
         "hopper: whether a row's scores are near is told by its highest alone",
-        CAPPED,
-        "note_largest(fmaxf(of_lane[half], fabsf(low)), half, near);",
-        "note_largest(of_lane[half], half, near);",
+        BENT,
+        ": small.has(high[half]) && small.has(lowest(scores, half));",
+        ": small.has(high[half]);",
+    ),
+    Mutant(
+        "hopper: whether a row's scores are near is told by its lowest alone",
+        BENT,
+        ": small.has(high[half]) && small.has(lowest(scores, half));",
+        ": small.has(lowest(scores, half));",
+    ),
+    Mutant(
+        "hopper: whether scores of a masked block are near is told by the first row",
+        BENT,
+        "small.has(largest_seen(scores, half, seen))",
+        "small.has(largest_seen(scores, 0, seen))",
     ),
     Mutant(
         "hopper: scores too large for the product of four stay as they are in a lane's second row",
@@ -125,34 +156,10 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
         "return ",
     ),
     Mutant(
-        "hopper: what a row of near scores does not see is hidden as in others",
-        CAPPED,
-        "seen.hide_unseen(scores, half, INFINITY);",
-        "seen.hide_unseen(scores, half);",
-    ),
-    Mutant(
-        "hopper: of two rows of near scores, what the second does not see is hidden as in others",
-        CAPPED,
-        "hide_near(scores, 0, seen), hide_near(scores, 1, seen);",
-        "hide_near(scores, 0, seen);",
-    ),
-    Mutant(
-        "hopper: what a row of near scores does not see is hidden as in others beside a far one",
-        CAPPED,
-        "if (is_masked) hide_near(scores, half, seen);",
-        "",
-    ),
-    Mutant(
         "hopper: weights beside caps of up to 14 are as they are",
-        SOFTCAP,
-        "kLowSoftcap = 7.4f",
-        "kLowSoftcap = 14.f",
-    ),
-    Mutant(
-        "hopper: beside a low cap, what a row does not see weighs what minus the cap does",
-        LOW_CAP,
-        "seen.hide_unseen(scores, half);",
-        "seen.hide_unseen(scores, 0);",
+        POLICY,
+        "ElementType::float16 ? 9.7f",
+        "ElementType::float16 ? 14.f",
     ),
     Mutant(
         "hopper: beside a low cap, rows go on as if they had seen one score of 0",
@@ -169,14 +176,20 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
     Mutant(
         "hopper: beside a low cap, scores are clipped where each lane has one too large",
         LOW_CAP,
-        "__any_sync(~0u, of_all > __float_as_int(n.far.most))",
-        "__all_sync(~0u, of_all > __float_as_int(n.far.most))",
+        "__any_sync(~0u, max(words[0], words[1]) > __float_as_int(n.far.most))",
+        "__all_sync(~0u, max(words[0], words[1]) > __float_as_int(n.far.most))",
+    ),
+    Mutant(
+        "hopper: beside a low cap, the first row is asked for scores too large",
+        LOW_CAP,
+        "max(words[0], words[1]) > __float_as_int(n.far.most)",
+        "words[0] > __float_as_int(n.far.most)",
     ),
     Mutant(
         "hopper: beside a low cap, half the keys are asked for scores too large",
         LOW_CAP,
-        "i < kScores / 2; ++i)",
-        "i < kScores / 4; ++i)",
+        "n < kScores / 4; ++n)",
+        "n < kScores / 8; ++n)",
     ),
     Mutant(
         "hopper: beside a low cap, the largest score of a lane's second row is the first one's",

@@ -10,9 +10,17 @@ namespace ringside::hopper {
 // Scores are q.k, of a positive scale; `top` is a bent one, a logit to base 2.
 struct BentSoftmax : OnlineSoftmax {
   float highest[2];  // q.k, of a lane's columns and rows
+  // Bits of a lane's rows: of those scores of the row that it holds one of this block is not small.
+  uint32_t far_rows;
+  // Rows that were far in one block before, and behind them those that were in two: they are in all
+  // later ones, which are not asked any more.
+  uint32_t were_far;
 
   using OnlineSoftmax::OnlineSoftmax;
-  __device__ __forceinline__ void start_highest() { highest[0] = highest[1] = -INFINITY; }
+  __device__ __forceinline__ void start_highest() {
+    highest[0] = highest[1] = -INFINITY;
+    were_far = 0;
+  }
   // A logit to base 2. A lane that has seen nothing in any launch has no sum.
   __device__ __forceinline__ float highest_logit(int half, const ScoreNumbers& n) const {
     return sum[half] == 0 ? -INFINITY : bent(highest[half], n);
@@ -31,8 +39,103 @@ struct BentSoftmax : OnlineSoftmax {
     for (float& score : scores)
       if (score > most) score = most;
   }
-  // Of a row, scores that are clipped: what they are bent to, plus `shift` - cap. All four are NaN
-  // where one is, as all of the row are in the end.
+  // Which rows are bent how. Each is asked for itself: what others see does not change its bits.
+  // Where the cap has no small scores, all are far. `high`: the highest of a lane's scores of each.
+  // Where the block is masked, `seen` tells what is hidden, -inf.
+  template <int kScores>
+  __device__ __forceinline__ void look_for_far(const float (&scores)[kScores],
+                                               const float (&high)[2], const ScoreNumbers& n,
+                                               bool is_masked, const SeenKeys& seen) {
+    far_rows = n.near.small.squared > 0 ? were_far >> 2 : 3;
+    if (!__any_sync(~0u, far_rows != 3)) return;
+    const NearScores<3>& small = n.near.small;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const bool is_small = is_masked ? small.has(largest_seen(scores, half, seen))
+                                      : small.has(high[half]) && small.has(lowest(scores, half));
+      if (!is_small) far_rows |= 1u << half;
+    }
+    were_far |= far_rows | (were_far & far_rows) << 2;
+  }
+  // The word of the lowest number is the largest without a sign, if it is below zero.
+  template <int kScores>
+  __device__ __forceinline__ static float lowest(const float (&scores)[kScores], int half) {
+    uint32_t low[2] = {};
+#pragma unroll
+    for (int n = 0; n < kScores / 4; ++n)
+      low[n % 2] = max(max(low[n % 2], __float_as_uint(scores[4 * n + 2 * half])),
+                       __float_as_uint(scores[4 * n + 2 * half + 1]));
+    return __uint_as_float(max(low[0], low[1]));
+  }
+  template <int kScores>
+  __device__ __forceinline__ static float largest_seen(const float (&scores)[kScores], int half,
+                                                       const SeenKeys& seen) {
+    float largest[2] = {};
+#pragma unroll
+    for (int i = 0; i < kScores / 2; ++i)
+      if ((seen.of_row[half] & 1u << i) != 0)
+        largest[i % 2] = fmaxf(largest[i % 2], fabsf(scores[score_of(half, i)]));
+    return fmaxf(largest[0], largest[1]);
+  }
+
+  // Turns q.k that have been looked at into weights exp2(bent - top). A lane that went two ways
+  // would take the time of both: where a warp's rows differ, all are bent in both.
+  template <int kScores>
+  __device__ __forceinline__ void weigh_bent(float (&scores)[kScores], const ScoreNumbers& n,
+                                             const float (&tops)[2], bool is_masked,
+                                             const SeenKeys& seen) {
+    if (__builtin_expect(!__any_sync(~0u, far_rows != 0), true)) {
+      weigh_small(scores, 0, n.near.small, tops[0]);
+      weigh_small(scores, 1, n.near.small, tops[1]);
+      return;
+    }
+    if (__all_sync(~0u, far_rows == 3)) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) bend_far(scores, half, n.far, n.far.cap - tops[half]);
+    } else {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) bend_any(scores, half, n, tops[half]);
+    }
+    if (is_masked) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) seen.hide_unseen(scores, half);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) take_exponentials(scores, half);
+  }
+
+ private:
+  static constexpr int kBatch = 8;  // scores, all of one row
+  // Of a row of small scores. What is hidden, -inf, stays so where it is bent: the last term is
+  // above zero.
+  template <int kScores>
+  __device__ __forceinline__ void weigh_small(float (&scores)[kScores], int half,
+                                              const NearScores<3>& small, float top) {
+    float odd = 0;
+#pragma unroll
+    for (int first = 0; first < kScores / 2; first += kBatch) {
+      float of_batch[kBatch], beyond[kBatch], factors[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) of_batch[i] = scores[score_of(half, first + i)];
+      small.find_factors(of_batch, beyond, factors);
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const float weight = exp2_fast(fmaf(of_batch[i], factors[i], -top));
+        scores[score_of(half, first + i)] = weight;
+        (i % 2 == 0 ? sum[half] : odd) += weight;
+      }
+    }
+    sum[half] += odd;
+  }
+  // Of four scores of a row that are clipped: what they are bent to, plus `shift` - cap. All are
+  // NaN where one is, as all of the row are in the end.
+  __device__ __forceinline__ static void bend_four(float (&four)[4], const FarSoftcap& far,
+                                                   float shift) {
+#pragma unroll
+    for (float& score : four) score = far.denominator(exp2_fast(score * far.power));
+    const FarSoftcap::Four quotients(four);
+    quotients.bend(inverse_fast(quotients.of_all()), shift, four);
+  }
   template <int kScores>
   __device__ __forceinline__ static void bend_far(float (&scores)[kScores], int half,
                                                   const FarSoftcap& far, float shift) {
@@ -40,12 +143,28 @@ struct BentSoftmax : OnlineSoftmax {
     for (int first = 0; first < kScores / 2; first += 4) {
       float four[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        four[i] = far.denominator(exp2_fast(scores[score_of(half, first + i)] * far.power));
-      const FarSoftcap::Four quotients(four);
-      quotients.bend(inverse_fast(quotients.of_all()), shift, four);
+      for (int i = 0; i < 4; ++i) four[i] = scores[score_of(half, first + i)];
+      bend_four(four, far, shift);
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[score_of(half, first + i)] = four[i];
+    }
+  }
+  // Of a row that is far or not, likewise, what they are bent to less `top`.
+  template <int kScores>
+  __device__ __forceinline__ void bend_any(float (&scores)[kScores], int half,
+                                           const ScoreNumbers& n, float top) {
+    const bool is_far = (far_rows & 1u << half) != 0;
+#pragma unroll
+    for (int first = 0; first < kScores / 2; first += 4) {
+      float four[4], beyond[4], factors[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) four[i] = scores[score_of(half, first + i)];
+      n.near.small.find_factors(four, beyond, factors);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) factors[i] = fmaf(four[i], factors[i], -top);
+      bend_four(four, n.far, n.far.cap - top);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[score_of(half, first + i)] = is_far ? four[i] : factors[i];
     }
   }
   // Of exponents, which become weights.

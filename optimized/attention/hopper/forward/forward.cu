@@ -50,11 +50,11 @@ ForwardParameters parameters_of(const ForwardArguments& a, const ForwardMaps& ma
           .has_final = a.final_out.data != nullptr};
 }
 
-Options wanted(const ScoreNumbers& n) {
+Options wanted(const ScoreNumbers& n, ElementType type) {
   if (n.drops) return n.in_logits ? Options::all : Options::dropout;
   if (n.softcap == 0) return Options::linear;
   if (!n.only_cap() || !n.far.holds()) return Options::all;
-  return n.softcap <= kLowSoftcap ? Options::low_softcap : Options::softcap;
+  return n.softcap <= most_low_softcap(type) ? Options::low_softcap : Options::softcap;
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ cudaError_t forward(const ForwardArguments& arguments, cudaStream_t stream) {
           parameters,
           score_numbers(arguments.shape, arguments.options, arguments.sinks, arguments.max_logit)};
       using Dims = OptionDims;
-      switch (wanted(with_options.scores)) {
+      switch (wanted(with_options.scores, arguments.shape.type)) {
         case Options::linear:
           return with_head_dims(arguments.shape, [&](auto dims) {
             return launch_forward<decltype(dims), Options::linear>(with_options, grid, stream);

@@ -1,6 +1,6 @@
-// The softmax of scores beside a low softcap, where nothing else happens to them. All are bent by
-// quotients, whatever they are, to logits so close to 0 that weights need no largest one to be
-// relative to: no row is asked for its own, nor raised, nor its output rescaled.
+// The softmax of scores beside a low softcap, where nothing else happens to them. They are bent to
+// logits so close to 0 that weights need no largest one to be relative to: no row is asked for its
+// own, nor raised, nor its output rescaled.
 #pragma once
 
 #include "optimized/attention/hopper/forward/bent_softmax.cuh"
@@ -26,39 +26,41 @@ struct LowCapSoftmax : BentSoftmax {
     }
   }
 
-  // Clips what is too large. Of words of numbers with signs, the largest is that of the largest
-  // number, if it is above zero, or of one that is none.
+  // How scores are bent, and clips what is too large.
   template <int kScores>
   __device__ __forceinline__ bool look(float (&scores)[kScores], float (&)[2],
-                                       const ScoreNumbers& n, bool, const SeenKeys&) {
+                                       const ScoreNumbers& n, bool is_masked,
+                                       const SeenKeys& seen) {
     if (n.max_logit != nullptr) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         highest[half] = fmaxf(highest[half], row_top(scores, half));
     }
-    int32_t largest[4] = {};
-#pragma unroll
-    for (int i = 0; i < kScores / 2; ++i)
-      largest[i % 4] = max(max(largest[i % 4], __float_as_int(scores[2 * i])),
-                           __float_as_int(scores[2 * i + 1]));
-    const int32_t of_all = max(max(largest[0], largest[1]), max(largest[2], largest[3]));
-    if (__any_sync(~0u, of_all > __float_as_int(n.far.most))) clip_scores(scores, n.far.most);
+    const int32_t words[2] = {highest_word(scores, 0), highest_word(scores, 1)};
+    look_for_far(scores, {__int_as_float(words[0]), __int_as_float(words[1])}, n, is_masked, seen);
+    if (__any_sync(~0u, max(words[0], words[1]) > __float_as_int(n.far.most)))
+      clip_scores(scores, n.far.most);
     return false;
   }
 
-  // Turns q.k that have been looked at into weights. What is hidden, -inf, is bent to minus the
-  // cap, and hidden again.
+  // Turns q.k that have been looked at into weights.
   template <int kScores>
   __device__ __forceinline__ void weigh(float (&scores)[kScores], const ScoreNumbers& n,
                                         bool is_masked, const SeenKeys& seen) {
+    weigh_bent(scores, n, {0, 0}, is_masked, seen);
+  }
+
+ private:
+  // Of words of numbers with signs, the largest is that of the largest number, if it is above zero,
+  // or of one that is none.
+  template <int kScores>
+  __device__ __forceinline__ static int32_t highest_word(const float (&scores)[kScores], int half) {
+    int32_t high[2] = {};
 #pragma unroll
-    for (int half = 0; half < 2; ++half) bend_far(scores, half, n.far, n.far.cap);
-    if (is_masked) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) seen.hide_unseen(scores, half);
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) take_exponentials(scores, half);
+    for (int n = 0; n < kScores / 4; ++n)
+      high[n % 2] = max(max(high[n % 2], __float_as_int(scores[4 * n + 2 * half])),
+                        __float_as_int(scores[4 * n + 2 * half + 1]));
+    return max(high[0], high[1]);
   }
 };
 

@@ -27,13 +27,12 @@ struct SeenKeys {
   uint32_t of_row[2];
 
   template <int kScores>
-  __device__ __forceinline__ void hide_unseen(float (&scores)[kScores], int half,
-                                              float as = -INFINITY) const {
+  __device__ __forceinline__ void hide_unseen(float (&scores)[kScores], int half) const {
 #pragma unroll
     for (int n = 0; n < kScores / 4; ++n)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        if ((of_row[half] & 1u << (2 * n + i)) == 0) scores[4 * n + 2 * half + i] = as;
+        if ((of_row[half] & 1u << (2 * n + i)) == 0) scores[4 * n + 2 * half + i] = -INFINITY;
   }
 };
 
