@@ -110,7 +110,7 @@ struct BentSoftmax : OnlineSoftmax {
   // above zero.
   template <int kScores>
   __device__ __forceinline__ void weigh_small(float (&scores)[kScores], int half,
-                                              const NearScores<3>& small, float top) {
+                                              const NearScores<3>& small, float of_row) {
     float odd = 0;
 #pragma unroll
     for (int first = 0; first < kScores / 2; first += kBatch) {
@@ -120,7 +120,7 @@ struct BentSoftmax : OnlineSoftmax {
       small.find_factors(of_batch, beyond, factors);
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        const float weight = exp2_fast(fmaf(of_batch[i], factors[i], -top));
+        const float weight = exp2_fast(fmaf(of_batch[i], factors[i], -of_row));
         scores[score_of(half, first + i)] = weight;
         (i % 2 == 0 ? sum[half] : odd) += weight;
       }
@@ -149,10 +149,10 @@ struct BentSoftmax : OnlineSoftmax {
       for (int i = 0; i < 4; ++i) scores[score_of(half, first + i)] = four[i];
     }
   }
-  // Of a row that is far or not, likewise, what they are bent to less `top`.
+  // Of a row that is far or not, likewise, what they are bent to less its `top`.
   template <int kScores>
   __device__ __forceinline__ void bend_any(float (&scores)[kScores], int half,
-                                           const ScoreNumbers& n, float top) {
+                                           const ScoreNumbers& n, float of_row) {
     const bool is_far = (far_rows & 1u << half) != 0;
 #pragma unroll
     for (int first = 0; first < kScores / 2; first += 4) {
@@ -161,8 +161,8 @@ struct BentSoftmax : OnlineSoftmax {
       for (int i = 0; i < 4; ++i) four[i] = scores[score_of(half, first + i)];
       n.near.small.find_factors(four, beyond, factors);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) factors[i] = fmaf(four[i], factors[i], -top);
-      bend_four(four, n.far, n.far.cap - top);
+      for (int i = 0; i < 4; ++i) factors[i] = fmaf(four[i], factors[i], -of_row);
+      bend_four(four, n.far, n.far.cap - of_row);
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[score_of(half, first + i)] = is_far ? four[i] : factors[i];
     }
