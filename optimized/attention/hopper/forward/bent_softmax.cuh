@@ -51,21 +51,27 @@ struct BentSoftmax : OnlineSoftmax {
     const NearScores<3>& small = n.near.small;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const float low = __uint_as_float(largest_word<uint32_t>(scores, half));
       const bool is_small = is_masked ? small.has(largest_seen(scores, half, seen))
-                                      : small.has(high[half]) && small.has(lowest(scores, half));
+                                      : small.has(high[half]) && small.has(low);
       if (!is_small) far_rows |= 1u << half;
     }
     were_far |= far_rows | (were_far & far_rows) << 2;
   }
-  // The word of the lowest number is the largest without a sign, if it is below zero.
-  template <int kScores>
-  __device__ __forceinline__ static float lowest(const float (&scores)[kScores], int half) {
-    uint32_t low[2] = {};
+  // Of a lane's scores of a row. With signs, that of the highest number, if it is above zero, or of
+  // one that is none; without, that of the lowest, if it is below zero.
+  template <typename Word, int kScores>
+  __device__ __forceinline__ static Word largest_word(const float (&scores)[kScores], int half) {
+    Word largest[2] = {};
 #pragma unroll
     for (int n = 0; n < kScores / 4; ++n)
-      low[n % 2] = max(max(low[n % 2], __float_as_uint(scores[4 * n + 2 * half])),
-                       __float_as_uint(scores[4 * n + 2 * half + 1]));
-    return __uint_as_float(max(low[0], low[1]));
+      largest[n % 2] = max(max(largest[n % 2], word_of<Word>(scores[4 * n + 2 * half])),
+                           word_of<Word>(scores[4 * n + 2 * half + 1]));
+    return max(largest[0], largest[1]);
+  }
+  template <typename Word>
+  __device__ __forceinline__ static Word word_of(float number) {
+    return static_cast<Word>(__float_as_uint(number));
   }
   template <int kScores>
   __device__ __forceinline__ static float largest_seen(const float (&scores)[kScores], int half,

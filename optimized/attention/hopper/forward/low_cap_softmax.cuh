@@ -36,7 +36,7 @@ struct LowCapSoftmax : BentSoftmax {
       for (int half = 0; half < 2; ++half)
         highest[half] = fmaxf(highest[half], row_top(scores, half));
     }
-    const int32_t words[2] = {highest_word(scores, 0), highest_word(scores, 1)};
+    const int32_t words[2] = {largest_word<int32_t>(scores, 0), largest_word<int32_t>(scores, 1)};
     look_for_far(scores, {__int_as_float(words[0]), __int_as_float(words[1])}, n, is_masked, seen);
     if (__any_sync(~0u, max(words[0], words[1]) > __float_as_int(n.far.most)))
       clip_scores(scores, n.far.most);
@@ -48,19 +48,6 @@ struct LowCapSoftmax : BentSoftmax {
   __device__ __forceinline__ void weigh(float (&scores)[kScores], const ScoreNumbers& n,
                                         bool is_masked, const SeenKeys& seen) {
     weigh_bent(scores, n, {0, 0}, is_masked, seen);
-  }
-
- private:
-  // Of words of numbers with signs, the largest is that of the largest number, if it is above zero,
-  // or of one that is none.
-  template <int kScores>
-  __device__ __forceinline__ static int32_t highest_word(const float (&scores)[kScores], int half) {
-    int32_t high[2] = {};
-#pragma unroll
-    for (int n = 0; n < kScores / 4; ++n)
-      high[n % 2] = max(max(high[n % 2], __float_as_int(scores[4 * n + 2 * half])),
-                        __float_as_int(scores[4 * n + 2 * half + 1]));
-    return max(high[0], high[1]);
   }
 };
 
