@@ -98,7 +98,7 @@ TEST(CudaProgram, CapsScoresOfRowsThatSeeNoneOfTheirFirstKeys) {
   Random random(24);
   const PackedLayout layout(std::vector<int32_t>{0, 300, 429});
   for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
-    for (const double cap : {2., 9., 50.}) {
+    for (const double cap : {2., 9., 50., 60.}) {
       DeviceCase device_case(random, type, {layout, layout, Mask::sliding_window(100, 20), 2, 1},
                              128);
       device_case.c.options.softcap = cap;
@@ -142,21 +142,33 @@ TEST(CudaProgram, CapsScoresThatGrowLate) {
   }
 }
 
-// None is far above zero. What they weigh shows, small as it is, as their values are large.
-TEST(CudaProgram, CapsScoresFarBelowZero) {
-  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+// Keys from the 70th on have one score for all queries; those before, some 0.1 of either sign.
+void expect_last_keys_capped(double score, std::initializer_list<double> caps) {
   Random random(25);
   const PackedLayout layout(std::vector<int32_t>{0, 128});
-  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16}) {
-    DeviceCase device_case(random, type, {layout, layout, Mask::full(), 1, 1}, 128);
-    testing::RandomCase& c = device_case.c;
-    c.options.softcap = 8, c.options.softmax_scale = 1. / 128;
-    for (int row = 0; row < 128; ++row) c.q.at(row, 0)[0] = 32, c.k.at(row, 0)[0] = 0;
-    c.k.at(70, 0)[0] = -96;  // a score of -24 for all
-    std::fill_n(c.v.at(70, 0), 128, 16384);
-    SCOPED_TRACE(type.name);
-    DeviceRun(device_case, type).expect_forward();
-  }
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
+    for (const double cap : caps) {
+      DeviceCase device_case(random, type, {layout, layout, Mask::full(), 1, 1}, 128);
+      testing::RandomCase& c = device_case.c;
+      c.options.softcap = cap, c.options.softmax_scale = 1. / 128;
+      for (int row = 0; row < 128; ++row) {
+        c.q.at(row, 0)[0] = 32, c.k.at(row, 0)[0] = row < 70 ? 0 : 4 * score;
+        if (row >= 70) std::fill_n(c.v.at(row, 0), 128, 16384);
+      }
+      SCOPED_TRACE(concat(type.name, ", scores of ", score, ", a cap of ", cap));
+      DeviceRun(device_case, type).expect_forward();
+    }
+}
+
+// What they weigh shows, small as it is, as their values are large.
+TEST(CudaProgram, CapsScoresFarBelowZero) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  expect_last_keys_capped(-24, {8., 13.});
+}
+
+TEST(CudaProgram, CapsScoresFarAboveZero) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  expect_last_keys_capped(24, {8., 13., 60.});
 }
 
 }  // namespace
