@@ -251,8 +251,11 @@ TEST(NearSoftcap, IsThatOfTheDefinitionWhereScoresAreSmall) {
       {12.1, kWidest}, {15., kWidest}, {15.1, kNarrow}, {34.8, kNarrow},
       {34.9, kLeast},  {50., kLeast},  {121., kLeast}};
   for (const double scale : {1 / std::sqrt(128.), 1., -0.3, 25.})
-    for (const auto& [cap, limits] : limits_of_cap)
-      expect_definition<3>(NearSoftcap(scale, cap).small, *small_range(cap), scale, cap, limits);
+    for (const auto& [cap, limits] : limits_of_cap) {
+      const NearRange<3>* const range = small_range(cap);
+      ASSERT_NE(range, nullptr) << "a cap of " << cap;
+      expect_definition<3>(NearSoftcap(scale, cap).small, *range, scale, cap, limits);
+    }
 }
 
 // So that what is hidden weighs nothing.
