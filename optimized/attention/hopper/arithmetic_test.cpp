@@ -234,14 +234,15 @@ void expect_definition(const NearScores<kTerms>& near, const NearRange<kTerms>& 
 }
 
 TEST(NearSoftcap, IsThatOfTheDefinitionUpToTheBound) {
-  constexpr NearLimits kWidest{0.6, 9e-7, 1.94e-4}, kWider{0.5, 1.94e-7, 7.4e-5},
-      kLeast{0.4, 2.84e-8, 4.7e-5};
+  constexpr NearLimits kWider{0.5, 1.94e-7, 7.4e-5}, kLeast{0.4, 2.84e-8, 4.7e-5};
   const std::pair<double, NearLimits> limits_of_cap[] = {
-      {0.5, kLeast}, {7.4f, kLeast}, {7.41, kWidest}, {11.1, kWidest}, {11.12, kWider},
-      {15., kWider}, {50., kWider},  {51.5, kWider},  {51.6, kLeast},  {350., kLeast}};
+      {12.1, kWider}, {15., kWider}, {50., kWider}, {51.5, kWider}, {51.6, kLeast}, {350., kLeast}};
   for (const double scale : {1 / std::sqrt(128.), 1., -0.3, 25.})
-    for (const auto& [cap, limits] : limits_of_cap)
-      expect_definition<4>(NearSoftcap(scale, cap), *near_range(cap), scale, cap, limits);
+    for (const auto& [cap, limits] : limits_of_cap) {
+      const NearRange<4>* const range = near_range(cap);
+      ASSERT_NE(range, nullptr) << "a cap of " << cap;
+      expect_definition<4>(NearSoftcap(scale, cap), *range, scale, cap, limits);
+    }
 }
 
 TEST(NearSoftcap, IsThatOfTheDefinitionWhereScoresAreSmall) {
@@ -273,10 +274,10 @@ TEST(NearSoftcap, LeavesInfinitiesAndKeepsNan) {
   EXPECT_TRUE(std::isnan(NearScore(near, std::nanf("")).bent));
 }
 
-TEST(NearSoftcap, TakesNoneBesideALargeCap) {
+TEST(NearSoftcap, TakesNoneBesideALowOrALargeCap) {
   for (const double cap : {0.5, 12., 122., 200., 1e4})
     EXPECT_FALSE(NearScore(NearSoftcap(0.1, cap).small, 1e-20f).is_near) << "of cap " << cap;
-  for (const double cap : {352.2, 1e4, 1e30})
+  for (const double cap : {0.5, 7.4, 12., 352.2, 1e4, 1e30})
     for (const float score : {0.f, 1e-20f, 1.f})
       EXPECT_FALSE(NearScore(NearSoftcap(0.1, cap), score).is_near) << score << " of cap " << cap;
 }

@@ -14,7 +14,6 @@ struct NearRange {
   double squared, error, tanh[kTerms];
 };
 inline constexpr NearRange<4> kRanges[] = {
-    {0.36, 9e-7, {0.895081119345114, -0.25501482629781, 0.08652329349812952, -0.04072625922318119}},
     {0.25,
      1.94e-7,
      {0.9242339291237072, -0.2756282899169881, 0.09868664998933578, -0.04422929745358971}},
@@ -36,15 +35,13 @@ const NearRange<kTerms>* widest(const NearRange<kTerms> (&ranges)[kCount], doubl
     if (range.error * softcap <= kNearError) return &range;
   return nullptr;
 }
-// Where even the widest would leave out some of ordinary scores, of variance 1, the least serves:
-// rows that are far from the start cost less than a warp that goes both ways.
+// Beside caps of up to this ordinary scores, of variance 1, are far now and then: none is asked.
+inline constexpr double kAllAreFar = 12;
 inline const NearRange<4>* near_range(double softcap) {
-  return softcap <= 7.4f ? &kRanges[2] : widest(kRanges, softcap);
+  return softcap <= kAllAreFar ? nullptr : widest(kRanges, softcap);
 }
-
-// Where ordinary scores are far now and then, none is asked.
 inline const NearRange<3>* small_range(double softcap) {
-  return softcap <= 12 ? nullptr : widest(kSmallRanges, softcap);
+  return softcap <= kAllAreFar ? nullptr : widest(kSmallRanges, softcap);
 }
 
 // A range in units of q.k, to logits to base 2.

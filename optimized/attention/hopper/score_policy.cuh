@@ -19,8 +19,8 @@ namespace ringside::hopper {
 
 // Which score options an instance of a kernel knows: the less of its code, the quicker.
 // linear: ALiBi, and any softmax scale; softcap: no other, where some scores may be small beside
-// the cap, and, forward, the scale is above zero; low_softcap: likewise, forward, of a low cap.
-// Forward, all but the first know sinks and the largest score.
+// the cap or all count as far, and, forward, the scale is above zero; low_softcap: likewise,
+// forward, of a low cap. Forward, all but the first know sinks and the largest score.
 enum class Options { none, linear, softcap, low_softcap, dropout, all };
 // Whether the softmax itself bends scores.
 template <Options kOptions>
@@ -56,9 +56,11 @@ struct ScoreNumbers {
   int first_q;        // added to the queries of sequence 0
   uint32_t keys[20];  // of Philox's rounds
 
-  // Whether scores are capped, of which some may be near, and nothing else happens to them.
+  // Whether scores are capped, of which some may be near or all count as far, and nothing else
+  // happens to them.
   bool only_cap() const {
-    return softcap != 0 && near.squared > 0 && alibi_slopes == nullptr && !drops;
+    const bool bends = near.squared > 0 || (softcap <= kAllAreFar && far.holds());
+    return softcap != 0 && bends && alibi_slopes == nullptr && !drops;
   }
 };
 

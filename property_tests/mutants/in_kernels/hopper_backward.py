@@ -420,20 +420,32 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, capped: the derivative is left out",
         CAPPED,
-        "grad *= fmaf(-tanhs[i], tanhs[i], 1);",
+        "    grads[i] *= fmaf(-tanh, tanh, 1);\n",
         "",
     ),
     Mutant(
-        "hopper, capped: the derivative of scores beyond is that of near ones",
+        "hopper, capped: scores beyond are bent as near ones",
         CAPPED,
-        "        tanhs[i] = if_negative(sign, tanhs[i], tanh);\n",
-        "",
+        "if_negative(__float_as_int(beyond[i]), near[i], scores[i])",
+        "near[i]",
     ),
     Mutant(
         "hopper, capped: near scores beside some beyond are bent by exponents",
         CAPPED,
-        "if_negative(sign, logits[i], tanh * n.far.cap)",
-        "if_negative(0, logits[i], tanh * n.far.cap)",
+        "if_negative(__float_as_int(beyond[i]), near[i], scores[i])",
+        "if_negative(0, near[i], scores[i])",
+    ),
+    Mutant(
+        "hopper, capped: the first scores alone are bent beside a low cap",
+        CAPPED,
+        "    for_each_batch(scores, [&](auto& batch) { bend_far(batch, n.far); });",
+        "    bend_far(reinterpret_cast<float(&)[8]>(scores), n.far);",
+    ),
+    Mutant(
+        "hopper, capped: far scores are tanh, not logits",
+        CAPPED,
+        "bend(scores[i], far.power, far.cap)",
+        "bend(scores[i], far.power)",
     ),
     Mutant(
         "hopper, capped: both of two queries have the first one's exponent",
@@ -450,8 +462,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, capped: so are scores with ALiBi",
         "optimized/attention/hopper/score_policy.cuh",
-        "near.squared > 0 && alibi_slopes == nullptr && !drops",
-        "near.squared > 0 && !drops",
+        "bends && alibi_slopes == nullptr && !drops",
+        "bends && !drops",
     ),
     Mutant(
         "hopper, told: scores tell nothing of queries",

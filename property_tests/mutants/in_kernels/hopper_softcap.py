@@ -20,8 +20,8 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
     Mutant(
         "hopper: scores beside a cap of any size are near",
         SOFTCAP,
-        "return nullptr;\n}\n// Where even",
-        "return &ranges[kCount - 1];\n}\n// Where even",
+        "return nullptr;\n}\n// Beside caps",
+        "return &ranges[kCount - 1];\n}\n// Beside caps",
     ),
     Mutant(
         "hopper: the widest range of near scores serves larger caps",

@@ -1,5 +1,6 @@
-// Scores that a softcap bends, and nothing else happens to, in the backward kernel: as in the
-// forward softmax, a factor bends those that are small beside the cap.
+// Scores that a softcap bends, and nothing else happens to, in the backward kernel: they become
+// logits while products with dout are under way. As in the forward softmax, a factor bends those
+// that are small beside the cap, an exponent and a quotient all others.
 #pragma once
 
 #include "optimized/attention/hopper/backward/consume/tile.cuh"
@@ -14,54 +15,60 @@ __device__ __forceinline__ bool all_near(const float (&scores)[32], const NearSo
   return __all_sync(~0u, near.has(fmaxf(largest[0], largest[1])));
 }
 
-// q.k become weights, and d(weights) less delta become d(scores) up to the softmax scale, also
-// of pairs that are not seen. What becomes of a pair depends on nothing else: kNear spares what is
-// asked of none. shift_of(m): of two queries' exponents.
-template <bool kNear, typename ShiftOf>
-__device__ __forceinline__ void differentiate_capped(float (&scores)[32], float (&grads)[32],
-                                                     const ScoreNumbers& n, ShiftOf shift_of) {
-  constexpr int kBatch = kNear ? 4 : 2;
+// q.k become logits to base 2, also of pairs that are not seen. What becomes of one depends on no
+// other.
+template <int kScores>
+__device__ __forceinline__ void bend_near(float (&scores)[kScores], const NearSoftcap& near) {
+  float beyond[kScores], factors[kScores];
+  near.find_factors(scores, beyond, factors);
 #pragma unroll
-  for (int first = 0; first < 32; first += kBatch) {
-    const float2 shift = shift_of(first / 4);
-    float beyond[kBatch], factors[kBatch], tanhs[kBatch], logits[kBatch];
-    n.near.find_factors(&scores[first], beyond, factors);
-    bool far = false;
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      logits[i] = __fmul_rn(scores[first + i], factors[i]);  // here as where others are far
-      tanhs[i] = logits[i] * n.near.per_logit;
-      far |= !(beyond[i] < 0);
-    }
-    if (!kNear && __any_sync(~0u, far))
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int sign = __float_as_int(beyond[i]);
-        const float tanh = bend(scores[first + i], n.far.power);
-        tanhs[i] = if_negative(sign, tanhs[i], tanh);
-        logits[i] = if_negative(sign, logits[i], tanh * n.far.cap);
-      }
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      float &score = scores[first + i], &grad = grads[first + i];
-      grad *= fmaf(-tanhs[i], tanhs[i], 1);
-      score = exp2_fast(logits[i] - (i % 2 == 0 ? shift.x : shift.y));
-      grad *= score;
-    }
-  }
+  for (int i = 0; i < kScores; ++i) scores[i] = __fmul_rn(scores[i], factors[i]);  // as below
 }
-// rows: what they keep of the queries is asked for again where there are no registers for `shifts`.
-__device__ __forceinline__ void differentiate_capped(float (&scores)[32], float (&grads)[32],
-                                                     const float2 (&shifts)[8],
-                                                     const QueryRows& rows, const ScoreNumbers& n,
-                                                     uint32_t thread) {
-  if (all_near(scores, n.near))
-    return differentiate_capped<true>(scores, grads, n, [&](int m) { return shifts[m]; });
-  differentiate_capped<false>(scores, grads, n, [&](int m) {
-    float2 two[1];
-    load_of_queries(two, rows.shift, thread, 8 * m);
-    return two[0];
-  });
+template <int kScores>
+__device__ __forceinline__ void bend_far(float (&scores)[kScores], const FarSoftcap& far) {
+#pragma unroll
+  for (int i = 0; i < kScores; ++i) scores[i] = bend(scores[i], far.power, far.cap);
+}
+template <int kScores>
+__device__ __forceinline__ void bend_any(float (&scores)[kScores], const ScoreNumbers& n) {
+  float beyond[kScores], near[kScores];
+  n.near.find_factors(scores, beyond, near);
+#pragma unroll
+  for (int i = 0; i < kScores; ++i) near[i] = __fmul_rn(scores[i], near[i]);
+  bend_far(scores, n.far);
+#pragma unroll
+  for (int i = 0; i < kScores; ++i)
+    scores[i] = if_negative(__float_as_int(beyond[i]), near[i], scores[i]);
+}
+
+// visit(scores), so many at a time as there are registers for.
+template <typename Visit>
+__device__ __forceinline__ void for_each_batch(float (&scores)[32], Visit visit) {
+  using Batch = float[8];
+#pragma unroll
+  for (int first = 0; first < 32; first += 8) visit(reinterpret_cast<Batch&>(scores[first]));
+}
+__device__ __forceinline__ void bend_scores(float (&scores)[32], const ScoreNumbers& n) {
+  if (!(n.near.squared > 0))
+    for_each_batch(scores, [&](auto& batch) { bend_far(batch, n.far); });
+  else if (all_near(scores, n.near))
+    for_each_batch(scores, [&](auto& batch) { bend_near(batch, n.near); });
+  else
+    for_each_batch(scores, [&](auto& batch) { bend_any(batch, n); });
+}
+
+// Bent scores become weights, and d(weights) less delta become d(scores) up to the softmax scale.
+__device__ __forceinline__ void differentiate_bent(float (&scores)[32], float (&grads)[32],
+                                                   const float2 (&shifts)[8],
+                                                   const NearSoftcap& near) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {
+    const float tanh = scores[i] * near.per_logit;
+    const float2& shift = shifts[i / 4];
+    scores[i] = exp2_fast(scores[i] - (i % 2 == 0 ? shift.x : shift.y));
+    grads[i] *= fmaf(-tanh, tanh, 1);
+    grads[i] *= scores[i];
+  }
 }
 
 }  // namespace ringside::hopper::backward_detail

@@ -95,7 +95,8 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
       differentiate_with_options(scores, grads);
     } else {
       float2 shifts[8];
-      load_of_queries(shifts, shared.rows[stage()].shift, thread);
+      const auto load_shifts = [&] { load_of_queries(shifts, shared.rows[stage()].shift, thread); };
+      if constexpr (kOptions == Options::none) load_shifts();
       // Both at once would take turns with the other group's at the tensor cores, and groups wait
       // for products at one time, and compute at one time.
       wait_for_products<0>();
@@ -106,6 +107,10 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
         this->weigh_scores(flags, scores, shifts, by, told);
       else if ((flags & kClear) == 0)
         told = told_by(scores);
+      if constexpr (kOptions == Options::softcap) {
+        bend_scores(scores, parameters.scores);
+        load_shifts();  // for which there are no registers before
+      }
       wait_for_products<0>();
       hopper::pin(grads);
       if constexpr (kLate && kHasDq) ready = this->ask_ahead();
@@ -113,8 +118,7 @@ struct Consumer : KeyGroup<T, Shape, kDq, kOptions> {
       if constexpr (kOptions == Options::none)
         differentiate(grads, scores);
       else
-        differentiate_capped(scores, grads, shifts, shared.rows[stage()], parameters.scores,
-                             thread);
+        differentiate_bent(scores, grads, shifts, parameters.scores.near);
       this->hide_unseen(flags, grads, scores, told);
     }
     as_left_operand<T>(p, scores);
