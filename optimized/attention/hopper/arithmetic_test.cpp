@@ -234,14 +234,19 @@ void expect_definition(const NearScores<kTerms>& near, const NearRange<kTerms>& 
 }
 
 TEST(NearSoftcap, IsThatOfTheDefinitionUpToTheBound) {
-  constexpr NearLimits kWider{0.5, 1.94e-7, 7.4e-5}, kLeast{0.4, 2.84e-8, 4.7e-5};
+  constexpr NearLimits kLimits[] = {{0.9, 1.53e-6, 1.86e-4}, {0.84852813742385702, 8.7e-7, 1.24e-4},
+                                    {0.8, 4.94e-7, 1.1e-4},  {0.75, 2.64e-7, 5.4e-5},
+                                    {0.7, 1.34e-7, 3.4e-5},  {0.6, 2.83e-8, 3.1e-5}};
   const std::pair<double, NearLimits> limits_of_cap[] = {
-      {12.1, kWider}, {15., kWider}, {50., kWider}, {51.5, kWider}, {51.6, kLeast}, {350., kLeast}};
+      {5.6, kLimits[0]},  {6.53, kLimits[0]}, {6.54, kLimits[1]}, {11.4, kLimits[1]},
+      {11.5, kLimits[2]}, {20.2, kLimits[2]}, {20.3, kLimits[3]}, {37.8, kLimits[3]},
+      {37.9, kLimits[4]}, {50., kLimits[4]},  {74.6, kLimits[4]}, {74.7, kLimits[5]},
+      {350., kLimits[5]}};
   for (const double scale : {1 / std::sqrt(128.), 1., -0.3, 25.})
     for (const auto& [cap, limits] : limits_of_cap) {
-      const NearRange<4>* const range = near_range(cap);
+      const NearRange<5>* const range = near_range(cap);
       ASSERT_NE(range, nullptr) << "a cap of " << cap;
-      expect_definition<4>(NearSoftcap(scale, cap), *range, scale, cap, limits);
+      expect_definition<5>(NearSoftcap(scale, cap), *range, scale, cap, limits);
     }
 }
 
@@ -249,8 +254,8 @@ TEST(NearSoftcap, IsThatOfTheDefinitionWhereScoresAreSmall) {
   constexpr NearLimits kWidest{0.33911649915626341, 6.63e-7, 3.6e-4}, kNarrow{0.3, 2.87e-7, 2.2e-4},
       kLeast{0.25, 8.2e-8, 2.8e-4};
   const std::pair<double, NearLimits> limits_of_cap[] = {
-      {12.1, kWidest}, {15., kWidest}, {15.1, kNarrow}, {34.8, kNarrow},
-      {34.9, kLeast},  {50., kLeast},  {121., kLeast}};
+      {5.6, kWidest}, {15., kWidest}, {15.1, kNarrow}, {34.8, kNarrow},
+      {34.9, kLeast}, {50., kLeast},  {121., kLeast}};
   for (const double scale : {1 / std::sqrt(128.), 1., -0.3, 25.})
     for (const auto& [cap, limits] : limits_of_cap) {
       const NearRange<3>* const range = small_range(cap);
@@ -260,10 +265,12 @@ TEST(NearSoftcap, IsThatOfTheDefinitionWhereScoresAreSmall) {
 }
 
 // So that what is hidden weighs nothing.
-TEST(NearSoftcap, LeavesSmallOnesInfiniteThatAre) {
+TEST(NearSoftcap, LeavesThoseInfiniteThatAre) {
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const double cap : {13., 15., 50., 100.})
+  for (const double cap : {6., 9., 13., 15., 30., 50., 100.}) {
     EXPECT_EQ(NearScore(NearSoftcap(0.1, cap).small, -infinity).bent, -infinity);
+    EXPECT_EQ(NearScore(NearSoftcap(0.1, cap), -infinity).bent, -infinity);
+  }
 }
 
 TEST(NearSoftcap, LeavesInfinitiesAndKeepsNan) {
@@ -275,9 +282,9 @@ TEST(NearSoftcap, LeavesInfinitiesAndKeepsNan) {
 }
 
 TEST(NearSoftcap, TakesNoneBesideALowOrALargeCap) {
-  for (const double cap : {0.5, 12., 122., 200., 1e4})
+  for (const double cap : {0.5, 5.5, 122., 200., 1e4})
     EXPECT_FALSE(NearScore(NearSoftcap(0.1, cap).small, 1e-20f).is_near) << "of cap " << cap;
-  for (const double cap : {0.5, 7.4, 12., 352.2, 1e4, 1e30})
+  for (const double cap : {0.5, 3., 5.5, 354., 1e4, 1e30})
     for (const float score : {0.f, 1e-20f, 1.f})
       EXPECT_FALSE(NearScore(NearSoftcap(0.1, cap), score).is_near) << score << " of cap " << cap;
 }

@@ -13,14 +13,32 @@ template <int kTerms>
 struct NearRange {
   double squared, error, tanh[kTerms];
 };
-inline constexpr NearRange<4> kRanges[] = {
-    {0.25,
-     1.94e-7,
-     {0.9242339291237072, -0.2756282899169881, 0.09868664998933578, -0.04422929745358971}},
-    {0.16,
-     2.84e-8,
-     {0.9498723350009134, -0.2944959646696454, 0.109924448511202, -0.047423039564586635}}};
-// Of scores that are so small that a term less does.
+inline constexpr NearRange<5> kRanges[] = {
+    {0.81,
+     1.53e-6,
+     {0.7958882068031347, -0.19060980049101983, 0.058131780275343464, -0.013418216495907227,
+      0.010329714469274024}},
+    {0.72,
+     8.7e-7,
+     {0.8135270836400351, -0.20133969335034044, 0.06282726763062312, -0.015932242006549396,
+      0.011133512598803132}},
+    {0.64,
+     4.94e-7,
+     {0.8300465795658549, -0.21165924663265706, 0.06751802431817866, -0.018449760811177253,
+      0.011918698134620912}},
+    {0.5625,
+     2.64e-7,
+     {0.8468656207941554, -0.22243662063718178, 0.07259079928158328, -0.021177271025899308,
+      0.012750585172406757}},
+    {0.49,
+     1.34e-7,
+     {0.8633827290419804, -0.23328787263889075, 0.07786910860212175, -0.024019303230961082,
+      0.013599660834334195}},
+    {0.36,
+     2.83e-8,
+     {0.8950826587003536, -0.25486063874841225, 0.08883931406186067, -0.029934679084697116,
+      0.0153192075108329}}};
+// Of scores that are so small that three terms do.
 inline constexpr NearRange<3> kSmallRanges[] = {
     {0.115, 6.63e-7, {0.9633535282317176, -0.30433765430645454, 0.124585370362203}},
     {0.09, 2.87e-7, {0.9710429964915881, -0.3103678742677122, 0.12640676843429813}},
@@ -36,8 +54,8 @@ const NearRange<kTerms>* widest(const NearRange<kTerms> (&ranges)[kCount], doubl
   return nullptr;
 }
 // Beside caps of up to this ordinary scores, of variance 1, are far now and then: none is asked.
-inline constexpr double kAllAreFar = 12;
-inline const NearRange<4>* near_range(double softcap) {
+inline constexpr double kAllAreFar = 5.5;
+inline const NearRange<5>* near_range(double softcap) {
   return softcap <= kAllAreFar ? nullptr : widest(kRanges, softcap);
 }
 inline const NearRange<3>* small_range(double softcap) {
@@ -79,7 +97,7 @@ struct NearScores {
       for (int i = 0; i < kScores; ++i) factors[i] = fmaf(factors[i], beyond[i], terms[k]);
   }
 };
-struct NearSoftcap : NearScores<4> {
+struct NearSoftcap : NearScores<5> {
   NearScores<3> small;  // which are near, too
   float per_logit;      // from such logits to units of the cap, tanh's
 

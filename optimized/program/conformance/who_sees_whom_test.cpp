@@ -144,10 +144,10 @@ TEST(CudaProgram, ManyDocumentsLeaveFinalGradientsOfWhatIsNotFinite) {
   }
 }
 
-// Others of a warp whose scores outgrow the largest so far by much. with_dq: where Hopper's kernels
-// add up dq of two items, whose order does not matter.
+// Others of a warp whose q and k become larger by `times`: their scores outgrow the largest so far
+// by much. with_dq: where Hopper's kernels add up dq of two items, whose order does not matter.
 void expect_rows_keep_their_bits(DeviceCase& device_case, const TypeInfo& type,
-                                 std::string_view family, bool with_dq = false) {
+                                 std::string_view family, bool with_dq = false, double times = 16) {
   constexpr int kFirstOther = 148;
   std::vector<double> out[2], dq[2];
   for (int i = 0; i < 2; ++i) {
@@ -161,7 +161,7 @@ void expect_rows_keep_their_bits(DeviceCase& device_case, const TypeInfo& type,
     }
     for (Tensor* x : {&device_case.c.q, &device_case.c.k})
       for (int row = kFirstOther; row < x->rows; ++row)
-        std::for_each_n(x->at(row, 0), x->heads * x->dim, [](double& number) { number *= 16; });
+        std::for_each_n(x->at(row, 0), x->heads * x->dim, [&](double& number) { number *= times; });
   }
   expect_same_bits("out", out[0], out[1]);
   expect_same_bits("dq", dq[0], dq[1]);
@@ -177,20 +177,29 @@ TEST(CudaProgram, RowsKeepTheirBitsWhateverOthersSee) {
   });
 }
 
-// Scores far beyond the cap, which are bent otherwise than those near zero, lie beside them: where
-// the largest one is found before it is bent, and, with ALiBi, behind.
+// Scores far beyond the cap, or closer to it, which are bent otherwise than those near zero, lie
+// beside them: where the largest one is found before it is bent, and, with ALiBi, behind.
 TEST(CudaProgram, RowsKeepTheirBitsWhateverOthersAreCapped) {
   if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  struct Capped {
+    double cap, times;
+    bool with_alibi;
+  };
   Random random(18);
   const PackedLayout layout(std::vector<int32_t>{0, 200});
   for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
-    for (const auto& [cap, with_alibi] :
-         {std::pair{10., false}, {10., true}, {5., false}, {20., false}}) {
+    for (const auto& [cap, times, with_alibi] : {Capped{10, 16, false},
+                                                 {10, 16, true},
+                                                 {5, 16, false},
+                                                 {20, 16, false},
+                                                 {20, 2, false},
+                                                 {30, 2, false}}) {
       DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, 128);
       device_case.c.options.softcap = cap;
       if (with_alibi) device_case.c.options.alibi_slopes = {0.05, 0.02};
-      SCOPED_TRACE(concat(type.name, ", a cap of ", cap, with_alibi ? " with ALiBi" : ""));
-      expect_rows_keep_their_bits(device_case, type, "", true);
+      SCOPED_TRACE(concat(type.name, ", a cap of ", cap, with_alibi ? " with ALiBi" : "",
+                          ", others' q and k times ", times));
+      expect_rows_keep_their_bits(device_case, type, "", true, times);
       DeviceRun(device_case, type).expect_forward();
     }
 }

@@ -30,10 +30,10 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
         "if (range.error * softcap <= 2 * kNearError)",
     ),
     Mutant(
-        "hopper: all rows of a warp are near where one lane has no far scores",
+        "hopper: all rows of a warp are small where one lane's are",
         BENT,
-        "!__any_sync(~0u, far_rows != 0)",
-        "!__all_sync(~0u, far_rows != 0)",
+        "!__any_sync(~0u, large_rows != 0)",
+        "!__all_sync(~0u, large_rows != 0)",
     ),
     Mutant(
         "hopper: which rows are far is not asked any more where a lane has two of them",
@@ -56,8 +56,8 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
     Mutant(
         "hopper: a row's scores are far from the cap's beginning where its neighbour's are",
         BENT,
-        "if (!is_small) far_rows |= 1u << half;",
-        "if (!is_small) far_rows |= 3;",
+        "if (!near.has(largest)) far_rows |= 1u << half;",
+        "if (!near.has(largest)) far_rows |= 3;",
     ),
     Mutant(
         "hopper: a row of far scores is bent as near ones beside a row of near ones",
@@ -66,10 +66,46 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
         "is_far = far_rows == 3;",
     ),
     Mutant(
+        "hopper: small scores are taken from the largest one of the row 8 before",
+        BENT,
+        "weigh_near(scores, half, n.near.small, tops[half]);",
+        "weigh_near(scores, half, n.near.small, tops[0]);",
+    ),
+    Mutant(
+        "hopper: no row is far where one lane has none",
+        BENT,
+        "if (!__any_sync(~0u, far_rows != 0)) {",
+        "if (!__all_sync(~0u, far_rows != 0)) {",
+    ),
+    Mutant(
+        "hopper: a row's scores are not small where its neighbour's are not",
+        BENT,
+        "if (!near.small.has(largest)) large_rows |= 1u << half;",
+        "if (!near.small.has(largest)) large_rows |= 3;",
+    ),
+    Mutant(
+        "hopper: small rows have all terms beside others",
+        BENT,
+        "if ((large_rows & 1u << half) != 0) return of_row;",
+        "if (large_rows != 0) return of_row;",
+    ),
+    Mutant(
         "hopper: near scores are taken from the largest one of the row 8 before",
         BENT,
-        "weigh_small(scores, 1, n.near.small, tops[1]);",
-        "weigh_small(scores, 1, n.near.small, tops[0]);",
+        "weigh_near(scores, half, terms_of_row(half, n.near), tops[half]);",
+        "weigh_near(scores, half, terms_of_row(half, n.near), tops[0]);",
+    ),
+    Mutant(
+        "hopper: in masked blocks, near scores are taken from the largest one of the row 8 before",
+        BENT,
+        "bend_near(scores, half, n.near, tops[half]);",
+        "bend_near(scores, half, n.near, tops[0]);",
+    ),
+    Mutant(
+        "hopper: small rows of masked blocks are weighed by the terms that they have not",
+        BENT,
+        "      if (!is_masked) {\n",
+        "      if (is_masked || !is_masked) {\n",
     ),
     Mutant(
         "hopper: beside far rows, near scores are taken from the largest one of the row 8 before",
@@ -98,20 +134,20 @@ MUTANTS_OF_HOPPER_SOFTCAP = [
     Mutant(
         "hopper: whether a row's scores are near is told by its highest alone",
         BENT,
-        ": small.has(high[half]) && small.has(low);",
-        ": small.has(high[half]);",
+        "fmaxf(fabsf(high[half]), fabsf(low))",
+        "fabsf(high[half])",
     ),
     Mutant(
         "hopper: whether a row's scores are near is told by its lowest alone",
         BENT,
-        ": small.has(high[half]) && small.has(low);",
-        ": small.has(low);",
+        "fmaxf(fabsf(high[half]), fabsf(low))",
+        "fabsf(low)",
     ),
     Mutant(
         "hopper: whether scores of a masked block are near is told by the first row",
         BENT,
-        "small.has(largest_seen(scores, half, seen))",
-        "small.has(largest_seen(scores, 0, seen))",
+        "is_masked ? largest_seen(scores, half, seen)",
+        "is_masked ? largest_seen(scores, 0, seen)",
     ),
     Mutant(
         "hopper: scores too large for the product of four stay as they are in a lane's second row",

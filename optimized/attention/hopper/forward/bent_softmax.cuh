@@ -10,8 +10,9 @@ namespace ringside::hopper {
 // Scores are q.k, of a positive scale; `top` is a bent one, a logit to base 2.
 struct BentSoftmax : OnlineSoftmax {
   float highest[2];  // q.k, of a lane's columns and rows
-  // Bits of a lane's rows: of those scores of the row that it holds one of this block is not small.
-  uint32_t far_rows;
+  // Bits of a lane's rows: of those scores of the row that it holds one of this block is not small;
+  // one is not near.
+  uint32_t large_rows, far_rows;
   // Rows that were far in one block before, and behind them those that were in two: they are in all
   // later ones, which are not asked any more.
   uint32_t were_far;
@@ -40,21 +41,21 @@ struct BentSoftmax : OnlineSoftmax {
       if (score > most) score = most;
   }
   // Which rows are bent how. Each is asked for itself: what others see does not change its bits.
-  // Where the cap has no small scores, all are far. `high`: the highest of a lane's scores of each.
+  // Where the cap has no near scores, all are far. `high`: the highest of a lane's scores of each.
   // Where the block is masked, `seen` tells what is hidden, -inf.
   template <int kScores>
-  __device__ __forceinline__ void look_for_far(const float (&scores)[kScores],
-                                               const float (&high)[2], const ScoreNumbers& n,
+  __device__ __forceinline__ void look_at_rows(const float (&scores)[kScores],
+                                               const float (&high)[2], const NearSoftcap& near,
                                                bool is_masked, const SeenKeys& seen) {
-    far_rows = n.near.small.squared > 0 ? were_far >> 2 : 3;
+    large_rows = far_rows = near.squared > 0 ? were_far >> 2 : 3;
     if (!__any_sync(~0u, far_rows != 3)) return;
-    const NearScores<3>& small = n.near.small;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float low = __uint_as_float(largest_word<uint32_t>(scores, half));
-      const bool is_small = is_masked ? small.has(largest_seen(scores, half, seen))
-                                      : small.has(high[half]) && small.has(low);
-      if (!is_small) far_rows |= 1u << half;
+      const float largest =
+          is_masked ? largest_seen(scores, half, seen) : fmaxf(fabsf(high[half]), fabsf(low));
+      if (!near.small.has(largest)) large_rows |= 1u << half;
+      if (!near.has(largest)) far_rows |= 1u << half;
     }
     were_far |= far_rows | (were_far & far_rows) << 2;
   }
@@ -84,18 +85,28 @@ struct BentSoftmax : OnlineSoftmax {
     return fmaxf(largest[0], largest[1]);
   }
 
-  // Turns q.k that have been looked at into weights exp2(bent - top). A lane that went two ways
-  // would take the time of both: where a warp's rows differ, all are bent in both.
+  // Turns q.k that have been looked at into weights exp2(bent - top). A lane that went several ways
+  // would take the time of all: where some of a warp's rows are far, all are bent in both ways, and
+  // where some are not small, small ones by as many terms, of which they have none.
   template <int kScores>
   __device__ __forceinline__ void weigh_bent(float (&scores)[kScores], const ScoreNumbers& n,
                                              const float (&tops)[2], bool is_masked,
                                              const SeenKeys& seen) {
-    if (__builtin_expect(!__any_sync(~0u, far_rows != 0), true)) {
-      weigh_small(scores, 0, n.near.small, tops[0]);
-      weigh_small(scores, 1, n.near.small, tops[1]);
+    if (__builtin_expect(!__any_sync(~0u, large_rows != 0), true)) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) weigh_near(scores, half, n.near.small, tops[half]);
       return;
     }
-    if (__all_sync(~0u, far_rows == 3)) {
+    if (!__any_sync(~0u, far_rows != 0)) {
+      if (!is_masked) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          weigh_near(scores, half, terms_of_row(half, n.near), tops[half]);
+        return;
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) bend_near(scores, half, n.near, tops[half]);
+    } else if (__all_sync(~0u, far_rows == 3)) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) bend_far(scores, half, n.far, n.far.cap - tops[half]);
     } else {
@@ -112,26 +123,47 @@ struct BentSoftmax : OnlineSoftmax {
 
  private:
   static constexpr int kBatch = 8;  // scores, all of one row
-  // Of a row of small scores. What is hidden, -inf, stays so where it is bent: the last term is
-  // above zero.
-  template <int kScores>
-  __device__ __forceinline__ void weigh_small(float (&scores)[kScores], int half,
-                                              const NearScores<3>& small, float of_row) {
-    float odd = 0;
+  // Of a row that is not far. What is hidden, -inf, stays so where it is bent by terms the last of
+  // which is above zero, and becomes NaN where that is zero.
+  __device__ __forceinline__ NearScores<5> terms_of_row(int half, const NearSoftcap& near) const {
+    NearScores<5> of_row = near;
+    if ((large_rows & 1u << half) != 0) return of_row;
+    of_row.squared = near.small.squared;
+#pragma unroll
+    for (int k = 0; k < 5; ++k) of_row.terms[k] = k < 3 ? near.small.terms[k % 3] : 0;
+    return of_row;
+  }
+  // use(i, bent) of a row's scores, less its top.
+  template <int kScores, int kTerms, typename Use>
+  __device__ __forceinline__ static void for_each_near(const float (&scores)[kScores], int half,
+                                                       const NearScores<kTerms>& near, float of_row,
+                                                       Use use) {
 #pragma unroll
     for (int first = 0; first < kScores / 2; first += kBatch) {
       float of_batch[kBatch], beyond[kBatch], factors[kBatch];
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) of_batch[i] = scores[score_of(half, first + i)];
-      small.find_factors(of_batch, beyond, factors);
+      near.find_factors(of_batch, beyond, factors);
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const float weight = exp2_fast(fmaf(of_batch[i], factors[i], -of_row));
-        scores[score_of(half, first + i)] = weight;
-        (i % 2 == 0 ? sum[half] : odd) += weight;
-      }
+      for (int i = 0; i < kBatch; ++i) use(first + i, fmaf(of_batch[i], factors[i], -of_row));
     }
+  }
+  template <int kScores, int kTerms>
+  __device__ __forceinline__ void weigh_near(float (&scores)[kScores], int half,
+                                             const NearScores<kTerms>& near, float of_row) {
+    float odd = 0;
+    for_each_near(scores, half, near, of_row, [&](int i, float bent) {
+      const float weight = exp2_fast(bent);
+      scores[score_of(half, i)] = weight;
+      (i % 2 == 0 ? sum[half] : odd) += weight;
+    });
     sum[half] += odd;
+  }
+  template <int kScores>
+  __device__ __forceinline__ void bend_near(float (&scores)[kScores], int half,
+                                            const NearSoftcap& near, float of_row) const {
+    for_each_near(scores, half, terms_of_row(half, near), of_row,
+                  [&](int i, float bent) { scores[score_of(half, i)] = bent; });
   }
   // Of four scores of a row that are clipped: what they are bent to, plus `shift` - cap. All are
   // NaN where one is, as all of the row are in the end.
@@ -160,12 +192,13 @@ struct BentSoftmax : OnlineSoftmax {
   __device__ __forceinline__ void bend_any(float (&scores)[kScores], int half,
                                            const ScoreNumbers& n, float of_row) {
     const bool is_far = (far_rows & 1u << half) != 0;
+    const NearScores<5> near = terms_of_row(half, n.near);
 #pragma unroll
     for (int first = 0; first < kScores / 2; first += 4) {
       float four[4], beyond[4], factors[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) four[i] = scores[score_of(half, first + i)];
-      n.near.small.find_factors(four, beyond, factors);
+      near.find_factors(four, beyond, factors);
 #pragma unroll
       for (int i = 0; i < 4; ++i) factors[i] = fmaf(four[i], factors[i], -of_row);
       bend_four(four, n.far, n.far.cap - of_row);

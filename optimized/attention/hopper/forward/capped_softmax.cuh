@@ -36,7 +36,7 @@ struct CappedSoftmax : BentSoftmax {
       highest[half] = fmaxf(highest[half], of_lane[half]);
       of_other[half] = __shfl_xor_sync(~0u, of_lane[half], 1);
     }
-    look_for_far(scores, of_lane, n, is_masked, seen);  // while lanes exchange
+    look_at_rows(scores, of_lane, n.near, is_masked, seen);  // while lanes exchange
     bool outgrown = false;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

@@ -37,7 +37,8 @@ struct LowCapSoftmax : BentSoftmax {
         highest[half] = fmaxf(highest[half], row_top(scores, half));
     }
     const int32_t words[2] = {largest_word<int32_t>(scores, 0), largest_word<int32_t>(scores, 1)};
-    look_for_far(scores, {__int_as_float(words[0]), __int_as_float(words[1])}, n, is_masked, seen);
+    look_at_rows(scores, {__int_as_float(words[0]), __int_as_float(words[1])}, n.near, is_masked,
+                 seen);
     if (__any_sync(~0u, max(words[0], words[1]) > __float_as_int(n.far.most)))
       clip_scores(scores, n.far.most);
     return false;
