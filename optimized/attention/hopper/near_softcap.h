@@ -53,13 +53,14 @@ const NearRange<kTerms>* widest(const NearRange<kTerms> (&ranges)[kCount], doubl
     if (range.error * softcap <= kNearError) return &range;
   return nullptr;
 }
-// Beside caps of up to this ordinary scores, of variance 1, are far now and then: none is asked.
-inline constexpr double kAllAreFar = 5.5;
+// Beside caps of up to the first ordinary scores, of variance 1, are far now and then; up to the
+// second most rows have one that is not small, and rows are not asked for these.
+inline constexpr double kNoneIsNear = 5.5, kNoneIsSmall = 12;
 inline const NearRange<5>* near_range(double softcap) {
-  return softcap <= kAllAreFar ? nullptr : widest(kRanges, softcap);
+  return softcap <= kNoneIsNear ? nullptr : widest(kRanges, softcap);
 }
 inline const NearRange<3>* small_range(double softcap) {
-  return softcap <= kAllAreFar ? nullptr : widest(kSmallRanges, softcap);
+  return softcap <= kNoneIsSmall ? nullptr : widest(kSmallRanges, softcap);
 }
 
 // A range in units of q.k, to logits to base 2.

@@ -59,7 +59,7 @@ struct ScoreNumbers {
   // Whether scores are capped, of which some may be near or all count as far, and nothing else
   // happens to them.
   bool only_cap() const {
-    const bool bends = near.squared > 0 || (softcap <= kAllAreFar && far.holds());
+    const bool bends = near.squared > 0 || (softcap <= kNoneIsNear && far.holds());
     return softcap != 0 && bends && alibi_slopes == nullptr && !drops;
   }
 };

@@ -41,13 +41,13 @@ struct BentSoftmax : OnlineSoftmax {
       if (score > most) score = most;
   }
   // Which rows are bent how. Each is asked for itself: what others see does not change its bits.
-  // Where the cap has no near scores, all are far. `high`: the highest of a lane's scores of each.
+  // Where the cap has no small scores, all are far. `high`: the highest of a lane's scores of each.
   // Where the block is masked, `seen` tells what is hidden, -inf.
   template <int kScores>
   __device__ __forceinline__ void look_at_rows(const float (&scores)[kScores],
                                                const float (&high)[2], const NearSoftcap& near,
                                                bool is_masked, const SeenKeys& seen) {
-    large_rows = far_rows = near.squared > 0 ? were_far >> 2 : 3;
+    large_rows = far_rows = near.small.squared > 0 ? were_far >> 2 : 3;
     if (!__any_sync(~0u, far_rows != 3)) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
