@@ -273,6 +273,16 @@ TEST(NearSoftcap, LeavesThoseInfiniteThatAre) {
     EXPECT_EQ(NearScore(NearSoftcap(0.1, cap), -infinity).bent, -infinity);
 }
 
+TEST(NearSoftcap, HasNoLessThanOneUnitOfTheCap) {
+  std::mt19937 random(2);
+  std::uniform_real_distribution<double> power(-7, 9);
+  for (int i = 0; i < 100'000; ++i) {
+    const double cap = std::exp2(power(random));
+    const float units = FarSoftcap(0.1, cap).cap * NearSoftcap(0.1, cap).per_logit;
+    ASSERT_TRUE(units >= 1 && units <= 1 + 0x1p-23f) << units << ", a cap of " << cap;
+  }
+}
+
 TEST(NearSoftcap, LeavesInfinitiesAndKeepsNan) {
   const NearSoftcap near(0.1, 30);
   const float infinity = std::numeric_limits<float>::infinity();

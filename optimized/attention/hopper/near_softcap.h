@@ -100,15 +100,22 @@ struct NearScores {
 };
 struct NearSoftcap : NearScores<5> {
   NearScores<3> small;  // which are near, too
-  float per_logit;      // from such logits to units of the cap, tanh's
+  float per_logit;      // from such logits to units of the cap, tanh's, or a last place more
 
   NearSoftcap() = default;
   NearSoftcap(double softmax_scale, double softcap)
       : NearScores(near_range(softcap), softmax_scale, softcap),
         small(small_range(softcap), softmax_scale, softcap),
-        per_logit(static_cast<float>(1 / (1.4426950408889634 * softcap))) {
+        per_logit(inverse(static_cast<float>(1.4426950408889634 * softcap))) {
     if (!std::isnormal(per_logit)) squared = -1;
     small.squared = fminf(small.squared, squared);
+  }
+
+ private:
+  // So that the cap is no less than one unit: what is at the cap has no gradient.
+  static float inverse(float cap) {
+    const float nearest = 1 / cap;
+    return cap * nearest < 1 ? std::nextafter(nearest, INFINITY) : nearest;
   }
 };
 

@@ -123,6 +123,27 @@ TEST(CudaProgram, CapsTheScoresOfOneQuery) {
   }
 }
 
+// Not even a last place's worth, which a large key or query would bring back.
+TEST(CudaProgram, ScoresAtTheCapPassNoGradient) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  Random random(25);
+  const PackedLayout layout(std::vector<int32_t>{0, 140});
+  for (const TypeInfo& type : {testing::kFloat16, testing::kBFloat16})
+    for (const double cap : {0.7, 3., 5.4, 7., 11., 13., 30., 47., 60., 100.}) {
+      DeviceCase device_case(random, type, {layout, layout, Mask::causal(), 2, 1}, 128);
+      testing::RandomCase& c = device_case.c;
+      c.options.softcap = cap, c.options.softmax_scale = 0.1;
+      for (Tensor* x : {&c.q, &c.k})
+        for (int row = 0; row < x->rows; ++row)
+          for (int head = 0; head < x->heads; ++head)
+            x->at(row, head)[0] = row % 3 == 0 ? -128 : 128;
+      SCOPED_TRACE(concat(type.name, ", a cap of ", cap));
+      const DeviceRun run(device_case, type);
+      run.expect_forward();
+      for (const double gradient : run.query_gradients()) ASSERT_EQ(gradient, 0);
+    }
+}
+
 // Two rows of one lane have such scores in all blocks, and another lane's row in the third alone,
 // whichever end is the first.
 TEST(CudaProgram, CapsScoresThatGrowLate) {

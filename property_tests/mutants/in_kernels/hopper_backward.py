@@ -420,8 +420,20 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, capped: the derivative is left out",
         CAPPED,
-        "    grads[i] *= fmaf(-tanh, tanh, 1);\n",
+        "grads[i] *= __saturatef(fmaf(-tanh, tanh, 1));",
         "",
+    ),
+    Mutant(
+        "hopper, capped: scores at the cap have a gradient of a last place",
+        "optimized/attention/hopper/near_softcap.h",
+        "cap * nearest < 1 ? std::nextafter(nearest, INFINITY) : nearest",
+        "nearest",
+    ),
+    Mutant(
+        "hopper, capped: scores at the cap have one of a last place below zero",
+        CAPPED,
+        "__saturatef(fmaf(-tanh, tanh, 1))",
+        "fmaf(-tanh, tanh, 1)",
     ),
     Mutant(
         "hopper, capped: scores beyond are bent as near ones",
@@ -438,8 +450,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, capped: the first scores alone are bent beside a low cap",
         CAPPED,
-        "    for_each_batch(scores, [&](auto& batch) { bend_far(batch, n.far); });",
-        "    bend_far(reinterpret_cast<float(&)[8]>(scores), n.far);",
+        "    bend_all([&](float* some) { bend_far(some, n.far); });",
+        "    bend_far(scores, n.far);",
     ),
     Mutant(
         "hopper, capped: far scores are tanh, not logits",

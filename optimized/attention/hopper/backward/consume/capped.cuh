@@ -15,46 +15,40 @@ __device__ __forceinline__ bool all_near(const float (&scores)[32], const NearSo
   return __all_sync(~0u, near.has(fmaxf(largest[0], largest[1])));
 }
 
-// q.k become logits to base 2, also of pairs that are not seen. What becomes of one depends on no
-// other.
-template <int kScores>
-__device__ __forceinline__ void bend_near(float (&scores)[kScores], const NearSoftcap& near) {
-  float beyond[kScores], factors[kScores];
+// So many q.k at a time become logits to base 2, as there are registers for, also of pairs that are
+// not seen. What becomes of one depends on no other.
+inline constexpr int kBentAtOnce = 8;
+__device__ __forceinline__ void bend_near(float* scores, const NearSoftcap& near) {
+  float beyond[kBentAtOnce], factors[kBentAtOnce];
   near.find_factors(scores, beyond, factors);
 #pragma unroll
-  for (int i = 0; i < kScores; ++i) scores[i] = __fmul_rn(scores[i], factors[i]);  // as below
+  for (int i = 0; i < kBentAtOnce; ++i) scores[i] = __fmul_rn(scores[i], factors[i]);  // as below
 }
-template <int kScores>
-__device__ __forceinline__ void bend_far(float (&scores)[kScores], const FarSoftcap& far) {
+__device__ __forceinline__ void bend_far(float* scores, const FarSoftcap& far) {
 #pragma unroll
-  for (int i = 0; i < kScores; ++i) scores[i] = bend(scores[i], far.power, far.cap);
+  for (int i = 0; i < kBentAtOnce; ++i) scores[i] = bend(scores[i], far.power, far.cap);
 }
-template <int kScores>
-__device__ __forceinline__ void bend_any(float (&scores)[kScores], const ScoreNumbers& n) {
-  float beyond[kScores], near[kScores];
+__device__ __forceinline__ void bend_any(float* scores, const ScoreNumbers& n) {
+  float beyond[kBentAtOnce], near[kBentAtOnce];
   n.near.find_factors(scores, beyond, near);
 #pragma unroll
-  for (int i = 0; i < kScores; ++i) near[i] = __fmul_rn(scores[i], near[i]);
+  for (int i = 0; i < kBentAtOnce; ++i) near[i] = __fmul_rn(scores[i], near[i]);
   bend_far(scores, n.far);
 #pragma unroll
-  for (int i = 0; i < kScores; ++i)
+  for (int i = 0; i < kBentAtOnce; ++i)
     scores[i] = if_negative(__float_as_int(beyond[i]), near[i], scores[i]);
 }
-
-// visit(scores), so many at a time as there are registers for.
-template <typename Visit>
-__device__ __forceinline__ void for_each_batch(float (&scores)[32], Visit visit) {
-  using Batch = float[8];
-#pragma unroll
-  for (int first = 0; first < 32; first += 8) visit(reinterpret_cast<Batch&>(scores[first]));
-}
 __device__ __forceinline__ void bend_scores(float (&scores)[32], const ScoreNumbers& n) {
+  const auto bend_all = [&](auto of_some) {
+#pragma unroll
+    for (int first = 0; first < 32; first += kBentAtOnce) of_some(&scores[first]);
+  };
   if (!(n.near.squared > 0))
-    for_each_batch(scores, [&](auto& batch) { bend_far(batch, n.far); });
+    bend_all([&](float* some) { bend_far(some, n.far); });
   else if (all_near(scores, n.near))
-    for_each_batch(scores, [&](auto& batch) { bend_near(batch, n.near); });
+    bend_all([&](float* some) { bend_near(some, n.near); });
   else
-    for_each_batch(scores, [&](auto& batch) { bend_any(batch, n); });
+    bend_all([&](float* some) { bend_any(some, n); });
 }
 
 // Bent scores become weights, and d(weights) less delta become d(scores) up to the softmax scale.
@@ -66,7 +60,7 @@ __device__ __forceinline__ void differentiate_bent(float (&scores)[32], float (&
     const float tanh = scores[i] * near.per_logit;
     const float2& shift = shifts[i / 4];
     scores[i] = exp2_fast(scores[i] - (i % 2 == 0 ? shift.x : shift.y));
-    grads[i] *= fmaf(-tanh, tanh, 1);
+    grads[i] *= __saturatef(fmaf(-tanh, tanh, 1));  // tanh may be above 1 by a last place
     grads[i] *= scores[i];
   }
 }
