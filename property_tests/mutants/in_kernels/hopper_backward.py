@@ -468,8 +468,8 @@ MUTANTS_OF_HOPPER_BACKWARD = [
     Mutant(
         "hopper, capped: tanh are in units of natural logits",
         "optimized/attention/hopper/near_softcap.h",
-        "1 / (1.4426950408889634 * softcap)",
-        "1 / softcap",
+        "inverse(static_cast<float>(1.4426950408889634 * softcap))",
+        "inverse(static_cast<float>(softcap))",
     ),
     Mutant(
         "hopper, capped: so are scores with ALiBi",
