@@ -36,7 +36,13 @@ class Program {
             {capacity.max_rows_q, capacity.max_rows_k, capacity.num_heads, capacity.num_kv_heads},
             q, v, device, options, poison) {}
 
+  ~Program() {
+    const py::gil_scoped_release release;  // memory is freed when the device has come to an end
+    program_.reset();
+  }
+
   void set_lengths(const DeviceLayout& q, const DeviceLayout& k, uintptr_t stream) const {
+    const py::gil_scoped_release release;
     const OnDevice on(device_);
     program_->set_lengths(q, k, reinterpret_cast<cudaStream_t>(stream));
   }

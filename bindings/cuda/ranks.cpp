@@ -41,8 +41,13 @@ class DeviceLinks {
   void unmap_workspaces() { call(&Links::unmap_workspaces); }
   void free_workspace() { call(&Links::free_workspace); }
   py::bytes workspace_handle() const {
-    const OnDevice on(device_);
-    return links().workspace_handle();
+    std::string handle;
+    {
+      const py::gil_scoped_release release;
+      const OnDevice on(device_);
+      handle = links().workspace_handle();
+    }
+    return handle;
   }
   void meet_peers(const std::vector<std::string>& paths) { call(&Links::meet_peers, paths); }
   void map_workspace(int process, const std::string& handle) {
@@ -52,16 +57,18 @@ class DeviceLinks {
     call(&Links::meet_nccl, library, id);
   }
   void abort() { call(&Links::abort); }
+  void guard(double patience_s) { call(&Links::guard, patience_s); }
   bool is_idle() const {
     const OnDevice on(device_);
     return links().is_idle();
   }
-  // (started, completed, step or -1, whether messages of another call came)
+  // (started, completed, step or -1, whether messages of another call came, whether it was aborted)
   py::tuple progress() const {
     const SharedWords& words = links().words();
     return py::make_tuple(words[mailbox::kStarted].load(), words[mailbox::kCompleted].load(),
                           static_cast<int>(words[mailbox::kStep].load()) - 1,
-                          words[mailbox::kMismatch].load() != 0);
+                          words[mailbox::kMismatch].load() != 0,
+                          words[mailbox::kAborted].load() != 0);
   }
 
   Links& links() const { return *links_; }
@@ -108,9 +115,14 @@ class RanksOfProcess {
                                              keep_kv ? KeepKv::yes : KeepKv::no);
     kept_bytes_ = program_->kept_bytes();
   }
+  ~RanksOfProcess() {
+    const py::gil_scoped_release release;  // memory is freed when the device has come to an end
+    program_.reset();
+  }
 
   int device() const { return made_on_; }
   void set_lengths(const DeviceLayout& q, const DeviceLayout& k, uintptr_t stream) const {
+    const py::gil_scoped_release release;
     const OnDevice on(made_on_);
     program_->set_lengths(q, k, reinterpret_cast<cudaStream_t>(stream));
   }
@@ -125,6 +137,7 @@ class RanksOfProcess {
   const std::vector<int64_t>& kept_bytes() const { return kept_bytes_; }
   int64_t bytes_sent() const { return program_->bytes_sent(); }
   void attach(const DeviceLinks& links, uint32_t kind) {
+    const py::gil_scoped_release release;
     const OnDevice on(links.device());
     program_->attach(links.links(), kind);
   }
@@ -266,10 +279,13 @@ void bind_links(py::module_& m) {
       .def("meet_nccl", &DeviceLinks::meet_nccl, "library"_a, "id"_a,
            "Makes a communicator of NCCL's; every process calls it.")
       .def("abort", &DeviceLinks::abort, "Frees the streams; what is still to end is NaN.")
+      .def("guard", &DeviceLinks::guard, "patience_s"_a,
+           "Aborts of itself where a call stands still for so long, whoever holds the interpreter.")
       .def("is_idle", &DeviceLinks::is_idle, "Whether all calls have ended.")
       .def("progress", &DeviceLinks::progress,
            "Calls started, calls completed, the step at which messages are on their way or -1, "
-           "whether messages of another call came. Calls nothing of CUDA's.");
+           "whether messages of another call came, whether it was aborted. Calls nothing of "
+           "CUDA's.");
 }
 
 void bind_rank_program(py::module_& m) {

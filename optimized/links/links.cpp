@@ -38,6 +38,7 @@ Links::Links(int mine, int processes, const std::string& words_path)
       mapped_(static_cast<size_t>(processes), nullptr) {}
 
 Links::~Links() {
+  guard_.reset();
   closing_ = true;
   if (release_.joinable()) release_.join();
   nccl_.reset();
@@ -138,6 +139,17 @@ void Links::abort() {
   release_ = std::thread([this] {
     for (; !closing_; std::this_thread::sleep_for(kReleaseEvery)) communicator()->abort();
   });
+}
+
+void Links::guard(double patience_s) {
+  if (guard_ != nullptr) return;
+  const auto progress = [this] {
+    const SharedWords& words = *words_;
+    return Progress{words[mailbox::kStarted].load(), words[mailbox::kCompleted].load(),
+                    words[mailbox::kStep].load()};
+  };
+  guard_ = std::make_unique<Guard>(
+      progress, [this] { abort(); }, patience_s);
 }
 
 }  // namespace ringside

@@ -15,6 +15,7 @@
 #include "optimized/device/memory.h"
 #include "optimized/links/call_words.h"
 #include "optimized/links/communicator.h"
+#include "optimized/links/guard.h"
 #include "optimized/links/nccl_communicator.h"
 #include "optimized/links/peer_communicator.h"
 #include "optimized/links/shared_words.h"
@@ -57,6 +58,8 @@ class Links {
 
   // From any thread: frees the streams, spoils what is still to end.
   void abort();
+  // From now on that happens of itself where a call stands still for so long; once.
+  void guard(double patience_s);
   bool is_idle() const { return last_.has_happened(); }
 
  private:
@@ -73,6 +76,7 @@ class Links {
   std::vector<void*> mapped_;  // by process
   std::atomic<bool> closing_ = false;
   std::thread release_;
+  std::unique_ptr<Guard> guard_;
 };
 
 }  // namespace ringside

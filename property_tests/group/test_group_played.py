@@ -165,6 +165,17 @@ def test_a_call_that_stands_still_fails_after_the_timeout(pair):
     assert workers[1].error().kind == "RankFailure"
 
 
+def test_what_was_given_up_while_the_interpreter_was_held_fails_the_group(pair):
+    """By the guard, which comes behind the watch: as if nobody could look while a call stood."""
+    workers = pair(timeout_s=TIMEOUT)
+    workers.all("call()")
+    assert workers[0].do("answer = Links.made[0].patience_s") > TIMEOUT
+    workers[0].tell("Links.made[0].abort()\ngroup.synchronize()")
+    require_failure(workers[0].error(), [0], "interpreter", "group.synchronize()")
+    workers[1].tell("time.sleep(0.3)\ncall()")
+    require_failure(workers[1].error(), [0], "interpreter")
+
+
 def test_messages_of_another_call_fail_the_group(pair):
     workers = pair()
     workers.all("call()")

@@ -13,6 +13,7 @@ SOON, TIMEOUT = 2.0, 2.0  # a process whose beats are 1.5 s late is silent
 LAST = "call(return_max_logit=True, keep_kv=True)"  # alike on both: a beat tells of it alone
 IN_ORDER = f"call(); call(return_max_logit=True); {LAST}"
 IN_ANOTHER = f"call(return_max_logit=True); call(); {LAST}"
+HOLD = "import ctypes; ctypes.PyDLL(None).usleep(3_000_000)"  # with the interpreter
 DIFFERENT = "same calls in the same order"
 
 
@@ -94,9 +95,28 @@ def test_an_error_that_leaves_the_group_is_not_hidden_by_close(pair):
     assert pair[0].error().kind == "KeyError"
 
 
+def test_who_has_come_as_far_is_not_waited_for(pair):
+    pair[0].do("call(); group.synchronize()")
+    pair[0].tell(HOLD)
+    pair[1].tell("call(); group.synchronize()")
+    with within(SOON):
+        pair[1].answer()
+    pair[0].answer()
+
+
+def test_what_is_said_is_gone_before_anything_else_is_done(pair):
+    """A value that nobody else has to wait for, as all others have told theirs."""
+    pair[1].tell("group._tell_all(1)")
+    pair[0].tell(f"time.sleep(0.3); group._tell_all(2); {HOLD}")
+    with within(SOON):
+        pair[1].answer()
+    pair[0].answer()
+
+
 def test_who_does_not_answer_is_named(workers):
     play(workers, ((0,), (1,)), timeout_s=TIMEOUT)
     workers.all("call()")
+    workers[0].do("call()")
     workers[1].signal(signal.SIGSTOP)
     time.sleep(0.2)  # until all of its threads have stopped
     workers[0].tell("group.synchronize()")

@@ -11,6 +11,7 @@ import pytest
 import ringside as rs
 from cuda_cases import REASON
 from group_processes import require_failure, started, within
+from ringside._ranks.device import GUARD_S
 from ringside.testing import Case
 
 pytestmark = pytest.mark.skipif(bool(REASON), reason=f"no GPU test: {REASON}")
@@ -151,6 +152,45 @@ def replay_until_failure():
     workers[-1].signal(signal.SIGKILL)
     with within(SOON):
         require_spoiled(workers, f"rank {len(workers) - 1} ended")
+
+
+REPLAYED = """
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    captured = call()
+def end_under_way():
+    global graph
+    graph.replay()
+    del graph  # torch waits for the replay, and nobody else has the interpreter
+"""
+
+
+def test_others_get_through_while_one_ends_a_graph_under_way(start):
+    workers = start(TIMEOUT, 2)
+    workers.all(REPLAYED)
+    workers[0].tell("call(); group.synchronize(); end_under_way(); answer = right()")
+    workers[1].tell(
+        "call(); time.sleep(0.5); group.synchronize(); end_under_way(); answer = right()"
+    )
+    with within(TIMEOUT):
+        assert [worker.answer() for worker in workers] == [True, True]
+
+
+def test_a_rank_that_ends_a_graph_and_waits_in_vain_is_freed(start):
+    workers = start(TIMEOUT, 2)
+    workers.all(REPLAYED)
+    held = """
+end_under_way()
+try:
+    group.synchronize()
+except rs.RankFailure as failure:
+    answer = bool(torch.isnan(captured[0]).all()), failure.ranks, str(failure)
+"""
+    with within(TIMEOUT + GUARD_S + SOON):
+        is_nan, ranks, text = workers[0].do(held)
+    assert is_nan and ranks == (0,) and "interpreter" in text, (is_nan, text)
+    workers[1].tell("call()\ngroup.synchronize()")
+    require_failure(workers[1].error(), [0], "interpreter")
 
 
 def test_other_calls_are_no_messages_of_this_one(start):

@@ -158,10 +158,34 @@ MUTANTS_OF_EXCHANGE = [
         "elif now - self._seen[1] > 100 * self.group.timeout_s:",
     ),
     Mutant(
+        "what is said waits for a thread that may not run",
+        GROUP + "control_sockets.py",
+        "        self._push()\n        if self._unsent():\n            self._wake()",
+        "        self._wake()",
+    ),
+    Mutant(
+        "who has come as far is asked, too",
+        GROUP + "control.py",
+        "peer.told_of = int(call)",
+        "peer.told_of = 0",
+    ),
+    Mutant(
+        "calls on a GPU are not guarded",
+        RANKS + "device.py",
+        "        self._links.guard(self.group.timeout_s + GUARD_S)\n",
+        "",
+    ),
+    Mutant(
+        "a call that was given up is taken for one that has ended",
+        RANKS + "device.py",
+        "        elif was_aborted:",
+        "        elif False:",
+    ),
+    Mutant(
         "messages of another call are taken for this one's",
         RANKS + "device.py",
-        "if self._links.progress()[3] and control.failure is None:",
-        "if False:",
+        "        if is_of_another:",
+        "        if False:",
     ),
     Mutant(
         "a failure leaves streams waiting",

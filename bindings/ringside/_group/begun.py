@@ -17,8 +17,8 @@ class Begun:
     >>> begun = Begun()
     >>> begun.add(1, "a")
     >>> begun.add(2, "b")
-    >>> begun.kind_of(1), begun.kind_of(3), begun.news(), begun.news()
-    ('a', None, [(1, 'a'), (2, 'b')], [])
+    >>> begun.kind_of(1), begun.kind_of(3), begun.last, begun.news(), begun.news()
+    ('a', None, 2, [(1, 'a'), (2, 'b')], [])
     """
 
     def __init__(self) -> None:
@@ -33,6 +33,11 @@ class Begun:
         for of_calls in (self._kinds, self._whats):
             of_calls.pop(number - KEPT, None)
         self._last = number
+
+    @property
+    def last(self) -> int:
+        """The number of the last call; 0 where there was none."""
+        return self._last
 
     def kind_of(self, number: int) -> str | None:
         """None of a call that has not begun, or long ago."""

@@ -56,16 +56,20 @@ class Control(ControlSockets):
     def compare(self, timeout_s: float) -> None:
         """Raises where a process that is there has begun another call than this one, or refused it.
 
-        Such a process answers at once, also amid a call; what it begins later is compared then.
+        Who has told of as many calls as this process has begun is not asked: it may have gone on
+        to what holds its interpreter until calls have ended that this process has yet to make.
+        Others answer at once, also amid a call; what they begin later is compared then.
         """
         with self.changed:
             self._asked += 1
             self._tell_news()
-            self.tell({"t": "ask", "number": self._asked})
-        asked = self._asked
+            asked, begun = self._asked, self._begun.last
+            behind = [p for p in self.peers.values() if p.told_of < begun]
+            self.tell({"t": "ask", "number": asked}, behind)
 
         def is_done(peer: Peer) -> bool:
-            return peer.answered >= asked or peer.left_after is not None or peer.ended
+            is_compared = peer.told_of >= begun or peer.answered >= asked
+            return is_compared or peer.left_after is not None or peer.ended
 
         self._wait_for_all(is_done, timeout_s)
         self.raise_failure()
@@ -213,6 +217,9 @@ class Control(ControlSockets):
         elif kind == "begun":
             for call, kind_of_call in message["calls"]:
                 self._take_begun(peer, int(call), str(kind_of_call))
+                with self.changed:  # behind the comparison
+                    peer.told_of = int(call)
+                    self.changed.notify_all()
         elif kind == "ask":
             self.tell({"t": "answer", "number": message["number"]}, [peer])
         elif kind == "answer":

@@ -38,11 +38,17 @@ class ControlSockets(ABC):
     # --- for the thread that calls
 
     def tell(self, message: wire.Message, peers: Iterable[Peer] | None = None) -> None:
-        """Every process that is there, or some."""
+        """Every process that is there, or some.
+
+        What sockets take is on its way at once: this thread may go on with what holds the
+        interpreter, as torch does while it ends a graph, and nobody else could send it then.
+        """
         with self.changed:
             for peer in self.peers.values() if peers is None else peers:
                 peer.unsent += wire.encoded(message)
-        self._wake()
+        self._push()
+        if self._unsent():
+            self._wake()
 
     def _leave(self) -> None:
         """Waits a while for what was said to be gone."""
@@ -67,6 +73,21 @@ class ControlSockets(ABC):
             self._alarm.send(b"!")
         except OSError:
             pass  # it has left
+
+    # --- for either
+
+    def _push(self) -> None:
+        for peer in self.peers.values():
+            with self.changed:
+                if peer.ended or not peer.unsent:
+                    continue
+                try:
+                    count = peer.connection.send(peer.unsent)
+                    del peer.unsent[:count]
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    peer.unsent.clear()  # that it has ended is heard by who reads
 
     # --- for the thread that listens
 
@@ -109,19 +130,6 @@ class ControlSockets(ABC):
             for peer in self.peers.values():
                 if not peer.unsent:  # else it does not listen, and would be told of the past
                     peer.unsent += message
-
-    def _push(self) -> None:
-        for peer in self.peers.values():
-            with self.changed:
-                if peer.ended or not peer.unsent:
-                    continue
-                try:
-                    count = peer.connection.send(peer.unsent)
-                    del peer.unsent[:count]
-                except BlockingIOError:
-                    pass
-                except OSError:
-                    peer.unsent.clear()  # that it has ended is heard by who reads
 
     def _hear(self, peer: Peer) -> None:
         try:

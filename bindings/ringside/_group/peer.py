@@ -22,6 +22,7 @@ class Peer:
         self.values: dict[tuple[str, int], Any] = {}
         self.refused: dict[int, str] = {}  # calls, and what it raised in place of them
         self.ahead: dict[int, str] = {}  # kinds of calls that this process has yet to begin
+        self.told_of = 0  # the last call that it told of: of those before, too
         self.answered = 0  # the last question
         self.left_after: int | None = None  # calls, where it said that it leaves
         self.gave_up = False  # as another one left; it had made the calls of that one, too

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ringside._arrays import cuda as _cuda
 from ringside._core import InvalidArgument
 from ringside._group import host
+from ringside._group.control import LATE_S
+from ringside._group.failure import named
 from ringside._ranks import nccl
 from ringside._ranks.choice import choose, require_shared
 from ringside._ranks.together import together
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 KEPT_PROGRAMS = 64  # the oldest are made again
 REHEARSALS = 5  # of the messages of a program
 WATCH_S = 0.1
+GUARD_S = 2.0  # behind the watch, which fails the group first wherever threads of Python run
 EXPLAINED = {
     "none": "one process hosts all ranks, and messages are copies on its GPU",
     "peer": "copy engines write into memory of the other processes, which are on this host",
@@ -46,6 +49,7 @@ class DeviceGroup:
         self._words = host.SHARED
         self._asleep = threading.Event()
         self._seen: tuple[Any, float] = (None, 0.0)  # progress, and since when
+        self._looked_at = 0.0
 
     # --- set up, by all processes together
 
@@ -171,7 +175,7 @@ class DeviceGroup:
         """Of the plan, at which messages are on their way; None where no call runs."""
         if self._links is None:
             return None
-        started, completed, step, _ = self._links.progress()
+        started, completed, step, *_ = self._links.progress()
         return step if started != completed and step >= 0 else None
 
     def wait(self) -> None:
@@ -200,6 +204,7 @@ class DeviceGroup:
     def _watch(self) -> None:
         if len(self.group._processes) == 1 or self._asleep.is_set():
             return
+        self._links.guard(self.group.timeout_s + GUARD_S)
         if not any(t.name == self._watch_name for t in threading.enumerate()):
             threading.Thread(target=self._look, name=self._watch_name, daemon=True).start()
 
@@ -212,21 +217,36 @@ class DeviceGroup:
         control = self.group._control
         while not self._asleep.wait(WATCH_S) and control.failure is None:
             self._refuse_other_calls()
-            started, completed, step, _ = self._links.progress()
+            started, completed, step, *_ = self._links.progress()
             now, progress = time.monotonic(), (started, completed, step)
-            if progress != self._seen[0] or started == completed:
+            was_held = now - self._looked_at > LATE_S  # and heard nobody
+            self._looked_at = now
+            if progress != self._seen[0] or started == completed or was_held:
                 self._seen = (progress, now)
             elif now - self._seen[1] > self.group.timeout_s:
                 others = [r for p in self.group._processes for r in p if r not in self.group.ranks]
                 control.fail(control.silence(others, self.group.timeout_s, True))
 
     def _refuse_other_calls(self) -> None:
-        """Fails the group where messages came that were none of this process's calls."""
+        """Fails the group where messages came that were none of this process's calls.
+
+        And where the guard has given up a call that stood still while no thread of Python ran.
+        """
         control = self.group._control
-        if self._links.progress()[3] and control.failure is None:
+        *_, is_of_another, was_aborted = self._links.progress()
+        if control.failure is not None:
+            return
+        if is_of_another:
             ranks = [r for other in self.group._processes for r in other]
             why = "messages of another call came, as ranks make different calls"
             control.fail(control.here(why, ranks))
+        elif was_aborted:
+            why = (
+                f"{named(self.group.ranks)} neither heard nor answered for "
+                f"{self.group.timeout_s:g} s, as something held its Python interpreter while calls "
+                "were under way. Drop graphs of torch's behind group.synchronize()"
+            )
+            control.fail(control.here(why, self.group.ranks))
 
     def close(self) -> None:
         """Frees what it has."""

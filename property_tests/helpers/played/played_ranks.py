@@ -60,7 +60,7 @@ class Links:
 
     def __init__(self, device, mine, processes, words_path):
         self.device, self.room, self.heard, self.is_aborted = device, 0, [], False
-        self.calls, self.exchange = 0, ""
+        self.calls, self.exchange, self.patience_s = 0, "", None
         self.made.append(self)
         Path(words_path).touch(exist_ok=False)
 
@@ -102,6 +102,9 @@ class Links:
     def abort(self):
         self.is_aborted = True
 
+    def guard(self, patience_s):
+        self.patience_s = patience_s
+
     def is_idle(self):
         if "interrupt" in self.wrong:
             raise KeyboardInterrupt
@@ -109,7 +112,7 @@ class Links:
 
     def progress(self):
         ended = self.calls - ("standing" in self.wrong)
-        return self.calls, ended, 3, "mismatch" in self.wrong
+        return self.calls, ended, 3, "mismatch" in self.wrong, self.is_aborted
 
 
 class Program:

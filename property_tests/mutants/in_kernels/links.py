@@ -7,6 +7,7 @@ from mutants_list import Mutant
 
 WALK = "optimized/program/walk.cpp"
 PEER = "optimized/links/peer_communicator.cpp"
+GUARD = "optimized/links/guard.cpp"
 MUTANTS_OF_LINKS = [
     Mutant(
         "tiles and messages do not wait for each other",
@@ -91,6 +92,24 @@ MUTANTS_OF_LINKS = [
         "optimized/links/links.cpp",
         "std::this_thread::sleep_for(kReleaseEvery)) communicator()->abort();",
         "std::this_thread::sleep_for(kReleaseEvery)) continue;",
+    ),
+    Mutant(
+        "what stands still is never given up",
+        GUARD,
+        "if (now != seen || now.started == now.completed) looks = 0;",
+        "looks = 0;",
+    ),
+    Mutant(
+        "a call that moves is given up",
+        GUARD,
+        "if (now != seen || now.started == now.completed) looks = 0;",
+        "if (now.started == now.completed) looks = 0;",
+    ),
+    Mutant(
+        "a call that has ended is given up",
+        GUARD,
+        "if (now != seen || now.started == now.completed) looks = 0;",
+        "if (now != seen) looks = 0;",
     ),
     Mutant(
         "results of a call that was given up look like results",
