@@ -189,6 +189,21 @@ TEST(RankProgram, GoesOnFromNothingWhereNobodyWasBefore) {
     }
 }
 
+// Whoever is to make the other calls does not, and nobody looks.
+TEST(RankProgram, GivesUpWhereTheOtherProcessDoesNotCome) {
+  if (!has_device()) GTEST_SKIP() << "no CUDA device";
+  const PackedLayout layout{{0, 40, 130}};
+  const Problem problem{layout, layout, Mask::causal(), 2, 2};
+  const Plan plan = build_plan(problem, place(problem, "zigzag", 2), {"p2p"});
+  Random random(35);
+  for (const TypeInfo& type : {testing::kFloat32, testing::kBFloat16}) {
+    const RanksCase ranks_case(random, type, problem, plan, 64);
+    const RanksRun run(ranks_case, type, 2);
+    SCOPED_TRACE(run.family());
+    run.expect_given_up(0.3);
+  }
+}
+
 // Ranks of padding, and of queries that see no key: launches that add to dq there are none.
 TEST(RankProgram, LeavesZerosWhereARankSeesNothing) {
   if (!has_device()) GTEST_SKIP() << "no CUDA device";

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
@@ -194,11 +196,26 @@ class RanksRun {
     expect_close("dsink", type_, found == Found::nothing ? nothing : want.dsink, dsink);
   }
 
+  // By the first process alone: it waits for the others until its links give up.
+  void expect_given_up(double patience_s) const {
+    ProcessOfRanks& alone = *processes_[0];
+    alone.links.guard(patience_s);
+    alone.forward();
+    EXPECT_EQ(alone.links.words()[mailbox::kAborted].load(), 1u);
+    for (size_t member = 0; member < alone.hosted.size(); ++member) {
+      const Tensor out = alone.arrays[member].out.read(), lse = alone.arrays[member].lse.read();
+      EXPECT_TRUE(std::all_of(out.data.begin(), out.data.end(), is_nan));
+      EXPECT_TRUE(std::all_of(lse.data.begin(), lse.data.end(), is_nan));
+    }
+  }
+
   void expect_fitted(bool fitted) const {
     for (const auto& p : processes_) EXPECT_EQ(p->fitted(), fitted);
   }
 
  private:
+  static bool is_nan(double x) { return std::isnan(x); }
+
   void meet() const {
     const int count = static_cast<int>(processes_.size());
     std::vector<std::string> paths;
