@@ -106,7 +106,7 @@ MUTANTS_OF_EXCHANGE = [
     Mutant(
         "who synchronizes does not wait for others to compare calls",
         GROUP + "control.py",
-        "return peer.answered >= asked or peer.left_after is not None or peer.ended",
+        "return is_compared or peer.left_after is not None or peer.ended",
         "return True",
     ),
     Mutant(
