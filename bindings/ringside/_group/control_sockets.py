@@ -110,8 +110,9 @@ class ControlSockets(ABC):
                 else:
                     self._hear(key.data)
             self._push()
-        for peer in self.peers.values():
-            peer.connection.close()
+        with self.changed:  # another thread may be about to send
+            for peer in self.peers.values():
+                peer.connection.close()
         self._selector.close()
         self._awake.close()
         self._alarm.close()
