@@ -38,8 +38,8 @@ Links::Links(int mine, int processes, const std::string& words_path)
       mapped_(static_cast<size_t>(processes), nullptr) {}
 
 Links::~Links() {
-  guard_.reset();
   closing_ = true;
+  guard_.reset();
   if (release_.joinable()) release_.join();
   nccl_.reset();
   static_cast<void>(cudaStreamSynchronize(stream_));
@@ -135,10 +135,15 @@ void Links::end_call(const ExpectedWord* expected, int count, const std::vector<
 }
 
 void Links::abort() {
-  if ((*words_)[mailbox::kAborted].exchange(1) != 0 || communicator() == nullptr) return;
-  release_ = std::thread([this] {
-    for (; !closing_; std::this_thread::sleep_for(kReleaseEvery)) communicator()->abort();
-  });
+  if (is_first_abort()) release_ = std::thread([this] { release_streams(); });
+}
+
+bool Links::is_first_abort() {
+  return (*words_)[mailbox::kAborted].exchange(1) == 0 && communicator() != nullptr;
+}
+
+void Links::release_streams() {
+  for (; !closing_; std::this_thread::sleep_for(kReleaseEvery)) communicator()->abort();
 }
 
 void Links::guard(double patience_s) {
@@ -148,8 +153,10 @@ void Links::guard(double patience_s) {
     return Progress{words[mailbox::kStarted].load(), words[mailbox::kCompleted].load(),
                     words[mailbox::kStep].load()};
   };
-  guard_ = std::make_unique<Guard>(
-      progress, [this] { abort(); }, patience_s);
+  const auto give_up = [this] {
+    if (is_first_abort()) release_streams();  // needs no other thread, which might not begin
+  };
+  guard_ = std::make_unique<Guard>(progress, give_up, patience_s);
 }
 
 }  // namespace ringside

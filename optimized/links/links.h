@@ -64,6 +64,8 @@ class Links {
 
  private:
   void unmap(int process);
+  bool is_first_abort();
+  void release_streams();  // until the links are gone
 
   int mine_, processes_, device_;
   std::shared_ptr<SharedWords> words_;

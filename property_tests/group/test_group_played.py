@@ -1,5 +1,7 @@
 """Groups on GPUs that are played: set-up, refusals, failures and what calls return."""
 
+import time
+
 import pytest
 from group_processes import require_failure, within
 from played_libraries import expect_refused_in_both, make_libraries, play, use
@@ -165,15 +167,52 @@ def test_a_call_that_stands_still_fails_after_the_timeout(pair):
     assert workers[1].error().kind == "RankFailure"
 
 
-def test_what_was_given_up_while_the_interpreter_was_held_fails_the_group(pair):
-    """By the guard, which comes behind the watch: as if nobody could look while a call stood."""
+HELD = "import ctypes; hold = ctypes.PyDLL(None).usleep"  # with the interpreter
+STANDS = "Links.wrong = {'standing'}\ncall()\ntime.sleep(0.2)\n"
+GIVEN_UP = "Links.made[0].is_aborted = True; hold(1_800_000)\ngroup.synchronize()"  # by the guard
+
+
+def test_the_guard_comes_behind_the_watch(pair):
     workers = pair(timeout_s=TIMEOUT)
     workers.all("call()")
     assert workers[0].do("answer = Links.made[0].patience_s") > TIMEOUT
-    workers[0].tell("Links.made[0].abort()\ngroup.synchronize()")
+
+
+def test_what_was_given_up_while_the_interpreter_was_held_fails_the_group(pair):
+    workers = pair()
+    workers.all(f"{HELD}; call()")
+    workers[0].tell(STANDS + GIVEN_UP)
     require_failure(workers[0].error(), [0], "interpreter", "group.synchronize()")
     workers[1].tell("time.sleep(0.3)\ncall()")
     require_failure(workers[1].error(), [0], "interpreter")
+
+
+def test_who_ended_while_the_interpreter_was_held_is_named(pair):
+    workers = pair()
+    workers.all(f"{HELD}; call()")
+    workers[0].tell(STANDS + GIVEN_UP)
+    time.sleep(0.6)
+    workers[1].do("group._control.peers[0].connection.shutdown(2)")
+    require_failure(workers[0].error(), [1], "rank 1 ended")
+    workers[1].tell("group.close()")
+    require_failure(workers[1].error(), [0], "rank 0 ended")
+
+
+def test_what_was_given_up_while_the_watch_looked_is_of_others(pair):
+    """As it had to begin anew, behind a time in which it was kept from looking."""
+    workers = pair()
+    workers.all(f"{HELD}; call()")
+    workers[0].tell(f"{STANDS}Links.made[0].is_aborted = True\ngroup.synchronize()")
+    require_failure(workers[0].error(), [1], "nothing of this call")
+    workers[1].tell("time.sleep(0.3)\ncall()")
+    require_failure(workers[1].error(), [1], "nothing of this call")
+
+
+def test_time_in_which_the_watch_could_not_look_does_not_count(pair):
+    workers = pair(timeout_s=2.0)
+    workers.all(f"{HELD}; call()")
+    ends = "time.sleep(0.5)\nLinks.wrong = set()\ngroup.synchronize()"
+    workers[0].do(f"{STANDS}hold(3_000_000)\n{ends}")
 
 
 def test_messages_of_another_call_fail_the_group(pair):

@@ -98,7 +98,7 @@ def test_an_error_that_leaves_the_group_is_not_hidden_by_close(pair):
 def test_who_has_come_as_far_is_not_waited_for(pair):
     pair[0].do("call(); group.synchronize()")
     pair[0].tell(HOLD)
-    pair[1].tell("call(); group.synchronize()")
+    pair[1].tell("time.sleep(0.2); call(); group.synchronize()")
     with within(SOON):
         pair[1].answer()
     pair[0].answer()
@@ -111,6 +111,19 @@ def test_what_is_said_is_gone_before_anything_else_is_done(pair):
     with within(SOON):
         pair[1].answer()
     pair[0].answer()
+
+
+def test_who_was_stopped_hears_what_was_said_meanwhile(workers):
+    play(workers, ((0,), (1,)), timeout_s=TIMEOUT)
+    workers[0].tell("group._tell_all(1)")
+    time.sleep(0.3)
+    workers[0].signal(signal.SIGSTOP)
+    time.sleep(0.2)  # until all of its threads have stopped
+    workers[1].do("group._tell_all(2)")
+    time.sleep(TIMEOUT + 0.5)
+    workers[0].signal(signal.SIGCONT)
+    workers[0].answer()
+    workers.all("group.close()")
 
 
 def test_who_does_not_answer_is_named(workers):

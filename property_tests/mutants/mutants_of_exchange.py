@@ -176,6 +176,30 @@ MUTANTS_OF_EXCHANGE = [
         "",
     ),
     Mutant(
+        "time in which the watch could not look counts",
+        RANKS + "device.py",
+        "or started == completed or was_held:",
+        "or started == completed:",
+    ),
+    Mutant(
+        "who was held does not read what others said before it names itself",
+        RANKS + "device.py",
+        "if control.wait_for_failure(BEAT_S) is not None:",
+        "if False:",
+    ),
+    Mutant(
+        "who looked in vain says that it was held",
+        RANKS + "device.py",
+        "            if not was_held:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "time in which a process did not run is that of others",
+        GROUP + "control.py",
+        "                    deadline += over\n",
+        "                    pass\n",
+    ),
+    Mutant(
         "a call that was given up is taken for one that has ended",
         RANKS + "device.py",
         "        elif was_aborted:",

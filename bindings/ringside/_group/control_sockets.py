@@ -43,9 +43,10 @@ class ControlSockets(ABC):
         What sockets take is on its way at once: this thread may go on with what holds the
         interpreter, as torch does while it ends a graph, and nobody else could send it then.
         """
+        encoded = wire.encoded(message)
         with self.changed:
             for peer in self.peers.values() if peers is None else peers:
-                peer.unsent += wire.encoded(message)
+                peer.unsent += encoded
         self._push()
         if self._unsent():
             self._wake()

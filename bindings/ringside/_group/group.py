@@ -96,7 +96,7 @@ class Group(Calls):
         _open.discard(self)
 
     def synchronize(self) -> None:
-        """Waits until the calls of this process have ended on its GPU, and hears of all others.
+        """Waits until the calls of this process have ended on its GPU, and knows those of others.
 
         Results that are read behind it are of the same calls on every rank.
 

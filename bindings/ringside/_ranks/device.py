@@ -12,6 +12,7 @@ from ringside._arrays import cuda as _cuda
 from ringside._core import InvalidArgument
 from ringside._group import host
 from ringside._group.control import LATE_S
+from ringside._group.control_sockets import BEAT_S
 from ringside._group.failure import named
 from ringside._ranks import nccl
 from ringside._ranks.choice import choose, require_shared
@@ -55,6 +56,8 @@ class DeviceGroup:
 
     def program(self, key: str, make: Callable[[], Any], asked: str) -> Any:
         """The program of a key, made and attached where it is new."""
+        if self._links is not None:
+            self._refuse_other_calls()
         if key not in self._programs:
             self._set_up(key, make, asked)
             if len(self._programs) > KEPT_PROGRAMS:
@@ -206,6 +209,7 @@ class DeviceGroup:
             return
         self._links.guard(self.group.timeout_s + GUARD_S)
         if not any(t.name == self._watch_name for t in threading.enumerate()):
+            self._looked_at = time.monotonic()
             threading.Thread(target=self._look, name=self._watch_name, daemon=True).start()
 
     @property
@@ -219,18 +223,26 @@ class DeviceGroup:
             self._refuse_other_calls()
             started, completed, step, *_ = self._links.progress()
             now, progress = time.monotonic(), (started, completed, step)
-            was_held = now - self._looked_at > LATE_S  # and heard nobody
-            self._looked_at = now
+            was_held, self._looked_at = self._was_held(), now
             if progress != self._seen[0] or started == completed or was_held:
                 self._seen = (progress, now)
             elif now - self._seen[1] > self.group.timeout_s:
-                others = [r for p in self.group._processes for r in p if r not in self.group.ranks]
-                control.fail(control.silence(others, self.group.timeout_s, True))
+                self._fail_by_silence()
+
+    def _was_held(self) -> bool:
+        """Whether the watch could not look, and no thread hear what others said."""
+        return time.monotonic() - self._looked_at > LATE_S
+
+    def _fail_by_silence(self) -> None:
+        others = [r for p in self.group._processes for r in p if r not in self.group.ranks]
+        control = self.group._control
+        control.fail(control.silence(others, self.group.timeout_s, True))
 
     def _refuse_other_calls(self) -> None:
         """Fails the group where messages came that were none of this process's calls.
 
-        And where the guard has given up a call that stood still while no thread of Python ran.
+        And where the guard has given up a call that stood still: it comes first where the watch was
+        kept from looking.
         """
         control = self.group._control
         *_, is_of_another, was_aborted = self._links.progress()
@@ -241,6 +253,12 @@ class DeviceGroup:
             why = "messages of another call came, as ranks make different calls"
             control.fail(control.here(why, ranks))
         elif was_aborted:
+            was_held = self._was_held()
+            if control.wait_for_failure(BEAT_S) is not None:
+                return  # it lay unread
+            if not was_held:
+                self._fail_by_silence()
+                return
             why = (
                 f"{named(self.group.ranks)} neither heard nor answered for "
                 f"{self.group.timeout_s:g} s, as something held its Python interpreter while calls "
