@@ -142,6 +142,7 @@ def replay_until_failure():
     try:
         while True:
             graph.replay()
+            torch.cuda.synchronize()
             group.synchronize()
     except rs.RankFailure as failure:
         return bool(torch.isnan(captured[0]).all()), failure.ranks, str(failure)
