@@ -98,7 +98,8 @@ class Group(Calls):
     def synchronize(self) -> None:
         """Waits until the calls of this process have ended on its GPU, and knows those of others.
 
-        Results that are read behind it are of the same calls on every rank.
+        Results that are read behind it are of the same calls on every rank. Replays of captured
+        graphs are not waited for: torch.cuda.synchronize() does that, before.
 
         Raises:
             RankFailure: where the group has failed, also as ranks make different calls; results of
