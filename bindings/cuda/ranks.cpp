@@ -64,9 +64,9 @@ class DeviceLinks {
   }
   // (started, completed, step or -1, whether messages of another call came, whether it was aborted)
   py::tuple progress() const {
+    const Progress now = links().progress();
     const SharedWords& words = links().words();
-    return py::make_tuple(words[mailbox::kStarted].load(), words[mailbox::kCompleted].load(),
-                          static_cast<int>(words[mailbox::kStep].load()) - 1,
+    return py::make_tuple(now.started, now.completed, static_cast<int>(now.step) - 1,
                           words[mailbox::kMismatch].load() != 0,
                           words[mailbox::kAborted].load() != 0);
   }

@@ -9,7 +9,8 @@
 namespace ringside {
 
 struct Progress {
-  uint32_t started = 0, completed = 0, step = 0;  // calls, calls, of the plan
+  uint32_t started = 0, completed = 0;  // calls
+  uint32_t step = 0;                    // of the plan, plus 1; 0: none
   bool operator==(const Progress&) const = default;
 };
 

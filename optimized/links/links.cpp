@@ -148,15 +148,16 @@ void Links::release_streams() {
 
 void Links::guard(double patience_s) {
   if (guard_ != nullptr) return;
-  const auto progress = [this] {
-    const SharedWords& words = *words_;
-    return Progress{words[mailbox::kStarted].load(), words[mailbox::kCompleted].load(),
-                    words[mailbox::kStep].load()};
-  };
   const auto give_up = [this] {
     if (is_first_abort()) release_streams();  // needs no other thread, which might not begin
   };
-  guard_ = std::make_unique<Guard>(progress, give_up, patience_s);
+  guard_ = std::make_unique<Guard>([this] { return progress(); }, give_up, patience_s);
+}
+
+Progress Links::progress() const {
+  const SharedWords& words = *words_;
+  return {words[mailbox::kStarted].load(), words[mailbox::kCompleted].load(),
+          words[mailbox::kStep].load()};
 }
 
 }  // namespace ringside

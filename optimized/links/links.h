@@ -60,6 +60,7 @@ class Links {
   void abort();
   // From now on that happens of itself where a call stands still for so long; once.
   void guard(double patience_s);
+  Progress progress() const;  // calls nothing of CUDA's
   bool is_idle() const { return last_.has_happened(); }
 
  private:

@@ -224,6 +224,18 @@ def test_messages_of_another_call_fail_the_group(pair):
         require_failure(error, [0, 1], "messages of another call")
 
 
+def test_a_call_does_not_begin_behind_messages_of_another(pair):
+    """Before the watch looks: over NCCL it would meet what has been aborted."""
+    workers = pair()
+    workers.all("call()")
+    workers[0].tell(
+        "next(iter(group._devices.values()))._asleep.set()\nLinks.wrong = {'mismatch'}\ncall()"
+    )
+    require_failure(workers[0].error(), [0, 1], "messages of another call")
+    workers[1].tell("time.sleep(0.3)\ncall()")
+    require_failure(workers[1].error(), [0, 1], "messages of another call")
+
+
 def test_a_death_frees_the_streams(pair):
     workers = pair()
     workers.all("call()")

@@ -206,6 +206,12 @@ MUTANTS_OF_EXCHANGE = [
         "        elif False:",
     ),
     Mutant(
+        "a call begins behind messages of another",
+        RANKS + "device.py",
+        "        if self._links is not None:\n            self._refuse_other_calls()\n        if key",
+        "        if key",
+    ),
+    Mutant(
         "messages of another call are taken for this one's",
         RANKS + "device.py",
         "        if is_of_another:",

@@ -1,7 +1,9 @@
 // Memory and copies.
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "optimized/interpreter/machine/device_memory.h"
 #include "optimized/interpreter/runtime/graph.h"
@@ -36,7 +38,8 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   *data = bytes == 0 ? nullptr : allocate(bytes);
   return bytes > 0 && *data == nullptr ? note(cudaErrorMemoryAllocation) : cudaSuccess;
 }
-cudaError_t cudaFree(void* data) {
+cudaError_t cudaFree(void* data) {  // as long as a device with work under way takes
+  std::this_thread::sleep_for(std::chrono::milliseconds(setting("FREE_MS", 0)));
   return data == nullptr || release(data) ? cudaSuccess : note(cudaErrorInvalidValue);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
