@@ -208,8 +208,8 @@ MUTANTS_OF_EXCHANGE = [
     Mutant(
         "a call begins behind messages of another",
         RANKS + "device.py",
-        "        if self._links is not None:\n            self._refuse_other_calls()\n        if key",
-        "        if key",
+        "            self._refuse_other_calls()\n        if key",
+        "            pass\n        if key",
     ),
     Mutant(
         "messages of another call are taken for this one's",
