@@ -86,9 +86,27 @@ void decode_bar(Builder& b, Inst& i, Statement& s) {
   i.run = wait_for_threads;
 }
 
+uint32_t address_of_mbarrier(const Warp& warp, const Inst& i, int lane) {
+  return warp.row<uint32_t>(i.o[1])[lane] + static_cast<uint32_t>(i.imm);
+}
 std::byte* mbarrier_at(const Warp& warp, const Inst& i, int lane) {
-  const uint32_t address = warp.row<uint32_t>(i.o[1])[lane] + static_cast<uint32_t>(i.imm);
-  return shared_at(warp, i, address, 8);
+  return shared_at(warp, i, address_of_mbarrier(warp, i, lane), 8);
+}
+void come_to_mbarrier(Warp& warp, const Inst& i) {
+  const uint32_t address = address_of_mbarrier(warp, i, warp.first_lane());
+  if (address != warp.mbarrier) ++warp.visit;
+  warp.mbarrier = address;
+}
+
+// A thread may arrive for others, too. But who has been at other mbarriers meanwhile is ahead of
+// somebody who has yet to come, in whose place it would count.
+void note_arrival(Warp& warp, const Inst& i, int lane) {
+  std::vector<Arrival>& arrivals = warp.block->arrivals[address_of_mbarrier(warp, i, lane)];
+  const int thread = warp.id * 32 + lane;
+  for (const Arrival& before : arrivals)
+    if (before.thread == thread && before.visit != warp.visit)
+      fail(warp, i, "a thread that comes to an mbarrier again before the phase has ended");
+  arrivals.push_back({thread, warp.visit});
 }
 
 After init(Warp& warp, const Inst& i) {
@@ -100,6 +118,7 @@ After init(Warp& warp, const Inst& i) {
 
 template <bool ExpectsBytes>
 After arrive(Warp& warp, const Inst& i) {
+  come_to_mbarrier(warp, i);
   each_lane(warp, [&](int lane) {
     std::byte* at = mbarrier_at(warp, i, lane);
     Mbarrier barrier = Mbarrier::load(at);
@@ -108,9 +127,10 @@ After arrive(Warp& warp, const Inst& i) {
     const int threads = ExpectsBytes ? 1 : number;
     if (barrier.pending < threads)
       fail(warp, i, "more arrivals than the " + std::to_string(barrier.expected) + " expected");
+    note_arrival(warp, i, lane);
     barrier.pending -= threads;
     if (ExpectsBytes) barrier.bytes += number;
-    barrier.settle();
+    if (barrier.settle()) warp.block->arrivals[address_of_mbarrier(warp, i, lane)].clear();
     barrier.store(at);
   });
   warp.block->moved = true;
@@ -118,6 +138,7 @@ After arrive(Warp& warp, const Inst& i) {
 }
 
 After test(Warp& warp, const Inst& i) {
+  come_to_mbarrier(warp, i);
   uint32_t lanes = 0;
   each_lane(warp, [&](int lane) {
     const int parity = warp.row<uint32_t>(i.o[2])[lane] & 1;

@@ -86,6 +86,22 @@ TEST(PtxBarriersDeathTest, MoreArrivalsThanExpected) {
                "more arrivals than the 2 expected\n  at kernel, line 23");
 }
 
+// Of two warps the second, who waits for nobody, comes a second time before the first has come
+// once.
+TEST(PtxBarriersDeathTest, WhoIsAheadDoesNotCountForOthers) {
+  const auto twice = [](const std::string& between) {
+    return "and.b32 %r3, %thread, 31; setp.eq.u32 %p1, %r3, 0; setp.eq.u32 %p2, %thread, 32;\n"
+           "mov.u32 %r0, 7;\n" +
+           kInit + "2;\nadd.u32 %r2, %r1, 8;\n@%p0 mbarrier.init.shared::cta.b64 [%r2], 2;\n" +
+           "bar.sync 0;\n@!%p2 bra DONE;\nmbarrier.arrive.shared::cta.b64 _, [%r1];\n" + between +
+           "mbarrier.arrive.shared::cta.b64 _, [%r1];\nDONE: mov.u32 %r0, 7;";
+  };
+  const std::string two = ".shared .align 8 .b8 word[16];\n";
+  for (const uint32_t each : results_of(twice(""), {64}, two)) EXPECT_EQ(each, 7u);
+  EXPECT_DEATH(results_of(twice("mbarrier.arrive.shared::cta.b64 _, [%r2];\n"), {64}, two),
+               "comes to an mbarrier again before the phase has ended\n  at kernel, line .*warp 1");
+}
+
 TEST(PtxBarriersDeathTest, AccessOutside) {
   EXPECT_DEATH(results_of("ld.global.u32 %r0, [%rd0+256];"), "is outside of an allocation");
   EXPECT_DEATH(results_of("ld.global.u32 %r0, [%rd0+2];"), "misaligned address");

@@ -28,8 +28,10 @@ struct Mbarrier {
                           static_cast<uint64_t>(int64_t{bytes}) << 41;
     std::memcpy(to, &word, sizeof word);
   }
-  void settle() {
-    if (pending == 0 && bytes == 0) phase ^= 1, pending = expected;
+  bool settle() {  // whether a phase has ended
+    if (pending != 0 || bytes != 0) return false;
+    phase ^= 1, pending = expected;
+    return true;
   }
 
  private:

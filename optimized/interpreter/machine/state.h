@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -31,6 +32,11 @@ struct ThreadBarrier {
   bool were_any = false, were_every = true;  // of the generation before
 };
 
+struct Arrival {  // at an mbarrier, in the phase that has not ended
+  int thread;
+  uint32_t visit;  // of its warp
+};
+
 struct LateCopy {  // writes shared memory when its time comes
   uint64_t due;
   std::function<void()> land;
@@ -43,6 +49,7 @@ struct Block {
   std::unique_ptr<std::byte, void (*)(void*)> shared;
   size_t shared_bytes;
   std::array<ThreadBarrier, 16> barriers;
+  std::map<uint32_t, std::vector<Arrival>> arrivals;  // by the mbarrier's address
   std::vector<std::unique_ptr<Warp>> warps;
   std::vector<LateCopy> late;
   uint64_t turn = 0;
@@ -86,8 +93,9 @@ struct Warp {
   std::array<std::vector<uint32_t>, 32> returns;
   std::vector<std::byte> local;
   bool at_barrier = false;
-  uint32_t generation = 0;  // of the barrier it came to
-  bool any_group = false;   // that goes on next: its lanes wait for each other
+  uint32_t generation = 0;           // of the barrier it came to
+  uint32_t mbarrier = 0, visit = 0;  // the last one, and how many it came to from another
+  bool any_group = false;            // that goes on next: its lanes wait for each other
   bool polls = false;
   int in_loop = 0;  // instructions that may be of the loop that polls
   const Inst* now = nullptr;

@@ -41,6 +41,7 @@ struct InPlace {
                  .type = kBFloat16.type,
                  .score_options = softcap != 0,
                  .softmax_scale = 0.1f,
+                 .poison = Poison::on,
                  .sm_margin = sm_margin}),
         workspace(std::max<int64_t>({256, program.forward_bytes(), program.backward_bytes()})),
         q(drawn(random, problem.layout_q, heads)),

@@ -346,6 +346,12 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "",
     ),
     Mutant(
+        "hopper backward: who leaves no final results goes on before others have counted",
+        KEY_GROUP,
+        "    if (kHasDq && sends_keys(parameters)) wait_until_all_pass();\n",
+        "",
+    ),
+    Mutant(
         "hopper backward: final dk stay where K was",
         SEND,
         "if (with_keys) send_dk(",

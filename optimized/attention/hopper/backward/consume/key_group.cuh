@@ -283,6 +283,10 @@ struct KeyGroup {
          {&barriers().rows_read, &barriers().k_read, &barriers().dk_full[stage][group]})
       arrive_as_warp(*barrier, thread);
   }
+  // Before the next item, for which a warp that is ahead would count in another's place.
+  __device__ __forceinline__ void wait_until_all_pass() const {
+    for (Barrier* barrier : {&barriers().rows_read, &barriers().k_read}) wait(*barrier, item & 1);
+  }
   __device__ __forceinline__ void put_results(const float (&dk)[kDkSums],
                                               const float (&dv)[kDvSums]) {
     const BlockNote note = shared.notes[(block - 1) % kNotes];
@@ -302,6 +306,7 @@ struct KeyGroup {
     const int first_key = group * kGroupKeys;
     put_keys<T>(parameters, parameters.dk, note, first_key, shape.head_dim_qk, scale(), dk, thread);
     put_keys<T>(parameters, parameters.dv, note, first_key, shape.head_dim_v, 1, dv, thread);
+    if (kHasDq && sends_keys(parameters)) wait_until_all_pass();
   }
 
   // Item after item.
