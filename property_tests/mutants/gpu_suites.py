@@ -147,6 +147,7 @@ OF_INTERPRETER = {
     "hopper: rows are loaded over those that final dv will replace",
     "hopper: final dv of an item are taken for those of the next",
     "hopper backward: who leaves no final results goes on before others have counted",
+    "hopper backward: nobody asks whether groups have counted for an item that leaves no dk",
     "hopper, split: weights are written over those that the other group has not read",
     "hopper, ahead: scores of the next block are computed before its queries are there",
     "hopper, asked ahead: d(scores) that the other group has not written count as written",

@@ -98,20 +98,29 @@ void come_to_mbarrier(Warp& warp, const Inst& i) {
   warp.mbarrier = address;
 }
 
+Arrivals& arrivals_at(const Warp& warp, const Inst& i, int lane) {
+  return warp.block->arrivals[address_of_mbarrier(warp, i, lane)];
+}
+
 // A thread may arrive for others, too. But who has been at other mbarriers meanwhile is ahead of
-// somebody who has yet to come, in whose place it would count.
+// somebody who has yet to come, in whose place it would count. And nobody may count for the next
+// phase before somebody has asked for this one: that it has ended would be known by other ways
+// only.
 void note_arrival(Warp& warp, const Inst& i, int lane) {
-  std::vector<Arrival>& arrivals = warp.block->arrivals[address_of_mbarrier(warp, i, lane)];
+  Arrivals& arrivals = arrivals_at(warp, i, lane);
+  if (!arrivals.before_was_asked_for)
+    fail(warp, i, "an arrival at an mbarrier of which nobody has asked for the phase before");
   const int thread = warp.id * 32 + lane;
-  for (const Arrival& before : arrivals)
+  for (const Arrival& before : arrivals.all)
     if (before.thread == thread && before.visit != warp.visit)
       fail(warp, i, "a thread that comes to an mbarrier again before the phase has ended");
-  arrivals.push_back({thread, warp.visit});
+  arrivals.all.push_back({thread, warp.visit});
 }
 
 After init(Warp& warp, const Inst& i) {
   each_lane(warp, [&](int lane) {
     Mbarrier(static_cast<int>(warp.row<uint32_t>(i.o[2])[lane])).store(mbarrier_at(warp, i, lane));
+    arrivals_at(warp, i, lane) = {};
   });
   return After::next;
 }
@@ -130,7 +139,7 @@ After arrive(Warp& warp, const Inst& i) {
     note_arrival(warp, i, lane);
     barrier.pending -= threads;
     if (ExpectsBytes) barrier.bytes += number;
-    if (barrier.settle()) warp.block->arrivals[address_of_mbarrier(warp, i, lane)].clear();
+    if (barrier.settle()) arrivals_at(warp, i, lane).end();
     barrier.store(at);
   });
   warp.block->moved = true;
@@ -142,7 +151,10 @@ After test(Warp& warp, const Inst& i) {
   uint32_t lanes = 0;
   each_lane(warp, [&](int lane) {
     const int parity = warp.row<uint32_t>(i.o[2])[lane] & 1;
-    lanes |= uint32_t{Mbarrier::load(mbarrier_at(warp, i, lane)).phase != parity} << lane;
+    const bool has_ended = Mbarrier::load(mbarrier_at(warp, i, lane)).phase != parity;
+    Arrivals& arrivals = arrivals_at(warp, i, lane);
+    (has_ended ? arrivals.before_was_asked_for : arrivals.is_asked_for) = true;
+    lanes |= uint32_t{has_ended} << lane;
   });
   warp.set_predicate(i.o[0], lanes);
   if (lanes == warp.mask) return After::next;

@@ -86,20 +86,33 @@ TEST(PtxBarriersDeathTest, MoreArrivalsThanExpected) {
                "more arrivals than the 2 expected\n  at kernel, line 23");
 }
 
-// Of two warps the second, who waits for nobody, comes a second time before the first has come
-// once.
+// Of two barriers, each of two threads, some in these lines.
+std::vector<uint32_t> at_two_barriers(const std::string& lines) {
+  return results_of("setp.eq.u32 %p1, %thread, 32;\n" + kInit +
+                        "2;\nadd.u32 %r2, %r1, 8;\n"
+                        "@%p0 mbarrier.init.shared::cta.b64 [%r2], 2;\nbar.sync 0;\n" +
+                        lines + "mov.u32 %r0, 7;",
+                    {64}, ".shared .align 8 .b8 word[16];\n");
+}
+const std::string kFirst = "mbarrier.arrive.shared::cta.b64 _, [%r1];\n";
+const std::string kSecond = "mbarrier.arrive.shared::cta.b64 _, [%r2];\n";
+const std::string kAsk = "mbarrier.test_wait.parity.shared::cta.b64 %p3, [%r1], 0;\n";
+
+// Of two warps the second, who waits for nobody, comes twice before the first has come.
 TEST(PtxBarriersDeathTest, WhoIsAheadDoesNotCountForOthers) {
-  const auto twice = [](const std::string& between) {
-    return "and.b32 %r3, %thread, 31; setp.eq.u32 %p1, %r3, 0; setp.eq.u32 %p2, %thread, 32;\n"
-           "mov.u32 %r0, 7;\n" +
-           kInit + "2;\nadd.u32 %r2, %r1, 8;\n@%p0 mbarrier.init.shared::cta.b64 [%r2], 2;\n" +
-           "bar.sync 0;\n@!%p2 bra DONE;\nmbarrier.arrive.shared::cta.b64 _, [%r1];\n" + between +
-           "mbarrier.arrive.shared::cta.b64 _, [%r1];\nDONE: mov.u32 %r0, 7;";
-  };
-  const std::string two = ".shared .align 8 .b8 word[16];\n";
-  for (const uint32_t each : results_of(twice(""), {64}, two)) EXPECT_EQ(each, 7u);
-  EXPECT_DEATH(results_of(twice("mbarrier.arrive.shared::cta.b64 _, [%r2];\n"), {64}, two),
-               "comes to an mbarrier again before the phase has ended\n  at kernel, line .*warp 1");
+  for (const uint32_t each : at_two_barriers("@%p1 " + kFirst + "@%p1 " + kFirst))
+    EXPECT_EQ(each, 7u);
+  EXPECT_DEATH(at_two_barriers("@%p1 " + kFirst + "@%p1 " + kSecond + "@%p1 " + kFirst),
+               "comes to an mbarrier again before the phase has ended\n  at kernel, .*warp 1");
+}
+
+TEST(PtxBarriersDeathTest, SomebodyAsksForEachPhase) {
+  const std::string one_phase = "@%p1 " + kFirst + "@%p1 " + kFirst;
+  for (const uint32_t each : at_two_barriers(one_phase + "@%p1 " + kAsk + one_phase))
+    EXPECT_EQ(each, 7u);
+  for (const uint32_t each : at_two_barriers("@%p1 " + kAsk + one_phase + one_phase))
+    EXPECT_EQ(each, 7u);
+  EXPECT_DEATH(at_two_barriers(one_phase + one_phase), "nobody has asked for the phase before");
 }
 
 TEST(PtxBarriersDeathTest, AccessOutside) {

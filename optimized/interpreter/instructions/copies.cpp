@@ -95,7 +95,7 @@ After load_box(Warp& warp, const Inst& i) {
       std::byte* at = shared_at(warp, i, barrier_at, 8);
       Mbarrier barrier = Mbarrier::load(at);
       barrier.bytes -= bytes;
-      if (barrier.settle()) warp.block->arrivals[barrier_at].clear();
+      if (barrier.settle()) warp.block->arrivals[barrier_at].end();
       barrier.store(at);
       warp.block->moved = true;
     };

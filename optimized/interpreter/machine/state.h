@@ -32,9 +32,17 @@ struct ThreadBarrier {
   bool were_any = false, were_every = true;  // of the generation before
 };
 
-struct Arrival {  // at an mbarrier, in the phase that has not ended
+struct Arrival {
   int thread;
   uint32_t visit;  // of its warp
+};
+struct Arrivals {  // at an mbarrier, in the phase that has not ended
+  std::vector<Arrival> all;
+  bool is_asked_for = false, before_was_asked_for = true;  // by anybody
+  void end() {
+    all.clear();
+    before_was_asked_for = is_asked_for, is_asked_for = false;
+  }
 };
 
 struct LateCopy {  // writes shared memory when its time comes
@@ -49,7 +57,6 @@ struct Block {
   std::unique_ptr<std::byte, void (*)(void*)> shared;
   size_t shared_bytes;
   std::array<ThreadBarrier, 16> barriers;
-  std::map<uint32_t, std::vector<Arrival>> arrivals;  // by the mbarrier's address
   std::vector<std::unique_ptr<Warp>> warps;
   std::vector<LateCopy> late;
   uint64_t turn = 0;
@@ -57,6 +64,7 @@ struct Block {
   bool is_stuck = false;  // nothing moved when it was visited last
   int living = 0;
   bool moved = false;
+  std::map<uint32_t, Arrivals> arrivals = {};  // by the mbarrier's address
 };
 
 struct BulkStore {                              // reads shared memory until it is waited for

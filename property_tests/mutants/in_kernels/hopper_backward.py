@@ -352,10 +352,16 @@ MUTANTS_OF_HOPPER_BACKWARD = [
         "",
     ),
     Mutant(
+        "hopper backward: nobody asks whether groups have counted for an item that leaves no dk",
+        SEND,
+        "      else\n        pass_dk(shared, items - 1);\n",
+        "",
+    ),
+    Mutant(
         "hopper backward: final dk stay where K was",
         SEND,
-        "if (with_keys) send_dk(",
-        "if (with_keys && items == 0) send_dk(",
+        "if (with_keys)\n        send_dk(",
+        "if (with_keys && items == 0)\n        send_dk(",
     ),
     Mutant(
         "hopper backward: an item's final dk are waited for as if there were one place for them",

@@ -87,6 +87,13 @@ __device__ inline void send_dk(const Parameters& parameters, PlainShared<Shape>&
   wait_until_read<0>();
 }
 
+// Of an item that leaves none, which counts, too.
+template <typename Shape>
+__device__ inline void pass_dk(PlainShared<Shape>& shared, uint32_t item) {
+  constexpr uint32_t kStages = Shape::kKeyStages;
+  for (Barrier& full : shared.barriers.dk_full[item % kStages]) wait(full, item / kStages & 1);
+}
+
 // Sends off what the groups have left of dq, and of an item's final dk, until they have nothing
 // more; by one thread. Where items take turns, it tells who lets the next one pass
 // (produce/passing.cuh) when a block's dq are sent; the last of all is brought what the others have
@@ -193,7 +200,10 @@ __device__ __forceinline__ void send_all(const Parameters& parameters, PlainShar
       }
     }
     if (is_last && sends) {  // for which nobody waits for turns: behind dq nobody reads K
-      if (with_keys) send_dk(parameters, shared, note, items - 1);
+      if (with_keys)
+        send_dk(parameters, shared, note, items - 1);
+      else
+        pass_dk(shared, items - 1);
       arrive(barriers.k_empty[(items - 1) % Shape::kKeyStages]);
     }
     if constexpr (kFirstStores)
