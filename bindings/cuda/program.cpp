@@ -146,9 +146,6 @@ class Program {
 };
 
 void bind_arguments(py::module_& m) {
-  py::class_<DeviceArray>(m, "DeviceArray", "An array in device memory: strides in elements.")
-      .def(py::init<uintptr_t, const std::string&, std::vector<int64_t>, std::vector<int64_t>>(),
-           "data"_a, "dtype"_a, "shape"_a, "strides"_a);
   py::class_<CallOptions>(m, "CallOptions", "Keywords, and those of them that are arrays.")
       .def(py::init([](const OptionsArgument& keywords, std::optional<DeviceArray> sink,
                        std::optional<DeviceArray> alibi_slopes) {

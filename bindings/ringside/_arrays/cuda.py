@@ -8,7 +8,7 @@ import importlib.util
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,22 @@ from ringside import _core
 FARTHEST = 1 << 35  # bytes from row to row, or head to head, below which kernels take them
 
 
+class Described(NamedTuple):
+    """An array as the C++ half takes it, unless it is a torch tensor, which that asks itself."""
+
+    pointer: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements
+
+
 class Torch:
     """Arrays that are torch tensors."""
 
     def __init__(self) -> None:
         self.torch = importlib.import_module("torch")
+        # Which what torch compiles asks, too; the public question makes an object of each answer.
+        self._raw_stream = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)
 
     def owns(self, x: Any) -> bool:
         """Whether x is such an array, on any device."""
@@ -32,8 +43,8 @@ class Torch:
         return x.get_device() if x.is_cuda else None
 
     def describe(self, x: Any) -> Any:
-        """Pointer, dtype, shape and strides for the C++ half."""
-        return cuda_core().DeviceArray(x.data_ptr(), name_of(x.dtype), x.shape, x.stride())
+        """For the C++ half: itself."""
+        return x
 
     def ready(self, x: Any) -> Any:
         """x, copied unless its last dimension is dense and its rows are aligned for kernels."""
@@ -69,7 +80,9 @@ class Torch:
 
     def stream(self, device: int) -> int:
         """The current stream's handle."""
-        return self.torch.cuda.current_stream(device).cuda_stream
+        if self._raw_stream is not None:
+            return int(self._raw_stream(device))
+        return int(self.torch.cuda.current_stream(device).cuda_stream)
 
 
 class Cupy:
@@ -87,9 +100,9 @@ class Cupy:
         return x.device.id
 
     def describe(self, x: Any) -> Any:
-        """Pointer, dtype, shape and strides for the C++ half."""
-        strides = [stride // x.itemsize for stride in x.strides]
-        return cuda_core().DeviceArray(x.data.ptr, x.dtype.name, list(x.shape), strides)
+        """For the C++ half."""
+        strides = tuple(stride // x.itemsize for stride in x.strides)
+        return Described(x.data.ptr, x.dtype.name, x.shape, strides)
 
     def ready(self, x: Any) -> Any:
         """x, copied unless its last dimension is dense and its rows are aligned for kernels."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from ringside._arrays.source import Source
 from ringside._attention.options import Options, to_core
 
 _NUMBERED = ("softmax_scale", "softcap", "dropout_p", "dropout_seed")  # fields of Options
-_NUMBERS = (float, int, type(None))  # equal ones are the same for good, as tensors are not
+_numbers_of = operator.attrgetter(*_NUMBERED)
+_NUMBERS = {float, int, type(None)}  # equal ones are the same for good, as tensors are not
 
 
 def baked(options: Options) -> tuple[Any, ...]:
@@ -70,10 +72,10 @@ class Call:
         return programs[key]
 
     def _core_options(self) -> Any:
-        numbers = [getattr(self.options, name) for name in _NUMBERED]
+        numbers = _numbers_of(self.options)
         origin = self.plan._dropout_origin
         plain = self.sink is None and self.slopes is None and origin == (0, 0)
-        if plain and all(type(x) in _NUMBERS for x in numbers):
+        if plain and _NUMBERS.issuperset(map(type, numbers)):
             return _plain_options(*numbers)
         sink, slopes = self.describe(self.sink), self.describe(self.slopes)
         core = to_core(self.options, origin, per_head=())
@@ -87,7 +89,7 @@ class Call:
         """Calls launch(arrays, options, ...) on the current stream."""
         workspace = self.library.empty((max(bytes_needed, 1),), self.like, "uint8")
         launch(
-            [self.describe(x) for x in arrays],
+            [self.library.describe(x) for x in arrays],
             options=self._core_options(),
             workspace=_cuda.pointer(workspace),
             stream=self.library.stream(self.device),

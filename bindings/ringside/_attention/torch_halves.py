@@ -60,10 +60,10 @@ def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(backward)
     def refuse_twice(ctx: Any, *douts: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return backward(ctx, *douts)
         with torch.no_grad():
             found = backward(ctx, *douts)
-        if not torch.is_grad_enabled():
-            return found
         origins = [x for x in (*ctx.saved_tensors, *douts) if x is not None and x.requires_grad]
         gradients = [x for x in found if x is not None]
         tied = iter(_Once.apply(len(gradients), *gradients, *origins))

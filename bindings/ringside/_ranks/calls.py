@@ -88,7 +88,7 @@ class ProgramAsked:
         core, heads = _cuda.cuda_core(), self.plan.num_heads
 
         def nowhere(dtype: str, *shape: int) -> Any:
-            return core.DeviceArray(0, dtype, list(shape), [1] * len(shape))
+            return _cuda.Described(0, dtype, shape, (1,) * len(shape))
 
         q, v = (nowhere(self.dtypes[0], 0, 1, dim) for dim in self.head_dims)
         per_head = [
@@ -239,7 +239,7 @@ class RanksCall:
 
     def _kept(self, x: Any) -> Any:
         if x is None:
-            return _cuda.cuda_core().DeviceArray(0, "uint8", [0], [1])
+            return _cuda.Described(0, "uint8", (0,), (1,))
         return self.describe(x)
 
     def backward(

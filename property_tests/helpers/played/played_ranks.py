@@ -211,16 +211,11 @@ class Capacity(types.SimpleNamespace):
         return rs.plan(layout_q, layout_k, **{name: getattr(self, name) for name in names})
 
 
-def device_array(pointer, dtype, shape, strides):
-    return types.SimpleNamespace(dtype=dtype, shape=shape)
-
-
 def play(identity="gpu", problem=""):
     """From here on this process has a GPU, and no NCCL unless it is named."""
     os.environ[nccl.VARIABLE] = "/nowhere/libnccl.so.2"
     library, Links.made, Program.rehearsed = Library(), [], []
     core = types.SimpleNamespace(
-        DeviceArray=device_array,
         Capacity=Capacity,
         thd=types.SimpleNamespace(Layout=lambda *parts: parts),
         CallOptions=lambda core, sink, slopes: core,
