@@ -51,9 +51,10 @@ inline const std::string& name_of_dtype(const py::object& dtype) {
 inline std::vector<int64_t> dims(const py::tuple& numbers) {
   std::vector<int64_t> found;
   found.reserve(numbers.size());
-  for (size_t k = 0; k < numbers.size(); ++k)
+  for (size_t k = 0; k < numbers.size(); ++k) {
     found.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(numbers.ptr(), k)));
-  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+    if (found.back() == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  }
   return found;
 }
 
@@ -104,15 +105,22 @@ struct pybind11::detail::type_caster<ringside::bindings::DeviceArray> {
   PYBIND11_TYPE_CASTER(ringside::bindings::DeviceArray, const_name("DeviceArray"));
 
   bool load(handle given, bool) {
-    if (PyTuple_Check(given.ptr())) {
-      const auto said = reinterpret_borrow<tuple>(given);
-      if (said.size() != 4) return false;
-      value = {said[0].cast<uintptr_t>(), said[1].cast<std::string>(),
-               ringside::bindings::dims(said[2]), ringside::bindings::dims(said[3])};
+    using namespace ringside::bindings;
+    try {
+      if (PyTuple_Check(given.ptr())) {
+        const auto said = reinterpret_borrow<tuple>(given);
+        if (said.size() != 4) return false;
+        value = {said[0].cast<uintptr_t>(), said[1].cast<std::string>(), dims(said[2]),
+                 dims(said[3])};
+      } else {
+        value = array_of_tensor(given);
+      }
       return true;
+    } catch (const cast_error&) {
+      return false;
+    } catch (const error_already_set& error) {
+      if (!error.matches(PyExc_AttributeError) && !error.matches(PyExc_TypeError)) throw;
+      return false;
     }
-    if (given.is_none()) return false;
-    value = ringside::bindings::array_of_tensor(given);
-    return true;
   }
 };

@@ -92,10 +92,10 @@ uint32_t address_of_mbarrier(const Warp& warp, const Inst& i, int lane) {
 std::byte* mbarrier_at(const Warp& warp, const Inst& i, int lane) {
   return shared_at(warp, i, address_of_mbarrier(warp, i, lane), 8);
 }
-void come_to_mbarrier(Warp& warp, const Inst& i) {
-  const uint32_t address = address_of_mbarrier(warp, i, warp.first_lane());
-  if (address != warp.mbarrier) ++warp.visit;
-  warp.mbarrier = address;
+void come_to_mbarrier(Warp& warp, const Inst& i, int lane) {
+  const uint32_t address = address_of_mbarrier(warp, i, lane);
+  if (address != warp.mbarrier[lane]) ++warp.visit[lane];
+  warp.mbarrier[lane] = address;
 }
 
 Arrivals& arrivals_at(const Warp& warp, const Inst& i, int lane) {
@@ -104,17 +104,17 @@ Arrivals& arrivals_at(const Warp& warp, const Inst& i, int lane) {
 
 // A thread may arrive for others, too. But who has been at other mbarriers meanwhile is ahead of
 // somebody who has yet to come, in whose place it would count. And nobody may count for the next
-// phase before somebody has asked for this one: that it has ended would be known by other ways
-// only.
+// phase before somebody has asked for this one, be it too early: that it has ended would be known
+// by other ways only.
 void note_arrival(Warp& warp, const Inst& i, int lane) {
   Arrivals& arrivals = arrivals_at(warp, i, lane);
   if (!arrivals.before_was_asked_for)
     fail(warp, i, "an arrival at an mbarrier of which nobody has asked for the phase before");
   const int thread = warp.id * 32 + lane;
   for (const Arrival& before : arrivals.all)
-    if (before.thread == thread && before.visit != warp.visit)
+    if (before.thread == thread && before.visit != warp.visit[lane])
       fail(warp, i, "a thread that comes to an mbarrier again before the phase has ended");
-  arrivals.all.push_back({thread, warp.visit});
+  arrivals.all.push_back({thread, warp.visit[lane]});
 }
 
 After init(Warp& warp, const Inst& i) {
@@ -127,8 +127,8 @@ After init(Warp& warp, const Inst& i) {
 
 template <bool ExpectsBytes>
 After arrive(Warp& warp, const Inst& i) {
-  come_to_mbarrier(warp, i);
   each_lane(warp, [&](int lane) {
+    come_to_mbarrier(warp, i, lane);
     std::byte* at = mbarrier_at(warp, i, lane);
     Mbarrier barrier = Mbarrier::load(at);
     const int number =
@@ -147,9 +147,9 @@ After arrive(Warp& warp, const Inst& i) {
 }
 
 After test(Warp& warp, const Inst& i) {
-  come_to_mbarrier(warp, i);
   uint32_t lanes = 0;
   each_lane(warp, [&](int lane) {
+    come_to_mbarrier(warp, i, lane);
     const int parity = warp.row<uint32_t>(i.o[2])[lane] & 1;
     const bool has_ended = Mbarrier::load(mbarrier_at(warp, i, lane)).phase != parity;
     Arrivals& arrivals = arrivals_at(warp, i, lane);

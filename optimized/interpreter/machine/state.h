@@ -34,7 +34,7 @@ struct ThreadBarrier {
 
 struct Arrival {
   int thread;
-  uint32_t visit;  // of its warp
+  uint32_t visit;  // of its own
 };
 struct Arrivals {  // at an mbarrier, in the phase that has not ended
   std::vector<Arrival> all;
@@ -101,9 +101,10 @@ struct Warp {
   std::array<std::vector<uint32_t>, 32> returns;
   std::vector<std::byte> local;
   bool at_barrier = false;
-  uint32_t generation = 0;           // of the barrier it came to
-  uint32_t mbarrier = 0, visit = 0;  // the last one, and how many it came to from another
-  bool any_group = false;            // that goes on next: its lanes wait for each other
+  uint32_t generation = 0;  // of the barrier it came to
+  // Of a lane: the last one, and how many it came to from another.
+  std::array<uint32_t, 32> mbarrier{}, visit{};
+  bool any_group = false;  // that goes on next: its lanes wait for each other
   bool polls = false;
   int in_loop = 0;  // instructions that may be of the loop that polls
   const Inst* now = nullptr;
