@@ -100,8 +100,10 @@ const std::string kAsk = "mbarrier.test_wait.parity.shared::cta.b64 %p3, [%r1], 
 
 // Of two warps the second, who waits for nobody, comes twice before the first has come.
 TEST(PtxBarriersDeathTest, WhoIsAheadDoesNotCountForOthers) {
-  for (const uint32_t each : at_two_barriers("@%p1 " + kFirst + "@%p1 " + kFirst))
-    EXPECT_EQ(each, 7u);
+  const std::string of_next_lane = "setp.eq.u32 %p2, %thread, 33;\n@%p2 " + kSecond;
+  for (const std::string& between : {std::string(), of_next_lane})
+    for (const uint32_t each : at_two_barriers("@%p1 " + kFirst + between + "@%p1 " + kFirst))
+      EXPECT_EQ(each, 7u);
   EXPECT_DEATH(at_two_barriers("@%p1 " + kFirst + "@%p1 " + kSecond + "@%p1 " + kFirst),
                "comes to an mbarrier again before the phase has ended\n  at kernel, .*warp 1");
 }
