@@ -25,6 +25,7 @@ from in_kernels.hopper_shapes import MUTANTS_OF_HOPPER_SHAPES
 from in_kernels.hopper_softcap import MUTANTS_OF_HOPPER_SOFTCAP
 from in_kernels.kernels import MUTANTS_OF_KERNELS
 from in_kernels.lengths_on_device import MUTANTS_OF_DEVICE_LENGTHS
+from in_kernels.interpreter import MUTANTS_OF_INTERPRETER
 from in_kernels.links import MUTANTS_OF_LENGTHS, MUTANTS_OF_LINKS
 from in_kernels.not_finite import MUTANTS_OF_NOT_FINITE
 from mutants_list import Mutant
@@ -33,7 +34,7 @@ KERNELS = [
     *(MUTANTS_OF_KERNELS + MUTANTS_OF_HOPPER + MUTANTS_OF_HOPPER_SOFTCAP),
     *(MUTANTS_OF_HOPPER_BACKWARD + MUTANTS_OF_HOPPER_SHAPES + MUTANTS_OF_HOPPER_DQ),
     *(MUTANTS_OF_NOT_FINITE + MUTANTS_OF_LENGTHS + MUTANTS_OF_DEVICE_LENGTHS),
-    *MUTANTS_OF_HEADS,
+    *(MUTANTS_OF_HEADS + MUTANTS_OF_INTERPRETER),
 ]
 ROOM = "kernels"  # of tests in noticed.json
 # The C++ tests in parts; what is in none of them comes last.
@@ -165,6 +166,7 @@ OF_INTERPRETER = {
     "hopper: a group meets the other anew where some of it still wait",
     "hopper: dq on their way are asked for before they are in memory",
     "a rehearsal of messages leaves out the word of lengths",
+    *(mutant.name for mutant in MUTANTS_OF_INTERPRETER),
 }
 # NCCL refuses two processes on one GPU: the tests that notice these see all there are.
 OF_SEVERAL_GPUS = {
