@@ -23,9 +23,9 @@ from in_kernels.hopper_dq import MUTANTS_OF_HOPPER_DQ
 from in_kernels.hopper_forward import MUTANTS_OF_HOPPER
 from in_kernels.hopper_shapes import MUTANTS_OF_HOPPER_SHAPES
 from in_kernels.hopper_softcap import MUTANTS_OF_HOPPER_SOFTCAP
+from in_kernels.interpreter import MUTANTS_OF_INTERPRETER
 from in_kernels.kernels import MUTANTS_OF_KERNELS
 from in_kernels.lengths_on_device import MUTANTS_OF_DEVICE_LENGTHS
-from in_kernels.interpreter import MUTANTS_OF_INTERPRETER
 from in_kernels.links import MUTANTS_OF_LENGTHS, MUTANTS_OF_LINKS
 from in_kernels.not_finite import MUTANTS_OF_NOT_FINITE
 from mutants_list import Mutant

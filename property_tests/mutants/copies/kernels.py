@@ -51,7 +51,7 @@ class Healthy:
             if match := re.match(r"(\S+): #deps", line):
                 target = match[1]
             elif (name := line.strip()) and re.search(
-                r"ringside_(optimized|hopper|work_lists)\.dir", target
+                r"ringside_(optimized|hopper|work_lists|interpreter)\.dir", target
             ):
                 path = (self.build / name).resolve()
                 if path.is_relative_to(ROOT):
