@@ -130,16 +130,20 @@ class Copy:
         return text
 
     def link(self, objects: list[Path]) -> None:
-        """The test, and the module if there is one: an object named replaces the archive's."""
+        """The test, and the module if there is one: with its objects in place of the healthy ones.
+
+        One that is named goes before the archive's; what is linked by name itself is left out.
+        """
         targets = {TEST: self.test}
         if self.healthy.module:
             shutil.copytree(self.healthy.package, self.package)
             module = self.package / "ringside" / Path(self.healthy.module).name
             targets[self.healthy.module] = module
-        named = " ".join(map(str, objects))
+        named, own = " ".join(map(str, objects)), {made.name for made in objects}
         for target, made in targets.items():
             made.unlink(missing_ok=True)
-            command = self.healthy.command(target)
+            words = self.healthy.command(target).split(" ")
+            command = " ".join(word for word in words if word.replace("/", "_") not in own)
             self._shell(command.replace(f"-o {target}", f"-o {made} {named}"))
 
     def _shell(self, command: str) -> None:
